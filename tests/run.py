@@ -1,18 +1,18 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs tests, several at a time, and says how each ended. Called by make.
+"""Runs tests, several at a time, and prints how each ended. Called by make.
 
     run.py [--alone] BUILD TEST...
 
-A TEST is a program under BUILD, a script (*.sh, *.py), or a step LABEL=COMMAND. What compiles and computes gets a core,
-what mostly waits runs beside it (tests/runner/job.py: the line "takes:" in a test's head). With --alone one test runs at a
-time, which is for tests that share a GPU. A test has a time limit ("timeout:" in its head), after which all that it started
-is ended. Exit code 77 means skipped. A test that leaves a process behind has failed, and so has one in whose log a
-sanitizer reports something, whatever the exit code.
+A TEST is a program under BUILD, a script (*.sh, *.py), or a step LABEL=COMMAND. A test that computes gets a core, tests that
+mostly wait run beside it (tests/runner/job.py: the line "takes:" in a test's head). With --alone one test runs at a time,
+for tests that share a GPU. After its time limit ("timeout:" in its head) a test and everything that it started is ended.
+Exit code 77 means skipped. A test fails if it leaves a process behind, or if its log has a sanitizer's report, whatever its
+exit code.
 
 Lines "SKIP: id: need: reason" are collected. With HVD_TEST_STRICT=1 a skip that tests/SKIPS does not allow is a failure,
 and so is a lane (unit, multi, e2e ...) that uses its budget of tests/BUDGETS and a third. Logs stay in BUILD/log, times in
-BUILD/log/times. The last line counts."""
+BUILD/log/times. The last line is the result."""
 import os
 import queue
 import signal
@@ -25,7 +25,7 @@ from runner.process import Process  # noqa: E402
 from runner.report import Report  # noqa: E402
 from runner.schedule import Schedule  # noqa: E402
 
-WAITING = 2                     # jobs that wait, for each core
+WAITING = 2                     # waiting jobs for each core
 
 
 class Run:
@@ -56,7 +56,7 @@ class Run:
         return self.report.end()
 
     def stop(self):
-        """Ends what runs, and all that it started."""
+        """Ends the running tests, and everything that they started."""
         for process in self.processes:
             process.stop()
         while self.processes:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests. `make check` before each commit, `make test` before a release is used, HVD_TEST_STRICT=1 make test in CI; the other
+# Tests. `make check` before each commit, `make test` to see whether hvd works here, HVD_TEST_STRICT=1 make test in CI; the other
 # targets are parts of these.
 #
 # HVD_TEST_STRICT=1    everything: also sanitizers, clang, lint, fuzzers, the model, other distributions, clean machines;
 #                      and a skip that tests/SKIPS does not name is a failure
-# HVD_TEST_TIMEOUT=s   for a test that does not ask for more (300)
-# HVD_FUZZ_SECONDS=n   for each fuzzer. Without it 30 for what a stranger's bytes reach first (the
-#                      handshake, the frames) and 8 for the others, from the seeds of tests/fuzz/corpus
-# UPDATE=1             rewrites what tests/fixtures/machines/*/expected.json say (test_replay)
+# HVD_TEST_TIMEOUT=s   time limit of a test without a line "timeout:" (300)
+# HVD_FUZZ_SECONDS=n   time of each fuzzer, from the seeds of tests/fuzz/corpus. Without it 30 for the parsers that a
+#                      stranger's bytes reach first (the handshake, the frames) and 8 for the others
+# UPDATE=1             rewrites tests/fixtures/machines/*/expected.json (test_replay)
 
 HVD_FUZZ_SECONDS ?=
 export HVD_UPDATE ?= $(UPDATE)
@@ -18,19 +18,19 @@ SUB              := $(MAKE) --no-print-directory
 E2E_TESTS    := $(sort $(wildcard tests/e2e/test_*.sh tests/e2e/test_*.py tests/fault/test_*.sh tests/chaos/test_*.sh))
 CLUSTER_TESTS := $(sort $(wildcard tests/cluster/test_*.py))
 PYTHON_TESTS := $(sort $(wildcard tests/python/test_*.py tests/chaos/test_*.py tests/litmus/test_*.py))
-# Only in a strict run: other distributions, and a clean machine (not in a run that is itself on one). What else runs on a
-# clean machine takes too long: make test-clean.
+# Only in a strict run: other distributions, and a clean machine (not in a run that is itself on one). Other
+# tests on a clean machine take too long: make test-clean.
 STRICT_E2E   := tests/e2e/test_debian13.sh tests/e2e/test_bundle.sh $(if $(HVD_CLEAN_INSIDE),,tests/e2e/test_clean.sh)
 E2E_TESTS    := $(filter-out tests/e2e/test_clean% $(STRICT_E2E),$(E2E_TESTS))
 
 # ---- sanitizers: the same tests in builds of their own --------------------------------------
 ASAN_TESTS := $(patsubst $(BUILD)/%,$(BUILD)/address/%,$(UNIT_BINS) $(MULTI_BINS))
-# TSan sees the threads of one process: what has them is the engine. The tests of collectives alone
-# share memory between processes, one thread each.
+# TSan sees the threads of one process, so it tests the engine. The tests of collectives without the engine share memory
+# between processes with one thread each.
 TSAN_SRCS  := $(filter tests/unit/engine/% tests/unit/base/test_lifeline%,$(UNIT_SRCS)) \
               $(filter-out tests/multi/test_coll%,$(MULTI_SRCS))
 TSAN_TESTS := $(patsubst %.c,$(BUILD)/thread/%,$(TSAN_SRCS))
-# The operator, with real agents too, where it goes the most ways; leaks are looked for at its end.
+# The tests that reach most of the operator's code, also with real agents. The sanitizer reports leaks at its end.
 PY_ASAN    := BUILD=$(BUILD)/address $(PY) tests
 ASAN_PLANE := 'asan/e2e/test_plane=$(PY_ASAN)/e2e/test_plane.py' \
               'asan/cluster/test_operator=$(PY_ASAN)/cluster/test_operator.py' \
@@ -40,7 +40,7 @@ SAN_ENV    := ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:quarantine_size
               UBSAN_OPTIONS=print_stacktrace=1 \
               TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=tests/tsan.supp
 
-# -O1 -g1: in half the time, and reports name the same lines.
+# -O1 -g1 compiles in half the time, and reports name the same lines.
 STEP_ASAN  := asan/build:150=CFLAGS="-O1 -g1" $(SUB) -j$(JOBS) BUILD=$(BUILD)/address SAN=address lib programs tests-bin
 STEP_TSAN  := tsan/build:120=$(SUB) -j$(JOBS) BUILD=$(BUILD)/thread SAN=thread tests-tsan
 STEP_CLANG := clang:200=$(SUB) -j$(JOBS) BUILD=$(BUILD)/clang CC=clang WERROR=1 NVCC= all tests-bin
@@ -49,12 +49,12 @@ STEP_LINT  := lint:400=$(SUB) lint BUILD=$(BUILD)
 
 tests-tsan: $(patsubst %.c,$(BUILD)/%,$(TSAN_SRCS))
 
-# What other people make, and is kept for the next run: Kubernetes, and Debian 13 and 11. Those that need it skip what they
-# cannot have.
+# Third-party builds that are kept for the next run: Kubernetes, and Debian 13 and 11. Tests that need one are skipped if it
+# failed.
 STEP_KUBE  := cluster/build:600,waiting=nice -n 5 $(PY) tests/cluster/binaries.py || [ $$? -eq 77 ]
 STEP_ROOTS := roots:400,waiting=tests/e2e/rootfs.sh debian13 debian11 || true
 
-# The shortest of each kind: by hand, hvdrun, mpirun, doctor, Python, the runner itself.
+# The shortest test of each kind: ranks by hand, hvdrun, mpirun, doctor, Python, the runner.
 CHECK_E2E   := $(addprefix tests/,e2e/test_env.sh e2e/test_ends.sh e2e/test_pmix.sh e2e/test_check_build.sh \
                  e2e/test_doctor_network.sh e2e/test_deps.sh python/test_runner.py python/test_demo.py \
                  chaos/test_check.py litmus/test_litmus.py)
@@ -67,7 +67,7 @@ check: deps  ## what to run before a commit: three minutes after a build
 	$(Q)$(SUB) -j$(JOBS) BUILD=$(BUILD) WERROR=1 all tests-bin
 	$(Q)$(RUN) $(BUILD) $(CHECK_TESTS)
 
-test: deps  ## all that a user would miss: programs, launchers, PyTorch, Kubernetes; HVD_TEST_STRICT=1 for every test there is
+test: deps  ## everything that a user needs: programs, launchers, PyTorch, Kubernetes; HVD_TEST_STRICT=1 for every test there is
 	$(Q)$(SUB) -j$(JOBS) BUILD=$(BUILD) WERROR=1 all tests-bin staged
 	$(Q)$(SUB) BUILD=$(BUILD) test-all
 
@@ -129,8 +129,8 @@ fuzz: fuzz-build  ## each fuzzer for HVD_FUZZ_SECONDS
 .PHONY: check test test-all model litmus test-unit test-e2e test-cluster test-asan test-asan-operator test-tsan test-clean tests-tsan fuzz fuzz-build
 
 # ---- programs that the launcher tests start: only hvd.h and libhvd.so ------------------------
-# kube_try and pod_of are of the operator's parts, for trying them on a real API server; plane_try is
-# another, with real agents, and agents_try plays thousands of them.
+# kube_try and pod_of use parts of the operator with a real API server, plane_try uses one with real agents, and agents_try
+# simulates thousands of agents.
 KUBE_TRY     := $(addprefix $(BUILD)/tests/programs/,kube_try pod_of plane_try agents_try)
 PROGRAM_BINS := $(patsubst %.c,$(BUILD)/%,$(sort $(filter-out $(if $(HAS_MPI),,%/mpi_own.c),$(wildcard tests/programs/*.c))))
 $(KUBE_TRY): %: %.o $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
@@ -146,7 +146,7 @@ $(BUILD)/tests/programs/%: $(BUILD)/tests/programs/%.o $(LIBHVD) $(LIBHVD).0
 	$(Q)$(CC) -o $@ $(filter %.o,$^) $(LDFLAGS) -L$(BUILD) -lhvd -Wl,-rpath,'$$ORIGIN/../..'
 tests-bin test-e2e test-cluster: $(PROGRAM_BINS)
 
-# ---- hvd-probe, and libraries of ours that play a driver's (tests/fake) ------------------------
+# ---- hvd-probe, and fake libraries (tests/fake) ----------------------------------------------
 FAKES := $(patsubst %.c,$(BUILD)/%.so,$(sort $(wildcard tests/fake/*.c)))
 $(BUILD)/tests/fake/%.so: tests/fake/%.c
 	@mkdir -p $(@D)
@@ -158,7 +158,7 @@ $(FAKES): tests/fake/script.h
 ON_FAKES := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/multi/test_gpu*.c tests/multi/test_nccl*.c tests/unit/backend/*.c) tests/multi/test_coll_staged.c)
 $(filter %/test_prober %/test_fakes $(ON_FAKES),$(UNIT_BINS) $(MULTI_BINS)): | $(BUILD)/hvd-probe $(FAKES)
 
-# A libnccl.so.2 of ours for core/backend/nccl*: the functions of these versions (tests/fake/README.md).
+# A fake libnccl.so.2 for core/backend/nccl*, with the functions of each of these versions (tests/fake/README.md).
 NCCL_FAKE_SRCS := $(sort $(wildcard tests/fake/nccl/*.c))
 NCCL_FAKES     := $(foreach v,2.8 2.13 2.14 2.18 2.27,$(BUILD)/tests/fake/nccl-$(v)/libnccl.so.2)
 $(BUILD)/tests/fake/nccl-2.8/%:  NCCL_BUILT := 20804
@@ -184,5 +184,5 @@ include tests/chaos/chaos.mk
 include tests/cluster/cluster.mk
 include tests/arm64/arm64.mk
 
-# a whole job whose ranks are the test itself
+# tests that start a whole job of ranks
 $(filter %/test_agent_lifelines,$(UNIT_BINS)): | $(BUILD)/hvdrun $(BUILD)/hvd-agent

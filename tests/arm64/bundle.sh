@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# bundle.sh BUILD: the bundle that was built for aarch64: every file in it is for that machine, what
-# each program asks for is in it, and its programs start. Called by test_arm64.sh, where such programs can
-# be started.
+# bundle.sh BUILD: checks the bundle for aarch64: every file in it is for that machine, the libraries that its programs
+# need are in it, and its programs start. Called by test_arm64.sh, if this machine can start such programs.
 set -u
 export LC_ALL=C
 bundle=$1/bundle
@@ -14,7 +13,7 @@ wrong() {
     failed=1
 }
 
-# The needed libraries of a file, a line each.
+# needs FILE: the libraries that it needs, a line each
 needs() {
     readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'
 }
@@ -43,7 +42,7 @@ for file in bin/hvd-probe lib/libhvd.so.0; do
     [ "$(printf '%s\nGLIBC_2.28\n' "$newest" | sort -V | tail -n 1)" = GLIBC_2.28 ] || wrong "$file wants $newest"
 done
 
-# The path of the programs' loader is the one in an image, /hvd: here the loader is named by hand.
+# The programs' loader has its path in an image, /hvd, so here the loader is called explicitly.
 loader=$bundle/private/ld-linux-aarch64.so.1
 for program in hvd-agent hvd-doctor hvdrun; do
     asked=$(readelf -l "$bundle/bin/$program.real" | sed -n 's/.*interpreter: \(.*\)]/\1/p')

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""enter.py EMULATOR ROOT COMMAND...: runs a command in which programs for aarch64 start as if they were
+"""enter.py EMULATOR ROOT COMMAND...: runs a command which can start programs for aarch64 as if they were
 this machine's: EMULATOR runs them, and ROOT's loader and libraries are in /usr/lib. (qemu's own way to find
-them, QEMU_LD_PREFIX, would turn each file that is in ROOT, / itself too, into that one.)
+them, QEMU_LD_PREFIX, would replace each file that also exists in ROOT, even / itself.)
 
-The kernel is told so (binfmt_misc, overlayfs) in namespaces of the command's own, so that the machine knows
-nothing of it; users and groups are those outside. Exit code 77 where the kernel cannot do that: binfmt_misc
+The kernel is set up for it (binfmt_misc, overlayfs) in namespaces of the command, so that the machine itself
+does not change. Users and groups are those outside. Exit code 77 if the kernel cannot do that: binfmt_misc
 belongs to a user namespace since Linux 6.7, and is optional.
 """
 
@@ -47,7 +47,7 @@ def map_users(pid):
 
 
 def enter():
-    """The calling process goes in; its child, which stays outside, writes the map."""
+    """Enters the namespaces. A child that stays outside writes the map of users."""
     here, there = os.pipe(), os.pipe()
     me = os.getpid()
     pid = os.fork()
@@ -73,7 +73,7 @@ def main():
     try:
         enter()
         call('mount', b'overlay', b'/usr/lib', b'overlay', MS_RDONLY, layers.encode())
-        if os.path.isdir(NETNS):  # names that a test cannot use, nor take away again
+        if os.path.isdir(NETNS):  # namespaces that a test cannot use or remove
             call('mount', b'none', NETNS.encode(), b'tmpfs', 0, None)
         call('mount', b'none', MISC.encode(), b'binfmt_misc', 0, None)
         write(f'{MISC}/register', f':hvd-aarch64:M::{escaped(MAGIC)}:{escaped(MASK)}:{emulator}:F')

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# images.sh BUILD: the images bundle and operator of the build for aarch64: each says that it is for that
-# architecture. Called by test_arm64.sh.
+# images.sh BUILD: checks that the images bundle and operator of the build for aarch64 declare that architecture. Called
+# by test_arm64.sh.
 set -u
 export LC_ALL=C
 build=$1
@@ -15,7 +15,7 @@ case $said in
 *SKIP:*) exit 77 ;;
 esac
 for image in bundle operator; do
-    # The archive's configuration is the one blob that is text and names an architecture.
+    # The archive's configuration is the only text blob that names an architecture.
     if ! tar -xOf "$build/images/hvd-$image.tar" --wildcards 'blobs/sha256/*' 2>/dev/null |
         grep -aq '"architecture":"arm64"'; then
         echo "FAILED: hvd-$image.tar does not say that it is for arm64"

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_arm64.sh: builds everything for aarch64 with Debian's cross compiler, under BUILD/arm64, and runs
-# under qemu-user what it can: the unit tests, some tests of several ranks, and the bundle. The libraries
-# are Debian 12's for that architecture, in a root of their own (tests/e2e/rootfs.sh); nothing of them is
-# installed here. An emulator keeps this machine's order of memory: tests/litmus is for that.
+# test_arm64.sh: builds everything for aarch64 with Debian's cross compiler, under BUILD/arm64, and runs under qemu-user
+# what it can: the unit tests, some tests of several ranks, and the bundle. The libraries are Debian 12's for that
+# architecture, in a root file system of their own (tests/e2e/rootfs.sh); none is installed here. An emulator has this
+# machine's memory order: tests/litmus covers that of aarch64.
 # timeout: 1800
 # takes: 240 s
 # needs: roots
@@ -16,7 +16,7 @@ cd "$(dirname "$0")/../.." || exit 1
 build=${BUILD:-build}/arm64
 here=tests/arm64
 jobs=$(nproc 2>/dev/null || echo 2)
-# Several ranks on one host, over memory and sockets. Elastic jobs want robust lists.
+# Several ranks on one host, over memory and sockets. Elastic jobs need robust lists, which qemu-user lacks.
 MULTI='submit'
 
 skip() {
@@ -36,7 +36,7 @@ cc="${HVD_ARM64_CC:-aarch64-linux-gnu-gcc} --sysroot=$root"
 export PKG_CONFIG_SYSROOT_DIR=$root
 export PKG_CONFIG_LIBDIR=$root/usr/lib/aarch64-linux-gnu/pkgconfig:$root/usr/share/pkgconfig
 unset MAKEFLAGS MAKELEVEL MFLAGS
-# -O1 -g1, as for the sanitizers: in half the time. The kernels are -O3 all the same.
+# -O1 -g1, as for the sanitizers, compile in half the time. The kernels are -O3 all the same.
 CFLAGS=${CFLAGS:--O1 -g1} make --no-print-directory -j"$jobs" BUILD="$build" CC="$cc" AR=aarch64-linux-gnu-ar \
     MPICC=false NVCC= WERROR=1 lib programs tests-bin staged || exit 1
 unset PKG_CONFIG_SYSROOT_DIR PKG_CONFIG_LIBDIR
@@ -67,10 +67,10 @@ tests+=("arm64/collectives=${run[*]} $build/tests/programs/collectives -q")
 tests+=("arm64/elastic=${run[*]} --min-np 2 $build/tests/programs/steps 20 10")
 tests+=("arm64/bundle=$here/bundle.sh $build")
 failed=0
-# What is skipped here is said with arm64/ in front: tests/SKIPS allows it here alone.
+# Skips get the prefix arm64/, so that tests/SKIPS can allow them here only.
 HVD_TEST_STRICT=0 "${enter[@]}" tests/run.py "$build" "${tests[@]}" | sed 's,^SKIP: ,SKIP: arm64/,'
 [ "${PIPESTATUS[0]}" -eq 0 ] || failed=1
-# Nothing in the images is run to make them.
+# Building the images runs no program in them.
 $here/images.sh "$build"
 case $? in
 0 | 77) ;;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_both: MPI_Allreduce and hvd_allreduce (HVD_BACKEND=mpi) of float32, call by call in turn,
- * in one process and on the same tensors. Rank 0 prints a line a size: "bytes place calls
- * mpi_p50_ns hvd_p50_ns", place in or out. Built where there is mpicc.
+ * bench_both: MPI_Allreduce and hvd_allreduce (HVD_BACKEND=mpi) of float32, in alternating calls,
+ * in one process and on the same tensors. Rank 0 prints a line for each size: "bytes place calls
+ * mpi_p50_ns hvd_p50_ns", place in or out. Built if there is an mpicc.
  *
  *     mpirun -np N bench_both [-t MILLISECONDS a size] BYTES...
  */
@@ -18,6 +18,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "tests/harness/times.h"
 
 enum { MAX_SAMPLES = 20000, WARM_UP = 20 };
 
@@ -26,12 +27,6 @@ struct bench {
     float *in, *out;
     uint64_t *times[2]; /* of MPI, of hvd */
 };
-
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
 
 static uint64_t sum_mpi(const float *in, float *out, size_t count)
 {
@@ -69,7 +64,7 @@ static void run(struct bench *b, size_t bytes, int in_place)
         b->times[1][i] = sum_hvd(b->in, dst, count);
     }
     for (int k = 0; k < 2; k++)
-        qsort(b->times[k], (size_t)samples, sizeof(uint64_t), by_value);
+        times_sort(b->times[k], (size_t)samples);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (rank == 0)
         printf("%zu %s %lld %llu %llu\n", bytes, in_place ? "in" : "out", (long long)samples,

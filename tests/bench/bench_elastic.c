@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_elastic: the ranks of the benchmark of elastic jobs (elastic.py starts them, ends them and
- * reads what they wrote down).
+ * bench_elastic: the ranks of the benchmark of elastic jobs (elastic.py starts and ends them, and
+ * reads their records).
  *
- *     bench_elastic run FOLDER MIB BYTES    MIB of memory touched; then allreduces of BYTES, out of
+ *     bench_elastic run FOLDER MIB BYTES    touches MIB of memory; then allreduces of BYTES, out of
  *                                           place, and hvd_commit() in turn until FOLDER/stop is
  *                                           there; each is noted in FOLDER/PID.ring, memory mapped
  *     bench_elastic cost ROUNDS BYTES...    fixed and elastic worlds in turn in the same processes;
- *                                           rank 0 prints "elastic place bytes p50_ns" a line
+ *                                           rank 0 prints lines "elastic place bytes p50_ns"
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,10 +23,11 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "tests/harness/times.h"
 
 enum { RING = 1 << 16, CALLS = 15 };
 
-/* As elastic.py reads it. */
+/* elastic.py reads this layout. */
 struct entry {
     uint64_t end_ns; /* CLOCK_MONOTONIC */
     uint32_t contributors;
@@ -35,11 +36,11 @@ struct entry {
 
 struct ring {
     uint64_t start_ns; /* main() */
-    uint64_t ready_ns; /* its memory is touched, hvd_init() is next */
+    uint64_t ready_ns; /* memory is touched, hvd_init() is next */
     uint64_t joined_ns;
     _Atomic uint64_t n; /* entries written; entry i is at i % RING */
     int32_t rank, size;
-    uint64_t repair_ns; /* hvd_world()'s */
+    uint64_t repair_ns; /* from hvd_world() */
     struct entry entries[RING];
 };
 
@@ -80,7 +81,7 @@ static int look(struct ring *r, struct hvd_world *w)
     return 0;
 }
 
-/* The first element counts who contributes, the second who has seen the file. */
+/* The first element counts contributors, the second counts ranks that have seen the file. */
 static int steps(struct ring *r, const char *stop, float *in, float *out, int64_t count)
 {
     struct hvd_world world;
@@ -124,7 +125,7 @@ static int run(const char *folder, size_t mib, size_t bytes)
         return fail("hvd_enter");
     r->joined_ns = clock_ns();
     int rc = steps(r, stop, in, out, (int64_t)(bytes / sizeof(float)));
-    /* Used up to here, so that it stays. */
+    /* Read here, so that the compiler keeps the memory until now. */
     if (resident[mib << 19] != 1 && mib)
         return 2;
     if (rc != 0)
@@ -133,12 +134,6 @@ static int run(const char *folder, size_t mib, size_t bytes)
 }
 
 /* ---- cost ---- */
-
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
 
 static int one_size(bool elastic, bool in_place, size_t bytes, float *in, float *out)
 {
@@ -154,7 +149,7 @@ static int one_size(bool elastic, bool in_place, size_t bytes, float *in, float 
         if (i >= 0)
             times[i] = clock_ns() - begin;
     }
-    qsort(times, CALLS, sizeof(times[0]), by_value);
+    times_sort(times, CALLS);
     if (hvd_rank() == 0)
         printf("%d %s %zu %" PRIu64 "\n", elastic, in_place ? "in" : "out", bytes,
                times[CALLS / 2]);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_exchange: all-to-all and reduce-scatter on one host, without the engine, beside memcpy of
- * as many bytes by rank 0 while the others sleep. Rank 0 prints a line for each: "what bytes calls
- * p50_ns memcpy_p50_ns".
+ * bench_exchange: all-to-all and reduce-scatter on one host, without the engine, compared with a
+ * memcpy of as many bytes by rank 0 while the others sleep. Rank 0 prints a line for each: "what
+ * bytes calls p50_ns memcpy_p50_ns".
  *
  *     bench_exchange RANKS CALLS BYTES...
  *
- * what: all   each rank has BYTES, an even part for everybody
- *       pair  rank 0 has BYTES, all for the last one; the others have nothing and get nothing
+ * what: all   each rank has BYTES, an equal part for every rank
+ *       pair  rank 0 has BYTES, all for the last rank; the others send and get nothing
  *       sum   reduce-scatter of BYTES, float32
  */
 #include <inttypes.h>
@@ -20,6 +20,7 @@
 #include "core/base/clock.h"
 #include "tests/harness/coll_rank.h"
 #include "tests/harness/world.h"
+#include "tests/harness/times.h"
 
 enum { MAX_RANKS = 64, MAX_CALLS = 1000, YIELDS = 8 };
 
@@ -31,19 +32,13 @@ struct bench {
     uint64_t times[MAX_CALLS], copies[MAX_CALLS];
 };
 
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 static uint64_t median(uint64_t *times, int n)
 {
-    qsort(times, (size_t)n, sizeof(*times), by_value);
+    times_sort(times, (size_t)n);
     return times[n / 2];
 }
 
-/* As a waiting caller of the engine does: yields first, then sleeps. */
+/* Like a waiting caller of the engine: yields first, then sleeps. */
 static int run(struct coll_rank *r, const struct coll_op *op)
 {
     uint64_t deadline = deadline_in_ms(60000);
@@ -83,7 +78,7 @@ static void fill_counts(struct bench *b, const char *what, size_t bytes, size_t 
         from[0] = bytes;
 }
 
-/* Each call beside the copy just before it: what else the machine does weighs on both. */
+/* Each call is compared with the copy just before it, so that other load weighs on both. */
 static void report(struct bench *b, const char *what, size_t bytes)
 {
     static uint64_t percent[MAX_CALLS];

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""torch.distributed's gloo all_reduce, float32 sum, in place. Forks its own ranks.
+"""torch.distributed's gloo all_reduce, float32 sum, in place. Forks its ranks.
 
     bench_gloo.py RANKS MILLISECONDS BYTES...
 
-Rank 0 prints a line a size: "bytes in calls p50_ns p90_ns", as bench_hvd does."""
+Rank 0 prints a line for each size: "bytes in calls p50_ns p90_ns", as bench_hvd does."""
 import os
 import socket
 import sys
@@ -56,7 +56,7 @@ def main():
         if pid == 0:
             try:
                 rank_main(rank, ranks, port, budget_ns, sizes)
-            except BaseException as error:  # the parent sees the code
+            except BaseException as error:  # the parent sees the exit code
                 print(f"bench_gloo: rank {rank}: {error}", file=sys.stderr)
                 os._exit(1)
             os._exit(0)

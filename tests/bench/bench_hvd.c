@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_hvd: hvd_allreduce through the public C API, float32 sum. Started as any rank is (hvdrun,
- * by hand). Rank 0 prints a line a size: "bytes place calls p50_ns p90_ns", place in or out.
+ * bench_hvd: hvd_allreduce through the public C API, float32 sum. Started like any rank (hvdrun, by
+ * hand). Rank 0 prints a line for each size: "bytes place calls p50_ns p90_ns", place in or out.
  *
  *     bench_hvd [-t MILLISECONDS a size] [-a (asynchronous: submit, wait)] BYTES...
  */
@@ -15,6 +15,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "tests/harness/times.h"
 
 enum { MAX_CALLS = 200000, WARM_UP = 20 };
 
@@ -23,12 +24,6 @@ struct bench {
     uint64_t budget_ns;
     uint64_t *times; /* [MAX_CALLS] */
 };
-
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
 
 static int call(const struct bench *b, const char *name, const float *in, float *out, int64_t count)
 {
@@ -47,14 +42,14 @@ static int call(const struct bench *b, const char *name, const float *in, float 
     int rc = hvd_submit(&request, 1, &handle);
     if (rc < 0)
         return rc;
-    /* The engine thread alone may drive it: polling does not. */
+    /* Polling does not drive, so the engine's thread must. */
     while (hvd_poll(handle) == 0)
         usleep(0);
     return hvd_wait(handle);
 }
 
-/* All ranks must make the same number of calls: rank 0 decides from its own clock and the others
- * learn it from the broadcast. */
+/* All ranks must make the same number of calls: rank 0 computes it from its own clock and
+ * broadcasts it. */
 static int64_t agree_calls(uint64_t budget_ns, uint64_t one_ns)
 {
     int64_t calls = (int64_t)(budget_ns / (one_ns ? one_ns : 1));
@@ -91,7 +86,7 @@ static int run(struct bench *b, size_t bytes, bool in_place)
             return -EIO;
         b->times[i] = clock_ns() - start;
     }
-    qsort(b->times, (size_t)calls, sizeof(*b->times), by_value);
+    times_sort(b->times, (size_t)calls);
     if (hvd_rank() == 0) {
         printf("%zu %s %lld %llu %llu\n", bytes, in_place ? "in" : "out", (long long)calls,
                (unsigned long long)b->times[calls / 2],

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of the benchmark of joining: how long the others stand still when a rank comes in, with all of the state
-at the boundary and with the optimizer's moments behind it, in turn. Started under hvdrun, on one host:
+"""A rank of the benchmark of joining: how long the others wait when a rank is admitted, with all of the state
+at the boundary and with the optimizer's moments sent after it, in turn. Started under hvdrun, on one host:
 
     hvdrun --name JOB -np 3 --min-np 3 --max-np 4 bench_join.py JOB MIB STEP_MS ROUNDS
 
 A model of MIB with Adam, so three times that in state. Its forward and backward pass is a sleep of STEP_MS, as it
-is for the processor when a GPU works. Rank 0 prints "way rounds boundary step" a line: medians, in milliseconds,
-of what the boundary took, and of the step behind it beyond an ordinary one."""
+is for the processor when a GPU works. Rank 0 prints lines "way rounds boundary step": medians, in milliseconds,
+of the boundary's duration, and of the extra time of the step after it."""
 import os
 import statistics
 import subprocess
@@ -32,14 +32,14 @@ def scale(ranks):
 
 def main():
     hvd.init()
-    # Only the head is trained: what exchanging gradients costs is measured elsewhere.
+    # Only the head is trained: the cost of exchanging gradients is measured elsewhere.
     model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(1))])
     head, rest = model[0], [torch.nn.Parameter(torch.zeros(1 << 20)) for _ in range(MIB // 4)]
     model.extend(rest)
     optimizer = torch.optim.Adam(model.parameters())
     for p in model:
         p.grad = torch.zeros_like(p)
-    optimizer.step()  # makes the moments
+    optimizer.step()  # creates the moments
     for p in rest:
         p.requires_grad_(False).grad = None
     optimizer = hvd.DistributedOptimizer(optimizer)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_life: what a rank costs when it does nothing: time of hvd_init() and hvd_shutdown(),
- * processor time while idle, memory after a large batch. Forks its own ranks on this host.
+ * bench_life: the cost of an idle rank: time of hvd_init() and hvd_shutdown(), processor time while
+ * idle, memory after a large batch. Forks its ranks on this host.
  *
  *     bench_life [RANKS [BYTES of the largest bucket]]
  */
@@ -20,6 +20,7 @@
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "tests/harness/world.h"
+#include "tests/harness/times.h"
 
 enum { ROUNDS = 15, MAX_RANKS = 64, IDLE_S = 3 };
 
@@ -31,7 +32,8 @@ struct sheet {
     uint64_t pss_kib[MAX_RANKS]; /* more than before hvd_init() */
 };
 
-/* All ranks of the test pass together; sleeping, so that nobody's start is disturbed. */
+/* All ranks pass together. They sleep while they wait, so that they do not disturb other ranks'
+ * starts. */
 static void meet(struct sheet *sheet, int size, int number)
 {
     atomic_fetch_add(&sheet->arrived, 1);
@@ -76,7 +78,7 @@ static int measure_use(struct sheet *sheet, int rank)
     auto_free float *x = malloc(sheet->bytes);
     if (!x)
         return -1;
-    /* Not 0: the compiler would make calloc() of it, and the pages would come later. */
+    /* Not 0, because the compiler would turn it into calloc(), whose pages come later. */
     memset(x, 1, sheet->bytes);
     uint64_t before = pss_kib();
     if (hvd_init() < 0)
@@ -109,12 +111,6 @@ static int rank_main(int rank, int size, void *arg)
     return 1;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 int main(int argc, char **argv)
 {
     int ranks = argc > 1 ? atoi(argv[1]) : 4;
@@ -133,7 +129,7 @@ int main(int argc, char **argv)
         idle = sheet->idle_percent[rank] > idle ? sheet->idle_percent[rank] : idle;
         pss = sheet->pss_kib[rank] > pss ? sheet->pss_kib[rank] : pss;
     }
-    qsort(slowest, ROUNDS, sizeof(slowest[0]), by_value);
+    times_sort(slowest, ROUNDS);
     printf("ranks %d: init + shutdown of the slowest rank: p50 %.2f ms, max %.2f ms\n", ranks,
            (double)slowest[ROUNDS / 2] / 1e6, (double)slowest[ROUNDS - 1] / 1e6);
     printf("idle: %.3f %% of a processor; memory after %zu MiB buckets: %" PRIu64 " KiB Pss\n",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_lifeline: how long after SIGKILL the death of a process is told by its lifeline, and on the
- * same kills by its pidfd and by the end of its socket. Prints a JSON line for each way.
+ * bench_lifeline: time from SIGKILL until a process's lifeline reports its death, and in the same
+ * kills its pidfd and the end of its socket. Prints a JSON line for each way.
  *
  *     bench_lifeline [KILLS [MIB resident [HOGS beside]]]
  */
@@ -19,6 +19,7 @@
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "core/base/lifeline.h"
+#include "tests/harness/times.h"
 
 enum { LIFELINE, PIDFD, SOCKET, WAYS, MAX_KILLS = 10000, MAX_HOGS = 64, WAIT_MS = 60000 };
 
@@ -107,19 +108,13 @@ static pid_t start_hog(void)
     return pid;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 static void print(int kills, size_t mib, int hogs)
 {
     double load[1] = {0};
     getloadavg(load, 1);
     for (int i = 0; i < WAYS; i++) {
         uint64_t *t = took[i];
-        qsort(t, (size_t)kills, sizeof(*t), by_value);
+        times_sort(t, (size_t)kills);
         printf(
             "{\"bench\": \"lifeline\", \"way\": \"%s\", \"mib\": %zu, \"hogs\": %d, \"kills\": %d, "
             "\"p50_ms\": %.3f, \"p99_ms\": %.3f, \"max_ms\": %.3f, \"load\": %.1f}\n",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_match [MIB]: how fast the log matcher reads a log in which nothing is wrong: training
- * steps, progress bars, NCCL's and TensorFlow's information, all through the compiled-in patterns.
- * Prints the rate and how long the matcher takes to start.
+ * bench_match [MIB]: speed of the log matcher on a log without failures: training steps, progress
+ * bars, NCCL's and TensorFlow's information, all with the compiled-in patterns. Prints the rate and
+ * how long the matcher takes to start.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_mpi: MPI_Allreduce of float32, for the comparison. Rank 0 prints a line a size:
- * "bytes place calls p50_ns p90_ns", place in or out. Built where there is mpicc.
+ * bench_mpi: MPI_Allreduce of float32, for comparison. Rank 0 prints a line for each size: "bytes
+ * place calls p50_ns p90_ns", place in or out. Built if there is an mpicc.
  *
  *     mpirun -np N bench_mpi [-t MILLISECONDS a size] BYTES...
  */
@@ -16,14 +16,9 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "tests/harness/times.h"
 
 enum { MAX_SAMPLES = 20000, TRIALS = 5, WARM_UP_NS = 30000000, SAMPLE_NS = 20000 };
-
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
 
 static void sum(const float *in, float *out, size_t count)
 {
@@ -31,7 +26,7 @@ static void sum(const float *in, float *out, size_t count)
                   MPI_COMM_WORLD);
 }
 
-/* The same tensors for all sizes: fresh memory is slow for a while, for everybody. */
+/* The same tensors for all sizes, because fresh memory is slow at first. */
 struct bench {
     uint64_t budget_ns;
     uint64_t *times; /* [MAX_SAMPLES] */
@@ -61,7 +56,7 @@ static void run(struct bench *b, size_t bytes, bool in_place)
         repeat(b, dst, count, group);
         times[i] = (clock_ns() - start) / (uint64_t)group;
     }
-    qsort(times, (size_t)samples, sizeof(*times), by_value);
+    times_sort(times, (size_t)samples);
     int rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (rank == 0) {

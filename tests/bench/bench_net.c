@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_net: what a network gives to one plain TCP stream, and to an allreduce of core/coll without
- * the engine. Started once a rank with HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS and HVD_KEY_FILE, usually
- * by network.py, one rank a network namespace. Rank 0 prints a line a size, as bench_hvd does:
- * "bytes place calls p50_ns p90_ns"; place is raw, or out.
+ * bench_net: the speed of a network for one plain TCP stream, and for an allreduce of core/coll
+ * without the engine. Each rank is started with HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS and
+ * HVD_KEY_FILE, usually by network.py, in a network namespace of its own. Rank 0 prints a line for
+ * each size, like bench_hvd: "bytes place calls p50_ns p90_ns"; place is raw, or out.
  *
  *     bench_net [-t MILLISECONDS a size] raw|coll BYTES...
  *
@@ -23,6 +23,7 @@
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "tests/harness/coll_rank.h"
+#include "tests/harness/times.h"
 
 enum { MAX_CALLS = 20000, WARM_UP = 3 };
 
@@ -32,15 +33,9 @@ struct bench {
     uint64_t times[MAX_CALLS];
 };
 
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 static void print_line(struct bench *b, size_t bytes, const char *place, size_t calls)
 {
-    qsort(b->times, calls, sizeof(*b->times), by_value);
+    times_sort(b->times, calls);
     printf("%zu %s %zu %llu %llu\n", bytes, place, calls, (unsigned long long)b->times[calls / 2],
            (unsigned long long)b->times[calls * 9 / 10]);
     fflush(stdout);
@@ -48,7 +43,7 @@ static void print_line(struct bench *b, size_t bytes, const char *place, size_t 
 
 /* ---- one stream ----------------------------------------------------------------------------- */
 
-/* Rank 0's end listens, rank 1's connects; -1 with a line on stderr. */
+/* Rank 0 listens, rank 1 connects. Returns -1 after a line on stderr. */
 static int open_stream(int rank)
 {
     const char *where = getenv("HVD_RENDEZVOUS");
@@ -78,7 +73,7 @@ static int open_stream(int rank)
     return -1;
 }
 
-/* Rank 0 asks with one byte: 1 once more, 0 enough; rank 1 answers with the bytes. */
+/* Rank 0 sends one byte: 1 for another round, 0 for the end. Rank 1 answers with the bytes. */
 static int raw_size(struct bench *b, int fd, uint8_t *data, size_t bytes)
 {
     uint64_t deadline = deadline_in_ms(60000), end = 0;
@@ -125,7 +120,7 @@ static int raw(struct bench *b, char *const *sizes)
 
 /* ---- collectives ---------------------------------------------------------------------------- */
 
-/* Rank 0's word whether there is another round. */
+/* Rank 0 tells all whether there is another round. */
 static int another(struct coll_rank *r, uint8_t *more)
 {
     struct coll_tensor t = {more, more, 1};

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_pods: creates objects on an API server, so many at a time, and tells how long it took until
- * pods with a label were all there, and all Running. The floor of bench-operator creates the pods
- * themselves, the measurement creates jobs: both wait the same way.
+ * bench_pods: creates objects on an API server, so many at a time, and measures the time until all
+ * pods with a label exist, and until all are Running. In bench-operator it creates the pods
+ * themselves for the floor, and jobs for the measurement: both wait the same way.
  *
  *   bench_pods --kubeconfig FILE --labels SELECTOR --running N [--parallel 16] [--seconds 300]
  * OBJECTS
  *
- * OBJECTS: a line each, the path of the collection, a tab, the object in JSON. Prints lines of a
- * word, seconds since the first create and a number of pods: "step" as they come to run, "there"
- * when N are, "created" when the last create was answered, "running" when N run.
+ * OBJECTS: a file with a line for each object: the path of the collection, a tab, the object in
+ * JSON. Prints lines of a word, seconds since the first create and a number of pods: "step" as pods
+ * become Running, "there" when N exist, "created" when the last create was answered, "running" when
+ * N run.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -31,7 +32,7 @@ static struct {
 } want = {.parallel = 16, .seconds = 300};
 
 static char *todo;        /* the objects that are not sent yet */
-static int out, refusals; /* requests without an answer; answers that were no success */
+static int out, refusals; /* requests without an answer; answers with an error */
 static int there, running;
 static bool all_there, all_created, all_running;
 static uint64_t began, step_ns;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_shm: allreduce in shared memory alone, float32 sum, without engine and launcher: forks its
- * ranks. Rank 0 prints a line a size: "bytes place calls p50_ns p90_ns busbw_GB/s", place in or
- * out.
+ * bench_shm: allreduce in shared memory alone, float32 sum, without engine and launcher. Forks its
+ * ranks. Rank 0 prints a line for each size: "bytes place calls p50_ns p90_ns busbw_GB/s", place in
+ * or out.
  *
  *     bench_shm [-n RANKS] [-t MILLISECONDS a size] BYTES...
  */
@@ -14,6 +14,7 @@
 #include "core/base/clock.h"
 #include "core/coll/shm_allreduce.h"
 #include "tests/harness/shm_host.h"
+#include "tests/harness/times.h"
 
 enum { MAX_SAMPLES = 20000, TRIALS = 5, WARM_UP_NS = 30000000, SAMPLE_NS = 20000 };
 
@@ -26,12 +27,6 @@ struct bench {
     uint64_t *times; /* [MAX_SAMPLES] */
     float *in, *out; /* of the largest size */
 };
-
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
 
 static int progress(void *ctx)
 {
@@ -60,7 +55,7 @@ static int sum(struct bench *b, const float *in, float *out, size_t count)
     return call(b, in, out, count, HVD_FLOAT32, HVD_SUM);
 }
 
-/* The same tensors for all sizes: fresh memory is slow for a while, for everybody. */
+/* The same tensors for all sizes, because fresh memory is slow at first. */
 static int64_t agree(struct bench *b, int64_t ns)
 {
     return call(b, &ns, &ns, 1, HVD_INT64, HVD_MAX) < 0 ? -1 : ns;
@@ -80,7 +75,7 @@ static int run(struct bench *b, size_t bytes, bool in_place)
     float *dst = in_place ? b->in : b->out;
     uint64_t begin = clock_ns();
     int rc = repeat(b, dst, count, TRIALS);
-    /* All must make the same number of calls: as many as the slowest thinks. */
+    /* All ranks must make the same number of calls: the slowest rank's. */
     int64_t one = agree(b, (int64_t)((clock_ns() - begin) / TRIALS) + 1);
     rc = rc < 0 || one < 0 ? -EIO : repeat(b, dst, count, WARM_UP_NS / one + 1);
     int64_t group = SAMPLE_NS / one + 1;
@@ -91,7 +86,7 @@ static int run(struct bench *b, size_t bytes, bool in_place)
         rc = rc < 0 ? rc : repeat(b, dst, count, group);
         b->times[i] = (clock_ns() - start) / (uint64_t)group;
     }
-    qsort(b->times, (size_t)samples, sizeof(*b->times), by_value);
+    times_sort(b->times, (size_t)samples);
     if (rc == 0 && b->mesh->rank == 0) {
         uint64_t p50 = b->times[samples / 2];
         double ranks = b->mesh->size;

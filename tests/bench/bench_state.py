@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of the benchmark of state transfer: rank 0 brings blocks of memory to the last rank, as hvd.elastic
-does when that one has joined; the others have the state and only take part. Started as any rank is.
+"""A rank of the benchmark of state transfer: rank 0 sends blocks of memory to the last rank, as hvd.elastic
+does for a joiner; the others have the state and only take part. Started like any rank.
 
     bench_state.py MIB ROUNDS
 
-Rank 0 prints "bytes place rounds p50 p90" a line: the nanoseconds for one large block (place: large) and for
+Rank 0 prints lines "bytes place rounds p50 p90": the nanoseconds for one large block (place: large) and for
 blocks of 1 kB to 8 MiB (mixed), those of a memcpy of as many bytes just before each, while the others sleep
-(large-copy, mixed-copy), and what share of its memcpy each transfer reached, in percent (large-percent,
+(large-copy, mixed-copy), and each transfer's speed in percent of its memcpy's (large-percent,
 mixed-percent)."""
 import ctypes
 import os
@@ -54,13 +54,13 @@ def measure(mixed, total, rounds):
         hvd.barrier("copied")
         begin = time.monotonic_ns()
         if not _transfer.transfer(0, [hvd.size() - 1], lambda: (None, views), lambda _: views):
-            raise RuntimeError("it did not come")
+            raise RuntimeError("the block did not arrive")
         hvd.barrier("brought")
         if number >= 0:
             times.append(time.monotonic_ns() - begin)
             copies.append(copied)
     if taker and any(bytes(view[-1:]) != b"\1" for view in views):
-        raise RuntimeError("something else came")
+        raise RuntimeError("other bytes arrived")
     return times, copies
 
 

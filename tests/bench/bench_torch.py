@@ -1,17 +1,17 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The 161 gradients of ResNet-50 (25.6 million float32, 102 MB): hvd.torch beside torch.distributed's gloo.
+"""The 161 gradients of ResNet-50 (25.6 million float32, 102 MB): hvd.torch compared with torch.distributed's gloo.
 
     bench_torch.py RANKS ROUNDS [FILE]
 
-Starts its own ranks. Every round does each of these once, in turn, so that all see the same machine:
-    hvd_optimizer   DistributedOptimizer.synchronize(): 161 submitted, 161 waited for
+Starts its ranks. Every round does each of these once, in turn, so that all see the same machine:
+    hvd_optimizer   DistributedOptimizer.synchronize(): submits 161 operations and waits for them
     hvd_async       161 allreduce_async_, then 161 synchronize
     hvd_grouped     one grouped_allreduce_async_ of 161
     hvd_flat        one allreduce_ of one flat tensor
     gloo_async      161 all_reduce(async_op=True), then 161 wait
     gloo_flat       one all_reduce of one flat tensor
-Prints medians in milliseconds and their ratios as JSON, to FILE too. HVD_LIBRARY says which libhvd.so.
+Prints medians in milliseconds and their ratios as JSON, to FILE too. HVD_LIBRARY names the libhvd.so.
 """
 import json
 import os
@@ -42,7 +42,7 @@ def resnet50_shapes():
 
 
 def ways(torch, dist, hvd):
-    """What a round does: names and functions without arguments."""
+    """The calls of a round: names and functions without arguments."""
     shapes = resnet50_shapes()
     params = [torch.nn.Parameter(torch.zeros(s)) for s in shapes]
     for p in params:
@@ -78,7 +78,7 @@ def rank_main(rank, ranks, rounds, port):
     import hvd.torch as hvd
 
     torch.set_num_threads(1)
-    # gloo's threads first: on one core with the program they fall over each other.
+    # gloo's threads are created first, because on one core they would compete with the program.
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
     cpus = sorted(os.sched_getaffinity(0))
     if ranks <= len(cpus):

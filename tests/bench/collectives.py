@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ours beside the peers, in one run, in turn: allreduce of float32, one host.
+"""hvd compared with other libraries, in turn in one run: allreduce of float32, one host.
 
     collectives.py BUILD [--rounds 3] [--ms 150] [--ranks 2,4] [--quick]
 

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 #
-# doctor.py BUILD: how long a level-1 look of hvd-doctor takes and how much memory the program itself
-# has at most (its probes are processes of their own). Called by make bench-doctor. Exit code 1 beyond
-# 1 second or 20 MiB.
+# doctor.py BUILD: measures a level-1 run of hvd-doctor: its duration and the program's peak memory (its probes are
+# processes of their own). Called by make bench-doctor. Exit code 1 beyond 1 second or 20 MiB.
 #
-# The report is held up in a pipe that is read late: then all is done and the process is still there.
+# The report goes to a pipe that is read late, so that the process still exists when all checks are done.
 import fcntl
 import json
 import os

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long an elastic job stands still when its world changes, and what elasticity costs while it does not.
+"""How long an elastic job waits when its world changes, and the cost of elasticity while it does not change.
 
     elastic.py BUILD [--kills 200] [--stops 20] [--changes 20] [--rounds 5] [--mib 1024] [--bytes 1048576]
                      [--only kill,stop,change,many,cost,state,join]
 
-kill    4 ranks with --mib touched each: SIGKILL to the first finished allreduce without the dead one, of the
+kill    4 ranks with --mib touched each: from SIGKILL to the first allreduce without the killed rank, on the
         slowest survivor
 stop    the same for SIGSTOP
 change  planned: the longest a survivor waits between two allreduces while the world gets smaller and larger; and
@@ -14,8 +14,8 @@ many    16 ranks, SIGKILL: as kill, without the memory
 cost    --rounds of a fixed and an elastic world in turn in the same 2 processes: allreduce of 1 and 64 MiB
 state   4 ranks, 64 MiB from the first to the last, as one block and as blocks of 1 kB to 8 MiB, beside memcpy just
         before each (bench_state.py; between hosts: network.py --only raw,state)
-join    3 ranks of PyTorch with 384 MiB of state each (128 of it parameters) and steps of 200 ms, a fourth comes in:
-        what that costs the others, with all of the state at the boundary and with the moments behind it (bench_join.py)
+join    3 ranks of PyTorch with 384 MiB of state each (128 of it parameters) and steps of 200 ms, a fourth joins:
+        its cost for the others, with all of the state at the boundary and with the moments sent after it (bench_join.py)
 Leaves BUILD/bench/elastic.json and .png. See RESULTS.md for the targets."""
 import argparse
 import collections
@@ -46,7 +46,7 @@ TARGETS = {"kill": {"p50": 15, "p99": 50}, "stop": {"max": 500}, "shrink": {"max
 
 
 class Ring:
-    """What one rank writes down (struct ring of bench_elastic.c)."""
+    """The record of one rank (struct ring of bench_elastic.c)."""
 
     def __init__(self, path):
         self.pid = int(os.path.basename(path).split(".")[0])
@@ -54,7 +54,7 @@ class Ring:
             self.map = mmap.mmap(f.fileno(), HEAD.size + RING * ENTRY.size, prot=mmap.PROT_READ)
 
     def head(self):
-        """start, ready, joined (ns), n, rank, size, repair_ns"""
+        """The head: start, ready, joined (ns), n, rank, size, repair_ns."""
         return HEAD.unpack_from(self.map, 0)
 
     def count(self):
@@ -82,7 +82,7 @@ class Ring:
 
 
 class Bench:
-    """A job of ranks that reduce all the time."""
+    """A job whose ranks reduce all the time."""
 
     def __init__(self, args, ranks, least, most, mib):
         self.args, self.ranks = args, ranks
@@ -104,7 +104,7 @@ class Bench:
         return [r for r in self.rings.values() if r.alive()]
 
     def until(self, seconds, condition):
-        """What condition() says, when it says something."""
+        """Waits until condition() returns something, and returns it."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             found = condition()
@@ -116,7 +116,7 @@ class Bench:
         return None
 
     def steady(self, ranks, seconds):
-        """The rings of so many ranks that reduce together; None when that does not come."""
+        """Waits until so many ranks reduce together. Returns their rings; None after the time limit."""
         def together():
             live = self.live()
             lasts = [r.last() for r in live]
@@ -141,12 +141,13 @@ class Bench:
 
 
 def without(ring, ns, ranks):
-    """When this rank had first finished an allreduce of so many ranks after ns."""
+    """The time after ns when this rank first finished an allreduce of so many ranks. None: not yet."""
     return next((e.end for e in ring.since(ns) if e.end > ns and e.contributors == ranks), None)
 
 
 def strike(bench, live, number):
-    """ms until the slowest survivor went on; ms that the engine counted (both None: they did not go on)."""
+    """Returns ms until the slowest survivor continued, and ms that the engine counted (both None: they did not
+    continue)."""
     time.sleep(random.uniform(0.005, 0.05))
     victim = random.choice(live)
     survivors = [r for r in live if r is not victim]
@@ -164,7 +165,7 @@ def strike(bench, live, number):
 
 
 def strikes(args, what, number, times, ranks, least, mib, patience):
-    """So many, in as many jobs as it takes: a job in which the lost rank is not replaced in time is begun anew."""
+    """So many measurements, in as many jobs as needed: if a lost rank is not replaced in time, a new job is started."""
     found, bench, job_starts = [], None, 0
     try:
         while len(found) < times:
@@ -178,7 +179,7 @@ def strikes(args, what, number, times, ranks, least, mib, patience):
             if took is None:
                 raise RuntimeError(f"{what}: the survivors did not go on: {bench.said()}")
             found.append(took)
-            # A new one at once: without this it would come after a pause that doubles each time.
+            # A new rank at once: otherwise it would come after a pause that doubles each time.
             for size in (ranks - 1, ranks):
                 bench.job.control.scale(size)
             print(f"\r  {what}: {len(found)} of {times}, {took:.1f} ms, {job_starts} jobs   ", end="",
@@ -191,7 +192,7 @@ def strikes(args, what, number, times, ranks, least, mib, patience):
 
 
 def many(args):
-    """16 ranks, again and again one less."""
+    """16 ranks, of which one after the other is killed."""
     found = []
     while len(found) < 12:
         bench = Bench(args, 16, 8, 16, 0)
@@ -210,7 +211,7 @@ def many(args):
 
 
 def pause(ring, begin, epoch):
-    """ms: the longest between two allreduces, from begin until one in a later epoch; less an ordinary one."""
+    """ms: the longest time between two allreduces, from begin until the first in a later epoch, less an ordinary one."""
     entries = ring.since(begin)
     last = next(i for i, e in enumerate(entries) if e.epoch > epoch)
     gaps = [b.end - a.end for a, b in zip(entries[:last + 1], entries[1:last + 1])]
@@ -219,7 +220,8 @@ def pause(ring, begin, epoch):
 
 
 def change(bench, live, ranks):
-    """A planned one. (pauses of those who stay, ms from the joiners' hvd_init until all reduce with them)"""
+    """A planned change. Returns the pauses of the ranks that stay, and ms from each joiner's hvd_init() until all
+    reduce with it."""
     epoch, begin = live[0].last().epoch, time.monotonic_ns()
     status, answer = bench.job.control.scale(ranks)
     if status != 200:
@@ -268,7 +270,7 @@ def cost(args):
 
 
 def lines_of(args, options, script, *words):
-    """What the ranks of a benchmark in Python print."""
+    """The output of the ranks of a benchmark in Python."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), script)
     build = os.path.abspath(args.build)
     env = dict(os.environ, HVD_DOCTOR="off", HVD_LIBRARY=os.path.join(build, "libhvd.so"), OMP_NUM_THREADS="1",

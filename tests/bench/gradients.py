@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The 161 gradients of ResNet-50 through hvd.torch beside one flat buffer of as many bytes through Open
-MPI's in-place MPI_Allreduce (the better of its two shared-memory settings) and beside gloo, in turn.
+"""The 161 gradients of ResNet-50 through hvd.torch compared with one flat buffer of as many bytes through Open
+MPI's in-place MPI_Allreduce (the better of its two shared-memory settings) and with gloo, in turn.
 
     gradients.py BUILD [--rounds 3] [--calls 8]
 
@@ -34,7 +34,7 @@ def ours(build, calls):
 
 
 def openmpi_ms(build, nbytes):
-    """Of one flat in-place buffer, milliseconds; None without Open MPI."""
+    """Milliseconds for one flat in-place buffer. None without Open MPI."""
     program = os.path.join(build, "tests", "bench", "bench_mpi")
     if not shutil.which("mpirun") or not os.path.exists(program):
         return None

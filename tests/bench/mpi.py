@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""HVD_BACKEND=mpi beside bare MPI_Allreduce: float32, one host, everything through MPI.
+"""HVD_BACKEND=mpi compared with bare MPI_Allreduce: float32, one host, everything through MPI.
 
     mpi.py BUILD [--rounds 5] [--ms 400] [--ranks 2]
 
-bench_both calls them in turn, in one process, on the same tensors. A ratio (ours / MPI's) is that of the
-medians of one start of it; the median of the rounds is printed: up to 1.03 is the target from 1 MiB on.
-4 bytes show what it costs to hand an operation to the thread that calls MPI (funneled): up to 100 us."""
+bench_both calls them in turn, in one process, on the same tensors. A ratio (hvd's time / MPI's) is that of the
+medians of one start of bench_both. The median of the rounds is printed; the target is 1.03 at most from 1 MiB on.
+4 bytes show the cost of handing an operation to the thread that calls MPI (funneled): the target is 100 us at most."""
 import argparse
 import datetime
 import json
@@ -18,11 +18,11 @@ from collectives import MPIRUN
 
 SIZES = [4, 1 << 20, 16 << 20, 64 << 20]
 TARGET = 1.03
-HANDOVER_NS = 100000  # a caller that spins on the processor that the thread needs: 2 ms
+HANDOVER_NS = 100000  # with a caller that spins on the processor that this thread needs it would be 2 ms
 
 
 def missed(row):
-    """What to say behind a row that misses its target."""
+    """The note behind a row that misses its target."""
     if row["bytes"] == SIZES[0]:
         return "" if row["hvd_ns"] <= HANDOVER_NS else "  above 0.1 ms"
     return "" if row["ratio"] <= TARGET else f"  above {TARGET}"

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ours beside the peers and beside one plain TCP stream, in one run, in turn: allreduce of float32
+"""hvd compared with other libraries and with one plain TCP stream, in turn in one run: allreduce of float32
 between hosts. Hosts are network namespaces joined by a bridge, plain and at 1 Gbit/s (tbf). Root.
 
     network.py BUILD [--hosts 2,4] [--each 1] [--rounds 3] [--ms 300] [--rates none,1gbit] [--only hvd,raw,state]
 
 Each round starts every program once; a program times each size for --ms and prints medians. busbw is
-bytes * 2(p-1)/p / time with p hosts (raw, state: bytes / time). state, only when asked for: what a rank that
-joins receives as one block while others have it (bench_state.py; --each 2). Leaves BUILD/bench/network.json."""
+bytes * 2(p-1)/p / time with p hosts (raw, state: bytes / time). state, only on request: what a joiner
+receives as one block while others have it (bench_state.py; --each 2). Leaves BUILD/bench/network.json."""
 import argparse
 import contextlib
 import datetime
@@ -73,7 +73,7 @@ def lines(text):
 
 
 def run_ranks(names, argv, extra, each=1):
-    """So many processes a namespace with HVD_RANK ...; what rank 0 printed."""
+    """Starts so many processes in each namespace, with HVD_RANK and so on. Returns the output of rank 0."""
     names = [name for name in names for _ in range(each)]
     with tempfile.TemporaryDirectory() as folder:
         key = os.path.join(folder, "key")
@@ -98,7 +98,7 @@ def run_ranks(names, argv, extra, each=1):
 
 
 def run_mpi(names, argv):
-    """Open MPI over tcp: its daemons are started by a script that stands in for ssh."""
+    """Open MPI over TCP: its daemons are started by a script in place of ssh."""
     with tempfile.TemporaryDirectory() as folder:
         agent = os.path.join(folder, "agent")
         with open(agent, "w", encoding="ascii") as f:
@@ -120,7 +120,7 @@ def run_mpi(names, argv):
 
 def gloo_rank(budget_ns, sizes):
     """What this script runs in a namespace for gloo."""
-    import torch.distributed as dist  # only there
+    import torch.distributed as dist  # needed only there
     import bench_gloo
     rank, ranks = int(os.environ["HVD_RANK"]), int(os.environ["HVD_SIZE"])
     dist.init_process_group("gloo", init_method=f"tcp://{os.environ['HVD_RENDEZVOUS']}", rank=rank, world_size=ranks)
@@ -158,7 +158,7 @@ def programs(build, args, sizes):
 
 def busbw(name, nbytes, ns, ranks):
     share = 1 if name in ("raw", "state") else 2 * (ranks - 1) / ranks
-    return nbytes * share / ns  # bytes a ns: GB/s
+    return nbytes * share / ns  # bytes per ns: GB/s
 
 
 def measure(build, ranks, rate, args):
@@ -215,7 +215,7 @@ def main():
     if os.geteuid() != 0:
         print("SKIP: bench/network: root: network namespaces cannot be made here")
         return None
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the namespaces go then too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # then the namespaces are removed too
     rows = []
     for rate in args.rates:
         for ranks in args.hosts:

@@ -1,19 +1,19 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long hvd-operator takes from jobs to running pods, beside the same pods created bare; and what it costs.
+"""How long hvd-operator takes from jobs to running pods, compared with the same pods created directly; and its cost.
 
     operator.py BUILD [--rounds 3] [--nodes 20] [--loads 20x4,100x10,1x1000] [--pods 1000] [--idle 30]
                       [--agents 2000] [--only loads,gated,costs,agents]
 
 loads   on simulated nodes (KWOK), limits of scheduler and controller manager at 5,000 a second: jobs x workers, from
-        the first create to all pods Running. In turn with the floor: the same pods, as the API server returned one,
+        the first create to all pods Running. In turn with the floor: the same pods, as the API server returned them,
         created by bench_pods, 16 at a time
-gated   the same while no node takes pods: all of them are made with gates; when the last one is there the nodes
-        are opened, all at once. To all Running; beside the same floor
-costs   RssAnon of the operator before any job, the most of it while --pods pods come (10000: some minutes), and when
-        they are there; and its processor time over --idle seconds with them
-agents  what a connected agent costs the coordinator plane, and its longest turn while --agents come at once
-Ends with a table of what was measured beside what is wanted; leaves BUILD/bench/operator.json and .png."""
+gated   the same while no node takes pods: all pods are created with gates. When the last one exists the nodes
+        are opened, all at once. Until all are Running; compared with the same floor
+costs   RssAnon of the operator before any job, its maximum while --pods pods are created (10000: some minutes), and when
+        they exist; and its processor time over --idle seconds with them
+agents  the memory of the coordinator plane for a connected agent, and its longest turn while --agents connect at once
+Ends with a table of results and targets. Leaves BUILD/bench/operator.json and .png."""
 import argparse
 import concurrent.futures
 import datetime
@@ -58,7 +58,7 @@ def job(name, workers):
 
 
 def bare(model, name):
-    """The pod that the operator made, as somebody would create it by hand."""
+    """The pod that the operator created, as a user would create it."""
     spec = {key: value for key, value in model["spec"].items()
             if key not in ("nodeName", "schedulingGates", "serviceAccount", "serviceAccountName")}
     labels = {key: value for key, value in model["metadata"]["labels"].items() if not key.startswith("hvd.dev/")}
@@ -67,7 +67,7 @@ def bare(model, name):
 
 
 class Operator:
-    """The program itself, with the admin's kubeconfig."""
+    """The operator's process, with the admin's kubeconfig."""
 
     def __init__(self, build, cluster):
         self.log = open(os.path.join(cluster.folder, "log", "hvd-operator.log"), "wb")
@@ -100,14 +100,14 @@ class Operator:
         return int(line.split()[1]) * 1024
 
     def seconds(self):
-        """Processor time."""
+        """Seconds of processor time."""
         with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as f:
             fields = f.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
     def requests(self):
-        """How many of them it has sent, by method."""
+        """The number of its requests, by method."""
         with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=10) as answer:
             text = answer.read().decode()
         sums = {}
@@ -117,7 +117,7 @@ class Operator:
 
 
 class Peak:
-    """The most of the operator's RssAnon while the body runs."""
+    """The maximum of the operator's RssAnon while the body runs."""
 
     def __init__(self, operator):
         self.operator, self.most, self.over = operator, operator.anonymous(), threading.Event()
@@ -141,10 +141,10 @@ class Bench:
         self.build, self.cluster, self.operator = build, cluster, operator
         self.model = None
         self.round = 0
-        self.doors = {}   # of nodes: a connection each
+        self.doors = {}   # connection for each node
 
     def run(self, objects, labels, pods, on_there=None):
-        """bench_pods; on_there is called when that many pods are there. Its figures."""
+        """Runs bench_pods, and calls on_there when that many pods exist. Returns its figures."""
         with tempfile.NamedTemporaryFile("w", suffix=".objects", dir=self.cluster.folder) as f:
             f.writelines(f"{path}\t{json.dumps(thing)}\n" for path, thing in objects)
             f.flush()
@@ -166,7 +166,7 @@ class Bench:
         return figures
 
     def clean(self):
-        """No job and no pod is left of what was measured before."""
+        """Waits until no job and no pod of the previous measurement is left."""
         for path in (JOBS, PODS):
             self.cluster.api.delete(f"{path}?propagationPolicy=Background&gracePeriodSeconds=0")
         wait_until("all jobs to be gone", PATIENCE, lambda: not self.cluster.api.get(f"{JOBS}?limit=1")["items"])
@@ -191,8 +191,8 @@ class Bench:
         return figures
 
     def open_nodes(self, opened):
-        """By a taint of our own: that of a cordon is taken away by the controller manager, later. All at once, on
-        connections that are there."""
+        """Closes or opens nodes by a taint of our own, because the controller manager removes the taint of a cordon
+        later. All at once, on open connections."""
         def patch(name):
             self.doors[name].call("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": [] if opened else CLOSED}},
                                   "application/merge-patch+json")
@@ -219,7 +219,7 @@ def sizes(load):
 
 def measure_loads(bench, arguments):
     results = {}
-    bench.jobs(2, 2)   # what is made once
+    bench.jobs(2, 2)   # creates what is created once
     for load in arguments.loads.split(","):
         jobs, workers = sizes(load)
         rounds = {"jobs": [], "gated": [], "floor": []}
@@ -241,7 +241,7 @@ def measure_loads(bench, arguments):
 
 
 def measure_costs(bench, arguments):
-    """Memory with many pods, and what watching them costs when nothing happens."""
+    """Memory with many pods, and the cost of watching them when nothing happens."""
     before, pods = bench.operator.anonymous(), arguments.pods // 10 * 10
     bench.round += 1
     with Peak(bench.operator) as peak:
@@ -251,12 +251,12 @@ def measure_costs(bench, arguments):
     time.sleep(arguments.idle)
     idle = 100 * (bench.operator.seconds() - start) / arguments.idle
     say(f"memory: {before / 1e6:.2f} MB before, {after / 1e6:.2f} MB with {pods} pods, {peak.most / 1e6:.2f} MB while "
-        f"they came; idle: {idle:.2f} % of a core; load {os.getloadavg()[0]:.1f}")   # the cluster ends with them
+        f"they came; idle: {idle:.2f} % of a core; load {os.getloadavg()[0]:.1f}")   # the pods end with the cluster
     return {"before": before, "after": after, "peak": peak.most, "pods": pods, "idle_percent": idle}
 
 
 def measure_agents(arguments):
-    """What the test of the plane measures, with as many agents."""
+    """The figures of the plane's test with as many agents."""
     done = subprocess.run([sys.executable, os.path.join(ROOT, "tests", "e2e", "test_plane.py"), "Crowd"], text=True,
                           capture_output=True, timeout=PATIENCE, check=False,
                           env={**os.environ, "BUILD": arguments.build, "HVD_TEST_CROWD": str(arguments.agents)})
@@ -273,7 +273,7 @@ def measure_agents(arguments):
 # ---- the table -------------------------------------------------------------------------------------
 
 def rows_of(results):
-    """What was measured: words, the figure, what is wanted, the unit."""
+    """Yields the results: description, figure, target, unit."""
     for load, result in results.get("loads", {}).items():
         median, ratio = result["median"], result["ratio"]
         if load in TARGETS and "jobs" in median:
@@ -328,7 +328,7 @@ def main():
     parser.add_argument("--agents", type=int, default=2000)
     parser.add_argument("--only", default="loads,gated,costs,agents", type=lambda text: text.split(","))
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     results = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
                "cores": os.cpu_count(), "kernel": platform.release(), "load": os.getloadavg(), "targets": TARGETS}
     with Cluster(kwok=arguments.nodes, capacity=CAPACITY) as cluster:

@@ -13,10 +13,10 @@ tests-bin test-e2e: $(CHAOS_BIN)
 $(filter $(BUILD)/tests/unit/chaos/%,$(UNIT_BINS)): EXTRA_A = $(CHAOS_OBJS)
 $(filter $(BUILD)/tests/unit/chaos/%,$(UNIT_BINS)): $(CHAOS_OBJS)
 
-chaos: all $(CHAOS_BIN)  ## an elastic job to which bad things happen, for MINUTES (10); SEED=n again
+chaos: all $(CHAOS_BIN)  ## faults in an elastic job for MINUTES (10); SEED=n repeats one run
 	$(Q)$(PY) tests/chaos/chaos.py $(BUILD) --scenario all --seconds $$(($(MINUTES) * 60)) $(if $(SEED),--seed $(SEED))
 
-chaos-throttle: all $(CHAOS_BIN)  ## four ranks with half a processor for MINUTES (10): nobody may be taken for dead
+chaos-throttle: all $(CHAOS_BIN)  ## four ranks with half a processor for MINUTES (10): no rank may be given up
 	$(Q)$(PY) tests/chaos/chaos.py $(BUILD) --scenario quota --seconds $$(($(MINUTES) * 60)) $(if $(SEED),--seed $(SEED))
 
 .PHONY: chaos chaos-throttle

@@ -1,15 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Chaos: an elastic job of workers that can tell from every sum who contributed (worker.c), to which bad
-things happen (nemesis.py), and a proof of what they wrote down (check.py).
+"""Chaos: an elastic job whose workers read from every sum which ranks contributed (worker.c), faults
+that happen to it (nemesis.py), and a check of the workers' records (check.py).
 
     chaos.py [BUILD] [--seconds 60] [--seed N] [--scenario NAME,...|all] [--keep]
 
 Several scenarios share the seconds, one job after the other. It prints the seed first, a line for each
-thing that happens, and what was found. Fails when a rule of check.py is broken, nothing is finished
+fault, and the findings. Fails when a rule of check.py is broken, no operation finishes
 for 30 s, the job does not end well, or leaves a process behind; then the folder with all logs stays and
-the last line is the command that does it again. (The same seed does the same things to the same ranks;
-when exactly is up to the machine.) Exit code 77: no scenario can run here."""
+the last line is the command that repeats the run. (The same seed causes the same faults on the same ranks;
+the exact times depend on the machine.) Exit code 77: no scenario can run here."""
 import argparse
 import json
 import os
@@ -26,8 +26,8 @@ import check  # noqa: E402
 import job as jobs  # noqa: E402
 import nemesis  # noqa: E402
 
-QUIET = 20     # seconds without a result; the coordinator ends after 30 s who does not answer, and with him his stacks
-ENDING = 60    # for a job to end when it is asked to
+QUIET = 20     # seconds without a result; less than the coordinator's 30 s, after which a silent rank and its stacks are gone
+ENDING = 60    # seconds for a job to end on request
 STARTING = 30
 
 
@@ -87,12 +87,12 @@ class Run:
         return worker.ended and worker.ended["t"] == "fail" and worker.uid not in self.touched
 
     def moves(self):
-        """Somebody has finished something lately."""
+        """Fails unless some worker has finished an operation lately."""
         now, results = time.monotonic(), self.job.look()
         if not self.stuck or results > self.best:
             self.best, self.stuck = results, now
         if self.job.ended() is not None:
-            raise Failed(f"hvdrun ended with {self.job.ended()} in the middle")
+            raise Failed(f"hvdrun ended with {self.job.ended()} before the run was over")
         for worker in self.job.workers.values():
             if self.failed(worker):
                 raise Failed(f"{worker.uid} failed: {worker.ended['what']}: {worker.ended['text']}")
@@ -136,14 +136,14 @@ class Run:
             raise Failed(f"hvdrun ended with {self.job.ended()}")
 
     def autopsy(self):
-        """Beside the logs: what the coordinator says and where everybody is."""
+        """Saves the coordinator's status and the workers' stacks next to the logs."""
         with open(os.path.join(self.folder, "status.json"), "w", encoding="utf-8") as f:
             json.dump(self.job.control.status(), f, indent=1)
         if self.job.ended() is None and not any(self.failed(w) for w in self.job.workers.values()):
             jobs.stacks(self.job, os.path.join(self.folder, "stacks.txt"))
 
     def run(self):
-        """What went wrong, a list."""
+        """A list of what went wrong."""
         wrong = []
         try:
             self.start()
@@ -168,7 +168,7 @@ class Run:
         if not done:
             return ["no records"]
         print(f"  {self.name}: {done.summary()}")
-        # A job that was ended by force has no end of its own.
+        # A job that was killed has no regular end.
         found = [f"{what}: {text}" for what, text in done.violations if what != "end" or not wrong]
         if not done.events and len(done.members) > 1:
             found.append(f"nothing was done to anybody, and there were {len(done.members)} epochs")
@@ -239,7 +239,7 @@ def main():
         signal.signal(number, lambda *_: sys.exit(143))
     jobs.adopt_orphans()
     ends = []
-    # Long runs go round: no job lives longer than ten minutes.
+    # Long runs repeat the scenarios, so that no job lives longer than ten minutes.
     rounds = max(1, round(args.seconds / len(names) / 600))
     for i in range(rounds):
         for k, name in enumerate(names):

@@ -1,31 +1,31 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the workers of a chaos run wrote down, proved or not.
+"""Checks the records of the workers of a chaos run.
 
     check.py DIR
 
-DIR/UID.jsonl is the life of one worker (record.h), DIR/events.jsonl what the nemesis did to which of
-them. Lines of a life, in order; "ms" is CLOCK_MONOTONIC:
+DIR/UID.jsonl is the record of one worker (record.h); DIR/events.jsonl has the faults that the nemesis caused and
+the workers concerned. Lines of a record, in order; "ms" is CLOCK_MONOTONIC:
 
     start   uid, pid, seed, armed (the phase of a repair in which it ends itself, or "")
-    hello   rank: hvd_init() has returned, with the place of one that joins, or with its world
+    hello   rank: hvd_init() has returned, with a joiner's place or a member's world
     world   step (the next one), rc of hvd_commit, e (epoch), rank, size, source, joined, left, new, state
-    state   step, root, state: a joiner has been given it, or has given it
+    state   step, root, state: the worker has received it, or sent it
     step    step, ops: so many operations follow
     op      step, op, burst, e, name, kind, dtype, do, n, in_place, rc, hash, bad (elements that name no
-            set of ranks), sets ([mask, divisor, elements]): who contributed. Operations of a burst are
-            under way together; a burst begins when the one before it has returned
-    doom    step, op, us: it ends itself so soon after this
-    stop    step, stop: what all agreed on at the end of the step
+            set of ranks), sets ([mask, divisor, elements]): the contributors. Operations of a burst are
+            in flight together; a burst begins when the one before it has returned
+    doom    step, op, us: the worker ends itself after so many microseconds
+    stop    step, stop: what all ranks agreed on at the end of the step
     end, left, fail (what, rc, text)   the last line, unless it was killed
 
 What must hold (core/engine/REPAIR.md): I1 one list of members an epoch; I2 epochs only rise; I3 what one
 rank returned for an operation, every rank returned; every element of a sum is exact and names its
-contributors: members, each who returned the operation among them, and, within a tensor, one set within
-the other; who is missing once does not come back; an average is divided by its contributors; every worker
-did every step from its first to its last, once; nobody ended who was not ended.
+contributors: they are members, include each rank that returned the operation, and, within a tensor, one set within
+the other; a rank that is missing once never reappears; an average is divided by its contributors; every worker
+did every step from its first to its last, once; no worker ended that was not made to end.
 
-Exit code 0: all of it holds; 1: it does not, and what is said; 2: nothing to check."""
+Exit code 0: everything holds; 1: violations, which are printed; 2: nothing to check."""
 import heapq
 import json
 import os
@@ -37,7 +37,7 @@ MOST_SAID = 40
 
 
 class Broken(Exception):
-    """A file that is no life."""
+    """A file that is no worker's record."""
 
 
 class Life:
@@ -48,14 +48,14 @@ class Life:
         self.uid = os.path.basename(path).removesuffix(".jsonl")
         self.armed, self.last, self.worlds, self.rank = "", None, 0, None
         self.epoch = self.size = self.next_step = None
-        self.anew = False  # of a second story, begun when nobody was left: not looked at
+        self.anew = False  # member of a second story, which began when no member was left: not checked
         self.source = self.read()
 
     def read(self):
         with open(self.path, "rb") as f:
             for number, line in enumerate(f, 1):
                 if not line.endswith(b"\n"):
-                    return  # killed while it wrote
+                    return  # killed during the write
                 try:
                     row = json.loads(line)
                     row["t"], row["ms"]
@@ -67,7 +67,8 @@ class Life:
                 yield row
 
     def chunks(self):
-        """(step, uid, life, rows): what is before the first step has the step -1; rows of a step begin with its line."""
+        """Yields (step, uid, life, rows). Lines before the first step have the step -1. The rows of a step begin with
+        its line."""
         step, rows = -1, []
         for row in self.source:
             if row["t"] == "step":
@@ -87,12 +88,12 @@ def bits(mask):
 
 class Checker:
     def __init__(self, events=(), first=1):
-        """first: the epoch in which the story begins."""
+        """first: the epoch in which the checked story begins."""
         self.first = first
         self.violations, self.count = [], 0
         self.members = {}   # epoch -> {rank: uid}
         self.sizes = {}     # epoch -> size
-        self.lost = {}      # uid -> epoch in which a result is without it
+        self.lost = {}      # uid -> first epoch with a result that lacks this member
         self.missing = (None, 0, 0)  # (epoch, step, burst), ranks missing before that burst and in it
         self.states = {}    # step -> state, of boundaries
         self.events = list(events)
@@ -105,7 +106,7 @@ class Checker:
         if len(self.violations) < MOST_SAID:
             self.violations.append((what, text))
 
-    # ---- one life -------------------------------------------------------------------------
+    # ---- one record -----------------------------------------------------------------------
 
     def world(self, life, row):
         epoch, rank, size, uid = row["e"], row["rank"], row["size"], life.uid
@@ -125,7 +126,7 @@ class Checker:
         life.worlds += 1
 
     def passage(self, life, row, where):
-        """From one boundary to the next."""
+        """Checks a new world: a worker enters it at a boundary."""
         if row["e"] < life.epoch:
             self.say("I2", f"{where}: epoch {row['e']} after {life.epoch}")
         changed = (row["rank"], row["size"]) != (life.rank, life.size)
@@ -161,7 +162,7 @@ class Checker:
                               f"another rank has {self.states[row['step']]}")
 
     def complete(self, life, rows):
-        """Every operation of a step once, and the step after the one before."""
+        """Each operation of a step must be there once, and steps must follow each other."""
         begin, step = rows[0], rows[0]["step"]
         if life.next_step is not None and step != life.next_step:
             self.say("steps", f"{life.uid}: step {step} where {life.next_step} was to come")
@@ -173,10 +174,10 @@ class Checker:
             self.say("steps", f"{life.uid}: step {step}: {len(seen)} of {begin['ops']} operations")
         life.next_step = step + 1 if over else -1
 
-    # ---- one step, all lives ----------------------------------------------------------------
+    # ---- one step, all records --------------------------------------------------------------
 
     def agree(self, what, step, rows, keys):
-        """rows: (life, row) of all ranks. The same in all of them."""
+        """rows: (life, row) of all ranks. The values of these keys must be equal in all rows."""
         for key in keys:
             first_life, first = rows[0]
             for life, row in rows[1:]:
@@ -194,7 +195,7 @@ class Checker:
             self.complete(life, rows)
             for row in rows:
                 if row["t"] == "op" and row["rc"] not in (0, EOWNERDEAD):
-                    pass  # no result: its own end, a line "fail", has to have a cause
+                    pass  # no result: the cause is checked at its line "fail"
                 elif row["t"] == "op":
                     by_op.setdefault(row["op"], []).append((life, row))
                 elif row["t"] == "stop":
@@ -276,7 +277,7 @@ class Checker:
         self.gone(where, row, masks, everybody)
 
     def gone(self, where, row, masks, everybody):
-        """Who is missing once is missing in all that begins later: a burst is one beginning."""
+        """A rank that is missing once is missing in everything that begins later. A burst begins as a whole."""
         begun = (row["e"], row["step"], row["burst"])
         if self.missing[0] is None or self.missing[0][0] != row["e"]:
             self.missing = (begun, 0, 0)
@@ -294,7 +295,7 @@ class Checker:
                         self.lost.setdefault(uid, row["e"])
         self.missing = (begun, old, new)
 
-    # ---- all of it ----------------------------------------------------------------------------
+    # ---- everything ---------------------------------------------------------------------------
 
     def run(self, lives):
         self.lives = lives
@@ -362,7 +363,7 @@ def read_events(path):
 def check(folder, first=1):
     names = sorted(n for n in os.listdir(folder) if n.endswith(".jsonl") and n != "events.jsonl")
     events = read_events(os.path.join(folder, "events.jsonl"))
-    # All lives are read side by side.
+    # All records are read side by side.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     lives = [Life(os.path.join(folder, n)) for n in names]

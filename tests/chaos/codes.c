@@ -9,7 +9,7 @@
 
 #include "core/base/hash.h"
 
-/* How wide a rank's digit is and whether it has a weight. */
+/* Bits of a rank's digit, and whether contributions have a weight. */
 struct digits {
     int bits;
     bool weighted;
@@ -162,8 +162,8 @@ static uint32_t code_of(struct digits d, enum hvd_op op, int rank, uint32_t weig
     return weight << (d.bits * rank);
 }
 
-/* The loops over all elements are compiled for the types that large tensors have: looking takes
- * most of a worker's time, and chaos is to hit operations. */
+/* The loops over all elements are compiled for the types of large tensors. Checking takes most of a
+ * worker's time, and faults should hit operations. */
 #define FOR_TYPE(dtype, call)                                                                      \
     switch (dtype) {                                                                               \
     case HVD_FLOAT32:                                                                              \
@@ -223,7 +223,7 @@ static bool close_to(double a, double b)
     return fabs(a - b) <= 1e-6 * fabs(b);
 }
 
-/* Reads one element into *ret (without its count); false: it names nobody. */
+/* Reads one element into *ret (without its count). False: it names no set of ranks. */
 static bool decode(struct digits d, bool average, double value, uint32_t weight, int size,
                    struct codes_set *ret)
 {
@@ -248,7 +248,7 @@ static void note_bad(struct codes_verdict *v, int64_t i, double value)
     }
 }
 
-/* count elements, of which i is the last, name this set. */
+/* Adds count elements that name this set; i is the last of them. */
 static void note_set(struct codes_verdict *v, struct codes_set set, int64_t count, int64_t i,
                      double value)
 {
@@ -287,7 +287,7 @@ static inline __attribute__((always_inline)) void verify_loop(const void *data,
 {
     struct digits d = digits_of(dtype, op);
     bool average = op == HVD_AVERAGE;
-    /* Nearly always an element names the set that the one before it named. */
+    /* Nearly always an element names the same set as the previous one. */
     struct codes_set last = {(1U << size) - 1, average ? size : 1, 0};
     uint32_t digits = spread(d, last.mask);
     int64_t same = 0;

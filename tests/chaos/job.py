@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An elastic job under hvdrun as the chaos run sees it: its processes, what its workers have written
-down so far, and its coordinator. Used by chaos.py and the benchmark of elastic jobs."""
+"""An elastic job under hvdrun as the chaos run sees it: its processes, its workers' records so far, and its
+coordinator. Used by chaos.py and the benchmark of elastic jobs."""
 import ctypes
 import glob
 import http.client
@@ -16,12 +16,12 @@ NAME = "chaos"  # of the job, for hvdrun attach
 
 
 def adopt_orphans():
-    """What our children leave behind becomes ours, and can be found."""
+    """Makes this process the parent of all orphaned descendants, so that it finds them."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def stat_fields(pid):
-    """Of /proc/PID/stat, from the state on (field 3); None when there is no such process."""
+    """The fields of /proc/PID/stat from the state on (field 3). None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", encoding="latin-1") as f:
             return f.read().rsplit(")", 1)[1].split()
@@ -30,7 +30,7 @@ def stat_fields(pid):
 
 
 def descendants(root):
-    """Processes below root, zombies not."""
+    """Processes below root, without zombies."""
     below = {}
     for name in os.listdir("/proc"):
         fields = stat_fields(name) if name.isdigit() else None
@@ -45,7 +45,7 @@ def descendants(root):
 
 
 class Worker:
-    """One life, read as it grows (check.py says what the lines are)."""
+    """One worker's record, read while it grows (check.py describes the lines)."""
 
     def __init__(self, path):
         self.path = path
@@ -54,7 +54,7 @@ class Worker:
         self.offset = self.results = self.step = 0
         self.rank = self.size = self.epoch = None
         self.armed, self.works, self.ended = "", False, None
-        self.outside = False  # it has called hvd_init(), and is in no world yet
+        self.outside = False  # it has called hvd_init(), and is not a member yet
 
     def alive(self):
         fields = stat_fields(self.pid)
@@ -109,7 +109,7 @@ class Control:
         self.folder = folder  # its XDG_RUNTIME_DIR
 
     def ask(self, method, path, body=None):
-        """(status, answer); (0, None) when nobody answers."""
+        """Returns (status, answer), or (0, None) without an answer."""
         for where in glob.glob(os.path.join(self.folder, "hvdrun-*")):
             try:
                 with open(os.path.join(where, "token"), encoding="ascii") as f:
@@ -136,7 +136,7 @@ class Control:
 
 
 class Job:
-    """hvdrun and what it has started. folder: the job's own, with the workers' records in folder/records."""
+    """hvdrun and its descendants. folder: the job's own, with the workers' records in folder/records."""
 
     def __init__(self, folder, argv, env=None, before=()):
         self.folder, self.records = folder, os.path.join(folder, "records")
@@ -156,7 +156,7 @@ class Job:
                                 stderr=subprocess.STDOUT)
 
     def lose(self):
-        """hvdrun is killed; False: there is none."""
+        """Kills hvdrun. False if it does not run."""
         if self.lost or self.process.poll() is not None:
             return False
         self.process.kill()
@@ -165,16 +165,16 @@ class Job:
         return True
 
     def attach(self):
-        """Another one takes over."""
+        """Starts another hvdrun that takes the job over."""
         self.process = self.run([self.hvdrun, "attach", NAME])
         self.lost = False
 
     def ended(self):
-        """hvdrun's exit code; None while there is one, or is to be one again."""
+        """hvdrun's exit code. None while it runs, or is about to be replaced."""
         return None if self.lost else self.process.poll()
 
     def look(self):
-        """Reads what is new; how many results there are."""
+        """Reads new lines. Returns the number of results so far."""
         for path in glob.glob(os.path.join(self.records, "*.jsonl")):
             uid = os.path.basename(path).removesuffix(".jsonl")
             if uid != "events":
@@ -184,7 +184,7 @@ class Job:
         return sum(w.results for w in self.workers.values())
 
     def working(self):
-        """Workers that live and have the state, by rank."""
+        """Workers that live and have the state, in order of rank."""
         return sorted((w for w in self.workers.values() if w.works and not w.ended and w.alive()),
                       key=lambda w: (w.epoch, w.rank))
 
@@ -193,14 +193,14 @@ class Job:
             pass
 
     def wait(self, seconds):
-        """hvdrun's exit code, None when it is still there after so many seconds."""
+        """hvdrun's exit code. None if it still runs after so many seconds."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
 
     def end(self):
-        """However it stands, nothing is left. What had to be ended by force."""
+        """Ends everything that the job has left. Returns what had to be killed."""
         self.process.terminate()
         if self.wait(10) is None:
             self.process.kill()
@@ -221,8 +221,8 @@ class Job:
 
 
 def stacks(job, path):
-    """What the workers of a job that does not get on are doing, for whoever reads the logs. The job's other
-    processes stand still meanwhile: who is silent because a debugger looks at him is not to be ended for it."""
+    """Writes the stacks of a hanging job's workers to the file path. The job's other processes are stopped meanwhile, so
+    that they do not end a worker which is silent because a debugger has stopped it."""
     workers = [w.pid for w in job.workers.values() if w.alive()]
     for pid in descendants(os.getpid()):
         if pid not in workers:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to a job in a chaos run: the acts, what each needs, and which scenario has which of them.
+"""The faults of a chaos run: the acts, their requirements, and the acts of each scenario.
 
-An act gets the run, does something and returns what it has done in words, or None when now is not the
-time for it (a kill that would leave nobody with the state). Whom it did something to is written down:
-the checker wants to know who was ended and who ended by himself."""
+An act gets the run, causes a fault and returns a description of it, or None when this is not the
+time for it (a kill that would leave no worker with the state). The workers that it hits are recorded:
+the checker must know which workers were killed and which ended by themselves."""
 import os
 import resource
 import signal
@@ -13,7 +13,7 @@ PHASES = ("revoke", "report", "install", "connect", "settle", "rest", "barrier",
 
 
 def victims(run, count):
-    """So many of those who work, at random; None when too few would be left."""
+    """So many working workers, at random. None if too few would remain."""
     able = [w for w in run.job.working() if not w.stopped()]
     sound = [w for w in able if not w.armed]
     if len(able) - count < run.args.min or len(sound) <= count:
@@ -40,14 +40,14 @@ def kill_several(run):
 
 
 def kill_first(run):
-    """The lowest rank: source of states, and what decides for all."""
+    """Kills the lowest rank, which sends states and decides for all."""
     if not victims(run, 1):
         return None
     return strike(run, [w for w in run.job.working() if not w.stopped()][:1])
 
 
 def kill_soon_after(run):
-    """A second one within the time that the repair of the first takes."""
+    """Kills a second rank while the first one's loss is repaired."""
     first = victims(run, 2)
     if not first:
         return None
@@ -56,7 +56,7 @@ def kill_soon_after(run):
 
 
 def doom(run):
-    """One ends itself in the middle of its next operations: whoever comes there first."""
+    """One worker ends itself in the middle of its next operations: the first one that finds the file."""
     path = os.path.join(run.job.records, "doom")
     if os.path.exists(path) or not victims(run, 1):
         return None
@@ -66,7 +66,7 @@ def doom(run):
 
 
 def doom_two(run):
-    """A second one while the first is repaired, or in the same operations."""
+    """Kills a second worker while the first one's loss is repaired, or in the same operations."""
     if not victims(run, 2) or not doom(run):
         return None
     run.later(run.random.uniform(0, 0.03), lambda: run.tell(doom(run)))
@@ -74,13 +74,13 @@ def doom_two(run):
 
 
 def kill_joiner(run):
-    """One that has begun and does not work yet."""
+    """Kills a worker that has started and does not work yet."""
     young = [w for w in run.job.workers.values() if not w.works and not w.ended and w.alive()]
     return strike(run, [run.random.choice(young)]) if young else None
 
 
 def kill_arrival(run):
-    """One that has its place and is not in yet: whether it starts up or waits to come in."""
+    """Kills a joiner that has its place and is not admitted: it starts up, or waits for admission."""
     outside = [w for w in run.job.workers.values() if w.outside and not w.ended and w.alive()]
     return strike(run, [run.random.choice(outside)]) if outside and run.job.working() else None
 
@@ -95,8 +95,8 @@ def scale(run, ranks):
 
 
 def grow(run):
-    """One more than there are, at once: who died is replaced after a pause that doubles each time, and asking for
-    no more than those who live takes that replacement back. At the most it gets smaller instead."""
+    """Grows the job by one, at once: a lost worker is replaced after a pause that doubles each time, and a request for
+    no more than the living workers cancels that replacement. At the maximum the job shrinks instead."""
     alive = max(run.args.min, sum(1 for w in run.job.workers.values() if w.alive() and not w.ended))
     if alive >= run.args.max:
         return scale(run, run.random.randint(run.args.min, run.args.max - 1))
@@ -106,7 +106,7 @@ def grow(run):
 
 
 def pause(run):
-    """A process that stands still for a while: it may be given up meanwhile, and then finds itself outside."""
+    """Stops a process for a while. It may be given up meanwhile, and then finds itself outside."""
     chosen = victims(run, 1)
     if not chosen:
         return None
@@ -117,7 +117,7 @@ def pause(run):
 
 
 def starve(run):
-    """A process that can open nothing more for a while: if it is to connect anew then, it cannot."""
+    """Makes a process unable to open descriptors for a while, so that it cannot connect anew."""
     chosen = victims(run, 1)
     if not chosen:
         return None
@@ -133,7 +133,7 @@ def starve(run):
 
 
 def arm(run):
-    """The next worker to start ends itself in this phase of a repair."""
+    """The next worker to start will end itself in this phase of a repair."""
     phase = run.random.choice(PHASES)
     folder = os.path.join(run.job.records, "inject")
     os.makedirs(folder, exist_ok=True)
@@ -153,7 +153,7 @@ def throttle(run):
 
 
 def take_over(run):
-    """Sometimes it does not live long either: agents are asked what they know just then."""
+    """Starts another hvdrun, and sometimes kills it too while it asks the agents for their state."""
     run.job.attach()
     if run.random.random() < 0.3:
         run.later(run.random.uniform(0, 0.3), lambda: run.tell(lose_coordinator(run)))
@@ -161,7 +161,7 @@ def take_over(run):
 
 
 def lose_coordinator(run):
-    """SIGKILL, and another hvdrun for it before the agents end their ranks."""
+    """Kills hvdrun, and starts another one before the agents end their ranks."""
     if not run.job.lose():
         return None
     run.event("coordinator", [])
@@ -171,7 +171,7 @@ def lose_coordinator(run):
 
 
 def lose_coordinator_soon_after(act):
-    """While it, or the ranks, are still busy with what has just happened."""
+    """A fault while the control plane or the ranks are still busy with the previous one."""
     def both(run):
         did = act(run)
         if did:
@@ -189,7 +189,7 @@ def lose(run):
 
 
 def partition(run):
-    """The hosts do not hear each other. Short: nobody is to notice but by a pause."""
+    """The hosts do not reach each other, so briefly that they may notice only a pause."""
     seconds = run.random.choice((0.05, 0.2, 0.2))
     run.event("partition", [])
     run.place.drop(100)
@@ -198,7 +198,7 @@ def partition(run):
 
 
 def cut(run):
-    """As long as it takes for the other host to be given up: its ranks end, ours go on."""
+    """The hosts do not reach each other until the other host is given up: its ranks end, ours go on."""
     if len([w for w in run.job.working() if not run.place.far(w.pid)]) < run.args.min:
         return None
     far = [w.uid for w in run.job.workers.values() if w.alive() and run.place.far(w.pid)]
@@ -215,7 +215,7 @@ def nothing(_run):
 WITHOUT_COORDINATOR = [(0.1, lose_coordinator), (0.15, lose_coordinator_soon_after(kill)), (0.05, kill_soon_after),
                        (0.15, lose_coordinator_soon_after(grow)), (0.05, kill_joiner), (0.15, kill), (0.35, grow)]
 
-# name -> (acts with their weights, what it needs of the place, seconds between acts)
+# name -> (acts with their weights, what they need of the place, seconds between acts)
 SCENARIOS = {
     "calm": ([(1, nothing)], None, (1, 2)),
     "kill": ([(0.4, kill), (0.6, grow)], None, (0.5, 2)),
@@ -241,7 +241,7 @@ SCENARIOS = {
 
 
 class Place:
-    """Where the job runs. before: words in front of hvdrun; more: its own words; env."""
+    """Where the job runs. before: words in front of hvdrun; more: its own options; env: variables."""
 
     name = None
 
@@ -250,14 +250,14 @@ class Place:
         self.before, self.more, self.env = [], [], {}
 
     def open(self):
-        """None, or why this cannot be had here."""
+        """None, or the reason why this place is not available here."""
 
     def close(self):
         pass
 
 
 class Alone(Place):
-    """Agents wait for another hvdrun, and not for ever."""
+    """Agents wait for another hvdrun for a limited time."""
 
     name = "alone"
 
@@ -280,7 +280,7 @@ class FullShm(Place):
 
 
 class Throttled(Place):
-    """A control group of its own, whose quota is changed."""
+    """A control group whose quota changes."""
 
     name = "cgroup"
 
@@ -319,7 +319,7 @@ class Throttled(Place):
 
 
 class Quota(Throttled):
-    """Half a processor for all of the job, always."""
+    """Half a processor for the whole job, all the time."""
 
     name = "quota"
 
@@ -331,7 +331,7 @@ class Quota(Throttled):
 
 
 class Hosts(Place):
-    """Two hosts, which are network namespaces; what goes between them can be dropped."""
+    """Two hosts, which are network namespaces. Packets between them can be dropped."""
 
     name = "hosts"
 
@@ -369,7 +369,7 @@ class Hosts(Place):
         self.run("ip", "netns", "exec", name, "iptables", "-w", verb, chain, "-i", "veth0", *how, "-j", "DROP")
 
     def drop(self, percent):
-        """Of what comes to either host."""
+        """Drops packets that come to either host."""
         for name in self.names:
             if self.percent:
                 self.tables(name, "-D", "INPUT", self.percent)

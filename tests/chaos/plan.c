@@ -23,8 +23,8 @@ static int64_t below(uint64_t *state, int64_t n)
     return (int64_t)(plan_random(state) % (uint64_t)n);
 }
 
-/* Mostly small: what goes wrong depends on which way a size takes through the engine, and large
- * ones leave time for little else. */
+/* Mostly small: faults depend on the algorithm that a size uses, and large tensors leave time for
+ * little else. */
 static int64_t random_count(uint64_t *state, int64_t most)
 {
     static const struct {
@@ -49,7 +49,7 @@ static void random_allreduce(struct plan_op *op, uint64_t *state, int64_t max_by
     op->kind = HVD_ALLREDUCE;
     do {
         op->op = ops[below(state, sizeof(ops) / sizeof(ops[0]))];
-        /* Half of them what training has most of. */
+        /* Half of them the types that training uses most. */
         op->dtype = below(state, 2) ? HVD_FLOAT32 : (enum hvd_dtype)below(state, HVD_DTYPES);
     } while (!codes_can(op->dtype, op->op));
     op->count = random_count(state, max_bytes / (int64_t)hvd_dtype_size(op->dtype));
@@ -111,7 +111,7 @@ static void add_burst(struct plan *p, bool steady, uint64_t *state, int64_t max_
     p->nbursts++;
 }
 
-/* What the tensors hold differs in every step. */
+/* Tensors have different contents in every step. */
 static void salt_ops(struct plan *p, uint64_t seed)
 {
     for (int i = 0; i < p->nops; i++)

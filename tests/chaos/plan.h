@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan: what the workers of the chaos run do in a step: a function of seed and step alone, so that
- * every rank, a joiner too, does the same. Pure.
+ * plan: the operations of the chaos run's workers in a step: a function of seed and step alone, so
+ * that every rank, also a joiner, does the same. Pure.
  *
  * Steps come in blocks. In every other block all steps are alike, so that the engine freezes its
- * schedule; in the others each step is different, in part with names that were never seen before.
+ * schedule. In the others each step is different, partly with names that were never used before.
  */
 #ifndef HVD_TESTS_CHAOS_PLAN_H
 #define HVD_TESTS_CHAOS_PLAN_H
@@ -20,10 +20,10 @@ enum {
     PLAN_BLOCK = 24, /* steps of a block */
 };
 
-/* How the operations of a burst, which are neighbours, are handed over. */
+/* How the operations of a burst, which are neighbours in the plan, are submitted. */
 enum plan_mode {
     PLAN_CALL,  /* one operation: hvd_allreduce(), hvd_broadcast() */
-    PLAN_ASYNC, /* one hvd_submit() each, all under way together */
+    PLAN_ASYNC, /* one hvd_submit() each, all in flight together */
     PLAN_GROUP, /* one hvd_submit() for all: they start together */
 };
 
@@ -35,7 +35,7 @@ struct plan_op {
     bool in_place;
     int burst;
     enum plan_mode mode;
-    int shift; /* bytes by which the buffers miss an alignment */
+    int shift; /* bytes by which the buffers are misaligned */
     uint64_t salt;
     char name[64];
 };
@@ -49,14 +49,15 @@ struct plan {
 /* max_bytes: of one tensor. */
 void plan_step(struct plan *p, uint64_t seed, uint64_t step, int64_t max_bytes);
 
-/* Every step is length operations like this one, all under way together (1: a plain call). */
+/* Every step consists of length operations like this one, all in flight together (1: a plain call).
+ */
 void plan_only(struct plan *p, const struct plan_op *like, int length, uint64_t seed,
                uint64_t step);
 
 /* "KIND:DTYPE:in|out:COUNT:LENGTH" into an operation and a length. 0 or -EINVAL. */
 int plan_parse_only(const char *text, struct plan_op *ret, int *ret_length);
 
-/* Numbers that are random and the same in every run. */
+/* Random numbers that are the same in every run. */
 uint64_t plan_random(uint64_t *state);
 
 #endif

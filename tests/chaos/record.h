@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * record: what a worker of the chaos run writes down: a line of JSON for each operation that has
- * returned, in one write(2), so that SIGKILL takes nothing back. check.py says what the lines are.
+ * record: the record of a worker in the chaos run: a line of JSON for each operation that has
+ * returned, in one write(2), so that SIGKILL loses nothing. check.py describes the lines.
  */
 #ifndef HVD_TESTS_CHAOS_RECORD_H
 #define HVD_TESTS_CHAOS_RECORD_H
@@ -15,7 +15,7 @@
 
 struct record {
     int fd;
-    char uid[64]; /* process id and start time: no two processes have the same */
+    char uid[64]; /* process id and start time: unique */
 };
 
 /* Opens DIR/UID.jsonl. 0 or -errno. */
@@ -23,7 +23,7 @@ int record_open(struct record *r, const char *dir);
 void record_close(struct record *r);
 
 /* {"t": type, "ms": now, ...}: format gives the other fields, without the braces. A line that
- * cannot be written ends the process (exit code 6): what is not written down cannot be checked. */
+ * cannot be written ends the process (exit code 6), because it could not be checked. */
 void record_line(struct record *r, const char *type, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

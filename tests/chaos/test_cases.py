@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # takes: 50 s, waiting
 # timeout: 600
-"""What others test their elastic training with, each case once: Horovod (one fails, all fail, too few are left, the
+"""The cases with which others test elastic training, each once: Horovod (one fails, all fail, too few are left, the
 limit of resets, ranks added and removed), torchft (a rank fails at a step; a crash; one that hangs), ULFM (shrink,
 respawn, a death during the repair of another), gloo (sizes, in place or not, SIGKILL after 0, 5 and 50 ms).
-The workers are those of the chaos run, and each case ends with its proof."""
+The workers are those of the chaos run, and each case ends with a check of their records."""
 import json
 import os
 import shutil
@@ -38,7 +38,7 @@ class Case(unittest.TestCase):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def clear(self):
-        """For another job in the same folder."""
+        """Cleans up for another job in the same folder."""
         if self.job:
             self.job.end()
         shutil.rmtree(self.folder)
@@ -71,7 +71,7 @@ class Case(unittest.TestCase):
             time.sleep(0.01)
 
     def working(self, size, seconds=30):
-        """So many work together, in one world."""
+        """Waits until n workers work in one world."""
         def together():
             found = self.job.working()
             return found if len(found) == size and all(w.size == size for w in found) else None
@@ -86,13 +86,13 @@ class Case(unittest.TestCase):
             self.until(lambda: not any(w.alive() for w in workers), "their end")
 
     def moves(self, steps=10, seconds=30):
-        """Everybody who works goes on; whoever comes meanwhile, from there."""
+        """All working workers make so many steps; a joiner counts from its first step on."""
         before = {w.uid: w.step for w in self.job.working()}
         self.until(lambda: all(w.step >= before.setdefault(w.uid, w.step) + steps for w in self.job.working()),
                    f"{steps} more steps", seconds)
 
     def end(self, first=1):
-        """It ends well, and all is proved from epoch first on."""
+        """The job ends well, and everything from epoch first on is checked."""
         self.job.stop()
         self.until(lambda: self.job.process.poll() is not None, "the end", 60)
         self.assertEqual(self.job.process.returncode, 0)
@@ -119,7 +119,7 @@ class Horovod(Case):
         self.end()
 
     def test_all_fail(self):
-        """New ones begin anew: the records of the first are another story."""
+        """New members start from the beginning: the records of the first ones are another story."""
         self.start(3, 2, 3)
         old = self.job.working()
         self.hit(*old)
@@ -214,7 +214,7 @@ class Ulfm(Case):
 
 
 class Gloo(Case):
-    """Two deaths a size: four ranks, at least two."""
+    """Two deaths for each size, with four ranks and a minimum of two."""
 
     def sizes(self, place):
         for count in (1, 4, 10, 64, 100, 1000, 10000, 1000000):

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# An elastic job to which bad things happen for 90 s, and the proof of what came of it. Each run has a seed of its
-# own, which it prints; make chaos does this for longer and with more (README.md).
+# Faults in an elastic job for 90 s, and a check of the workers' records. Each run has a seed of its own, which it prints.
+# make chaos runs longer and with more faults (README.md).
 # timeout: 900
 # takes: 100 s, waiting
 set -u

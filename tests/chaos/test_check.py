@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The checker of chaos runs: a history in which all is well, and the same one with each thing spoilt in
-turn, which must be found and called by its name."""
+"""The checker of chaos runs: a correct history, and the same history with one violation each, which must be found and
+named."""
 import json
 import os
 import subprocess
@@ -29,7 +29,7 @@ def world(step, rc, epoch, rank, size, joined=0, left=0, new=0):
 
 
 def operations(step, epoch, size):
-    """Of one step. Step 4: rank 2 dies in the first operation, some elements have it and some have not."""
+    """The rows of one step. In step 4 rank 2 dies in the first operation: some elements have its part, some do not."""
     full, root = (1 << size) - 1, (step + 2) % size
     part = 0b011 if (step, epoch) in ((4, 1), (5, 1)) else full
     first = [[full, 1, 6], [part, 1, 4]] if step == 4 else [[part, 1, 10]]
@@ -319,7 +319,7 @@ class Planted(unittest.TestCase):
         at = self.lives["2-b"].index(self.find("2-b", "op", 7, 3))
         rows = self.lives["2-b"][:at] + [op(7, 3, 2, "allgather", "sum", 2, [], rc=-71, hash="0")]
         self.lives["2-b"] = rows + [{"t": "fail", "ms": 9, "step": 7, "what": "t.3", "rc": -71, "text": "no"}]
-        # The rest of the history has it as a member: only what is said of step 7 matters here.
+        # The rest of the history has rank 2 as a member: only the finding on step 7 matters here.
         done = verdict(self.lives, self.events + [{"t": "stop", "ms": 8, "uids": ["2-b"]}])
         self.assertNotIn("I3", {w for w, text in done.violations if "step 7" in text})
 

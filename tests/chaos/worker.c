@@ -8,11 +8,11 @@
  *
  * A file DIR/inject/PHASE.NUMBER arms the first worker that starts and finds it:
  * HVD_TEST_FAIL=PHASE makes it end itself in that phase of a repair. A file DIR/doom makes the
- * first one that finds it end itself while its next operations are under way: what comes from
- * outside mostly hits a rank that looks at its results.
+ * first worker that finds it end itself while its next operations are in flight, because a kill
+ * from outside mostly hits a rank that checks its results.
  *
- * Exit codes: 0 the end, or it was asked to leave; 2 its arguments; 3 hvd said no (the reason is in
- * the record); 4 nobody has the state; 6 the record cannot be written.
+ * Exit codes: 0 the end, or it was asked to leave; 2 wrong arguments; 3 a call of hvd.h failed (the
+ * reason is in the record); 4 no rank has the state; 6 the record cannot be written.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -33,7 +33,7 @@
 
 #define START_US 300000 /* between hvd_init() and hvd_enter(), at most */
 
-/* What a joiner needs to go on with. */
+/* What a joiner needs to continue. */
 struct state {
     uint64_t step; /* the next one */
     uint64_t hash; /* of all results so far: the same on every rank */
@@ -44,18 +44,18 @@ struct worker {
     const char *dir;
     uint64_t seed, every, pace_ms;
     int64_t max_bytes;
-    struct plan_op only; /* with only_length: every step is so many of these */
+    struct plan_op only; /* with only_length: every step consists of so many of these */
     int only_length;
     struct record record;
     struct hvd_world world;
     struct state state;
     bool has_state;
-    uint64_t random; /* this rank's own: the order in which it submits and waits */
+    uint64_t random; /* of this rank alone: the order in which it submits and waits */
 };
 
-/* An operation under way, and what it left behind. */
+/* An operation in flight, and its memory. */
 struct slot {
-    char *input, *output; /* NULL where there is none; the same in place */
+    char *input, *output; /* NULL if it has none; equal if in place */
     size_t bytes;
     void *base[2];
     int64_t shape[2];
@@ -152,7 +152,7 @@ static void verify(const struct worker *w, const struct plan *p, int index, cons
         codes_verify(s->output, op->dtype, op->op, op->count, w->world.size, op->salt, v);
 }
 
-/* It has returned rc: everything is the user's again. */
+/* The operation has returned rc: its memory is the user's again. */
 static int take(struct worker *w, const struct plan *p, int index, struct slot *s, int rc,
                 uint64_t *ret_hash)
 {
@@ -174,7 +174,7 @@ static int take(struct worker *w, const struct plan *p, int index, struct slot *
 
 /* ---- bursts ---- */
 
-/* 0 to n - 1 in an order of this rank's own. */
+/* 0 to n - 1 in a random order of this rank. */
 static void shuffle(struct worker *w, int *order, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -197,7 +197,7 @@ static int call_one(const struct plan_op *op, const struct hvd_request *r, struc
     return rc < 0 ? rc : hvd_wait(s->handle);
 }
 
-/* The end comes from a timer of the kernel's: nothing of this process has to run for it. */
+/* Ends this process by a timer of the kernel: nothing of this process has to run for it. */
 static void doom(struct worker *w, uint64_t step, int first)
 {
     static const uint64_t within_us[] = {1, 100, 1000, 5000, 20000};
@@ -259,7 +259,8 @@ static int run_burst(struct worker *w, const struct plan *p, int first, int n, u
             rc = take(w, p, first + order[i], s, hvd_wait(s->handle), &hashes[first + order[i]]);
         }
     }
-    /* The engine may still have an operation that failed here: its memory stays then. */
+    /* The engine may still use the memory of an operation that failed here, so it is not freed
+     * then. */
     for (int i = 0; i < n && rc == 0; i++)
         slot_close(&slots[i]);
     return rc;
@@ -267,7 +268,8 @@ static int run_burst(struct worker *w, const struct plan *p, int first, int n, u
 
 /* ---- steps ---- */
 
-/* Every rank sees the same answer, also when one dies that has seen the file. */
+/* Asks whether to stop. Every rank gets the same answer, even if a rank that has seen the file
+ * dies. */
 static int ask_stop(struct worker *w)
 {
     char path[4096];
@@ -323,8 +325,8 @@ static int look_at_world(struct worker *w, int rc)
     return 0;
 }
 
-/* Somebody has no state: it comes from world.source, and if that one dies before it was out, from
- * the lowest rank that has it. */
+/* A rank without the state gets it from world.source. If that one dies before the state is
+ * complete, it comes from the lowest rank that has it. */
 static int share_state(struct worker *w)
 {
     int32_t root = w->world.source;
@@ -352,7 +354,7 @@ static int share_state(struct worker *w)
     return 4;
 }
 
-/* *ret_over: this rank's part has ended. -ESHUTDOWN: it was asked to leave. */
+/* *ret_over: the run has ended for this rank. -ESHUTDOWN: it was asked to leave. */
 static int boundary(struct worker *w, bool *ret_over)
 {
     int rc = hvd_commit();
@@ -368,8 +370,8 @@ static int boundary(struct worker *w, bool *ret_over)
     return rc;
 }
 
-/* What a program does before it needs the others takes a while: those that train are not to notice,
- * whatever becomes of it meanwhile. */
+/* A program's work before it needs other ranks takes a while. Training ranks must not notice it,
+ * whatever happens meanwhile. */
 static int start_up(struct worker *w)
 {
     int rc = hvd_init();
@@ -413,14 +415,14 @@ static int work(struct worker *w)
     else
         return rc;
     if (!hvd_initialized())
-        return 0; /* it was asked to leave before it was in */
+        return 0; /* it was asked to leave before admission */
     rc = hvd_shutdown();
     return rc < 0 ? fail(w, "hvd_shutdown", rc) : 0;
 }
 
 /* ---- beginning ---- */
 
-/* Who is to leave before it has said HELLO is ended by its agent. */
+/* The agent ends a rank that is to leave before its HELLO. */
 static int record_fd;
 static void on_early_end(int signo)
 {
@@ -430,7 +432,8 @@ static void on_early_end(int signo)
         raise(signo);
 }
 
-/* Takes a file that arms one worker; starts this program anew so that the library sees it first. */
+/* Takes a file that arms one worker, and executes this program again, so that the library reads the
+ * setting at its start. */
 static void arm(const char *dir, char **argv)
 {
     char path[4096];

@@ -175,7 +175,7 @@ def wait_for_lock(lock):
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > end:
-                raise Missing("build", f"who holds {lock.name} has not ended after {PATIENCE} s") from None
+                raise Missing("build", f"the build that holds {lock.name} has not ended after {PATIENCE} s") from None
         if not told:
             say(f"waiting for another process that is building it ({lock.name})")
             told = True

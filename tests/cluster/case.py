@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the tests of the cluster: skips as tests/run.sh expects them, and a search for leftovers."""
+"""Shared by the tests of the cluster: skips in the form that tests/run.py expects, and a search for leftovers."""
 import glob
 import os
 import sys

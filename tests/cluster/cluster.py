@@ -219,7 +219,7 @@ class Cluster:
         while os.path.isdir(self.folder):
             sweep()   # in case the supervisor was killed
             if time.monotonic() > end:
-                raise Failed(f"{self.folder} is still there {ENDING} s after its end was asked for")
+                raise Failed(f"{self.folder} is still there {ENDING} s after it was told to end")
             time.sleep(0.02)
 
 

@@ -2,15 +2,15 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # used by, and given by, who sources it
 #
-# attach.sh: what the tests of hvdrun attach share; sourced after membership.sh. One job at a time, $NAME.
+# attach.sh: helpers for the tests of hvdrun attach, sourced after membership.sh. One job at a time, named $NAME.
 NAME=$MARK
 HVDRUN_PID=0
 killed=0
 end_last() { kill -KILL "$HVDRUN_PID" 2>/dev/null; }
 at_end+=(end_last)
 
-# aside COMMAND...: $TMP/out is hvdrun's; what the check itself says comes behind it when it failed. Ranks that
-# a check has left are not the next one's.
+# aside COMMAND...: runs a check whose own output is shown only if it fails, because $TMP/out belongs to hvdrun. Ends
+# ranks that a failed check has left running.
 aside() {
     local rc=0
     "$@" >"$TMP/aside" 2>&1 || rc=$?
@@ -20,7 +20,7 @@ aside() {
     return $rc
 }
 
-# begun N OPTION...: a job of that name with N ranks in epoch 1. $HVDRUN_PID is its hvdrun.
+# begun N OPTION...: starts a job of that name and waits until its N ranks are in epoch 1. $HVDRUN_PID is its hvdrun.
 begun() {
     local n=$1
     shift
@@ -30,21 +30,21 @@ begun() {
     line "$n" 'epoch 1 rank'
 }
 
-# lost: hvdrun is killed. What it has said is kept.
+# lost: kills hvdrun. Its output stays in a file.
 lost() {
     kill -KILL "$HVDRUN_PID" && { wait "$HVDRUN_PID" 2>/dev/null || true; }
     mv "$TMP/out" "$TMP/out.$((++killed))"
     : >"$TMP/out"
 }
 
-# attached: another one takes over, its lines in $TMP/out
+# attached: starts another hvdrun that takes the job over, with its output in $TMP/out
 attached() {
     "${prefix[@]}" "$RUN" attach -v "$NAME" >"$TMP/out" 2>&1 &
     HVDRUN_PID=$! job=$!
     line 1 "hvdrun: attached to job $NAME: "
 }
 
-# batches RANK: what it has finished, by itself: its agent's word
+# batches RANK: batches that the rank has finished, as its agent reports them
 batches() {
     ask /v1/status | "${PY:-/usr/bin/python3}" -c '
 import json, sys
@@ -54,10 +54,10 @@ print([m["batches"] for m in answer["ranks"] if m["rank"] == int(sys.argv[1])][0
 
 no_rank_runs() { ! pgrep -f "ctl_elastic.py $END" >/dev/null; }
 
-# diaries N: so many ranks of tests/python/elastic_rank.py have written down more than a few steps
+# diaries N: at least N ranks of tests/python/elastic_rank.py have recorded more than a few steps
 diaries() { [ "$(find "$TMP/diary" -type f -size +1k | wc -l)" -ge "$1" ]; }
 
-# no_ranks SECONDS: all ranks end within that time, and with them whatever hvdrun keeps
+# no_ranks SECONDS: all ranks end within that time, and hvdrun's directory is removed
 no_ranks() {
     wait_until "$1" no_rank_runs || { pgrep -af "ctl_elastic.py $END"; return 1; }
     nothing_left

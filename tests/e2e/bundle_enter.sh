@@ -1,11 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# bundle_enter.sh ROOT BUNDLE EXAMPLES WORK COMMAND...: runs the command as an ordinary user in a root file
-# system with the bundle at /hvd, as a container would see it. BUNDLE_ENV=NAME=VALUE is in the
-# environment besides. Called in mount and pid namespaces of its
-# own, with which all of it ends. ROOT is not written to. WORK is an empty folder. Exit code 78: this
-# kernel does not lay one file system over another here.
+# bundle_enter.sh ROOT BUNDLE EXAMPLES WORK COMMAND...: runs the command as an ordinary user in a root file system with
+# the bundle at /hvd, as a container would see it. BUNDLE_ENV=NAME=VALUE is added to the environment. The caller runs it
+# in mount and pid namespaces of its own, which end everything that it starts. ROOT is not written to. WORK is an empty
+# folder. Exit code 78: this kernel cannot lay one file system over another here.
 set -eu
 root=$1 bundle=$2 examples=$3 work=$4
 shift 4

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034  # used by those who source it
 #
-# common.sh: what the launcher tests share; sourced, never run. Network namespaces that stand for
-# hosts, checks that print only when they fail, skips that say why.
+# common.sh: helpers for all launcher tests; sourced, never run. Network namespaces that stand for hosts, checks that
+# print only when they fail, skips with a reason.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 ROOT=$PWD
@@ -14,18 +14,18 @@ export LD_LIBRARY_PATH=$BUILD${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 failed=0
 hosts=()
 
-# skip NEED REASON: the whole test
+# skip_all NEED REASON: skips the whole test
 skip_all() {
     echo "SKIP: $ID: $1: $2"
     exit 77
 }
 
-# skip_part PART NEED REASON: one check of it
+# skip_part PART NEED REASON: skips one check of the test
 skip_part() {
     echo "SKIP: $ID/$1: $2: $3"
 }
 
-# check NAME COMMAND...: says how it ended; the output of a check that failed is shown.
+# check NAME COMMAND...: prints whether the command succeeded, and its output if it failed.
 check() {
     local name=$1 rc=0
     shift
@@ -39,7 +39,7 @@ check() {
     fi
 }
 
-# refused WORDS COMMAND...: the command fails and says WORDS (a pattern of grep) in at most LINES lines.
+# refused WORDS COMMAND...: the command must fail and print WORDS (a pattern of grep), in at most LINES lines.
 refused() {
     local words=$1 rc=0
     shift
@@ -48,13 +48,13 @@ refused() {
     [ $rc -ne 0 ] && [ $rc -ne 124 ] && grep -q -- "$words" "$TMP/refused"
 }
 
-# since_ms BEGIN: milliseconds since then (EPOCHREALTIME)
+# since_ms BEGIN: milliseconds since BEGIN (an EPOCHREALTIME)
 since_ms() {
     echo $(((${EPOCHREALTIME/./} - ${1/./}) / 1000))
 }
 
-# at_best COMMAND...: of three times one must be well. For the few checks in which the time that
-# something takes is what is tested: on a busy machine it may take longer now and then, not always.
+# at_best COMMAND...: one of three attempts must succeed. For the few checks that measure a time, which a busy machine
+# may exceed now and then.
 at_best() {
     local i
     for i in 1 2 3; do
@@ -63,7 +63,7 @@ at_best() {
     return 1
 }
 
-# wait_until SECONDS COMMAND...: COMMAND succeeds within that time; it is asked ten times a second
+# wait_until SECONDS COMMAND...: COMMAND must succeed within that time; it is tried ten times a second
 wait_until() {
     local end=$((SECONDS + $1 + 1))
     shift
@@ -75,7 +75,16 @@ wait_until() {
 
 not() { ! "$@"; }
 
-# count_of N PATTERN FILE: at least N of its lines match
+# wait_all: waits for all background jobs of this shell, which must succeed
+wait_all() {
+    local rc=0 pid
+    for pid in $(jobs -p); do
+        wait "$pid" || rc=1
+    done
+    return "$rc"
+}
+
+# count_of N PATTERN FILE: at least N lines match
 count_of() {
     [ "$(grep -c -- "$2" "$3")" -ge "$1" ]
 }
@@ -84,7 +93,7 @@ listens() { # PORT
     ss -Htln "sport = :$1" | grep -q .
 }
 
-# A port that nobody listens at, below those the system gives out.
+# Prints a free port below the ephemeral ones.
 free_port() {
     local port
     while port=$((10000 + RANDOM % 20000)); do
@@ -93,7 +102,7 @@ free_port() {
     echo "$port"
 }
 
-# Everything is gone at the end, however the test ends.
+# Cleans up at the end, however the test ends.
 at_end=()
 cleanup() {
     local i host
@@ -124,7 +133,7 @@ make_hosts() {
         ip -n "$a" link set lo up && ip -n "$b" link set lo up
 }
 
-# agent_on HOST: the pid of the hvd-agent there, whose parent is its keeper, another hvd-agent
+# agent_on HOST: the pid of the hvd-agent on that host. Its parent is its keeper, which is an hvd-agent too.
 agent_on() {
     local pid parent
     for pid in $(ip netns pids "$1"); do

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# container.sh: podman for the tests in containers, sourced after common.sh. Settings that work where
-# control groups are of both versions and that leave the user's own alone; storage under $TMP.
+# container.sh: podman for the tests in containers, sourced after common.sh. Its settings work with both versions of
+# control groups and leave the user's own alone. Storage is under $TMP.
 #
-# The test runs twice: once outside, where all it does is to wait and to clean up, and once in mount and
-# pid namespaces of its own, where podman is. What podman mounts and starts there ends with them, also
-# when the test is killed. The inner one's $TMP lies in the outer one's.
+# The test runs twice: the outer run only waits and cleans up; the inner run, in mount and pid namespaces of its own,
+# uses podman. What podman mounts and starts ends with these namespaces, even if the test is killed. The inner run's
+# $TMP lies in the outer one's.
 # shellcheck disable=SC2154  # what common.sh sets
 
 if [ -z "${HVD_CONTAINER_GROUP:-}" ]; then
@@ -18,20 +18,20 @@ if [ -z "${HVD_CONTAINER_GROUP:-}" ]; then
         skip_all namespaces 'no mount and pid namespaces here'
 
     group=hvd-test-$$
-    # With the first process of the namespace goes all that is in it.
+    # The first process of the namespace takes all others with it.
     # shellcheck disable=SC2317
     end_inner() {
         pkill -KILL --parent "$inner"
         wait "$inner"
         find /sys/fs/cgroup -depth -type d -path "*/$group*" -exec rmdir {} + 2>/dev/null
-        # Gigabytes may take longer than a killed test is given: not a process of the test's.
+        # Removing gigabytes may outlast the grace time of a killed test, so it runs outside of the test's processes.
         env -u HVD_TEST_MARK setsid --wait rm -rf "$TMP"
     }
     HVD_CONTAINER_GROUP=$group TMPDIR=$TMP \
         setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child --mount-proc "$0" "$@" &
     inner=$!
     at_end+=(end_inner)
-    # In the background, so that a signal to this shell is heard at once.
+    # In the background, so that this shell handles a signal at once.
     rc=0
     wait "$inner" || rc=$?
     exit "$rc"
@@ -55,7 +55,7 @@ EOT
 export CONTAINERS_STORAGE_CONF=$TMP/storage.conf
 container=hvd-test
 
-# container_run ARGUMENT...: podman run of $container, in a control group that is found again
+# container_run ARGUMENT...: podman run of $container, in a control group with a known name
 container_run() {
     podman run --name "$container" --cgroup-parent="/$HVD_CONTAINER_GROUP" --network=host "$@"
 }
@@ -65,7 +65,7 @@ drop_container() {
 }
 at_end+=(drop_container)
 
-# bare_debian12 FOLDER: a Debian 12 with git and make and nothing else
+# bare_debian12 FOLDER: a root file system of Debian 12 with git and make only
 bare_debian12() {
     if ! mmdebstrap --quiet --mode=root --variant=minbase --include=git,make,ca-certificates bookworm \
         "$1" 2>"$TMP/mmdebstrap"; then
@@ -74,7 +74,7 @@ bare_debian12() {
     fi
 }
 
-# show_failure LOG: what a make in the container said that failed
+# show_failure LOG: the lines that explain a failed make in the container
 show_failure() {
     grep -E '^(FAIL|failed:) ' "$1"
     grep -A 60 '^FAIL ' "$1" | head -n 400

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank of an elastic job that speaks the control frames (core/base/ctl.h) without libhvd.
 
-Says HELLO; answers every LOST of a member of its world with HELLO (revoked), every CHANGE with HELLO
+Sends HELLO; answers every LOST of a member of its world with HELLO (revoked), every CHANGE with HELLO
 (boundary), ends with 0 when it gets LEAVE, and with BYE and 0 when the file named by its argument is
-there. A rank that joins keeps back its ENTER as long as there is a file END.hold. Prints a line for each
-roster: "epoch 2 rank 0 of 2: 0 2* (change 1)", * for those that are new.
-With a second argument it goes wrong:
+there. A joiner sends no ENTER while the file END.hold exists. Prints a line for each
+roster: "epoch 2 rank 0 of 2: 0 2* (change 1)", with * behind new members.
+A second argument makes it fail in one way:
   deaf      it does not answer a LOST
-  out       it says BYE with -5 at its first LOST, and sleeps
-  again     it says BYE with -5 at its first LOST, and begins anew: HELLO (join)
+  out       it sends BYE with -5 at its first LOST, and sleeps
+  again     it sends BYE with -5 at its first LOST, and joins again: HELLO (join)
 """
 import array
 import os
@@ -29,7 +29,7 @@ class Rank:
         self.sock.setblocking(True)
         self.data, self.epoch, self.world, self.applied, self.change = b"", 0, [], 0, 0
         self.waiting, self.lost_at, self.begun_anew = True, 0, False
-        self.placed = False     # it has a place and has not said ENTER yet
+        self.placed = False     # it has a place and has not sent ENTER yet
 
     def send(self, kind, body):
         self.sock.sendall(struct.pack("<IHH", len(body), kind, 0) + body)
@@ -39,7 +39,7 @@ class Rank:
         self.send(HELLO, struct.pack("<HIBI", 3, os.getpid(), why, self.epoch) + b"card")
 
     def frames(self, seconds):
-        """Frames that come within that time."""
+        """Frames that arrive within that time."""
         if select.select([self.sock], [], [], seconds)[0]:
             data, control, _, _ = self.sock.recvmsg(65536, socket.CMSG_SPACE(64))
             if not data:
@@ -121,7 +121,7 @@ def main():
         rank.send(BYE, struct.pack("<iQ", 0, 0))
         print("done", flush=True)
         return
-    raise SystemExit("%g s are over" % limit)
+    raise SystemExit("not told to end within %g s" % limit)
 
 
 main()

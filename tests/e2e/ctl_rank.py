@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank that speaks the control frames (core/base/ctl.h) without libhvd, for tests of hvdrun.
 
-Says HELLO, waits for the ROSTER, passes a memfd round with SHARE, says BYE. With an argument it goes
-wrong at a place:
+Sends HELLO, waits for the ROSTER, passes a memfd to every rank with SHARE, sends BYE. An argument makes
+it fail in one way:
   early N   rank N exits 0 after the roster without BYE, the others wait for LOST
   die N     rank N kills itself after the roster, the others wait for LOST
-  late N    rank N never says HELLO and exits 0 after a second; the others wait for LOST
-  never N   rank N never says HELLO and sleeps
-  again     does everything twice: hvd_init, hvd_shutdown, hvd_init, hvd_shutdown
+  late N    rank N never sends HELLO and exits 0 after a second; the others wait for LOST
+  never N   rank N never sends HELLO and sleeps
+  again     runs twice: hvd_init, hvd_shutdown, hvd_init, hvd_shutdown
 """
 import array
 import os
@@ -100,7 +100,7 @@ def main():
             os.kill(os.getpid(), signal.SIGKILL)
         if what in ("early", "die"):
             expect_lost(ctl, rank)
-        # Everybody hands a file to everybody on this host.
+        # Each rank passes a file to every rank on this host.
         fd = os.memfd_create("test")
         os.write(fd, b"from %d" % rank)
         ctl.send(SHARE, struct.pack("<IIH", epoch, 0, 5) + b"hi", [fd])
@@ -110,7 +110,7 @@ def main():
             assert kind == SHARE and len(fds) == 1, (kind, fds)
             e, sender, code = struct.unpack_from("<IIH", body)
             assert (e, code, body[10:]) == (epoch, 5, b"hi") and sender in local
-            assert os.pread(fds[0], 64, 0) == b"from %d" % sender  # the offset is everybody's
+            assert os.pread(fds[0], 64, 0) == b"from %d" % sender  # the offset is shared by all ranks
             os.close(fds[0])
         ctl.send(BYE, struct.pack("<iQ", 0, 0))
     print("rank %d: ok size %d local %d" % (rank, size, len(local)), flush=True)

@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank that steps with others until one of them, the victim, ends in a way of its own: ends_rank.py WAY DIR.
-
-Rank 1 is the victim, once: a file in DIR says that it has been. In a fixed job the others step until their
-operations fail, which is an uncaught exception, or 100 steps more. In an elastic job they step until a new rank
-has come in, or, 2.5 s after the world became smaller, until rank 0 says that none will; all agree in a step.
-They print the sizes of the world. "last" as WAY: the victim ends after the last step of all.
-"""
+"""A rank that trains until another rank, the victim, ends in a chosen way: ends_rank.py WAY DIR. Rank 1 is the victim,
+once: a file in DIR records that it was. In a fixed job the others step until their operations fail, which is an
+uncaught exception, or for 100 more steps. In an elastic job they step until a new rank has joined, or until rank 0,
+2.5 s after the world became smaller, says that none will; all ranks agree on that in a step. They print the sizes of
+the world. With WAY "last" the victim ends after the last step of all ranks."""
 import array
 import os
 import signal
@@ -55,7 +53,7 @@ WAYS = {
 
 
 def step(stop):
-    """All ranks' words about stopping."""
+    """Whether any rank wants to stop."""
     mine = array.array("i", [int(stop)])
     hvd.allreduce_(mine, op=hvd.Max, name="stop")
     return mine[0] != 0
@@ -108,7 +106,7 @@ def elastic(end, victim, last):
 
 
 def is_expected():
-    """Whether nobody is to come: a rank that is slow to start is waited for."""
+    """Whether no replacement is expected; otherwise a rank that is slow to start is waited for."""
     return os.environ["ENDS_REPLACED"] == "no"
 
 

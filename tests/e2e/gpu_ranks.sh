@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# gpu_ranks.sh: tests/python's ranks with tensors on a GPU, sourced after common.sh by the tests of hvd.torch
-# there: test_python_gpu.sh on a driver of ours, tests/gpu/test_torch.sh on a real one. $PY is a Python with torch.
+# gpu_ranks.sh: tests/python's ranks with tensors on a GPU, sourced after common.sh. test_python_gpu.sh uses it with our
+# fake driver, tests/gpu/test_torch.sh with a real one. $PY is a Python with torch.
 # shellcheck disable=SC2154  # what common.sh sets
 export HVD_LIBRARY=$BUILD/libhvd.so PYTHONPATH=$ROOT/core/python:$ROOT/tests/python OMP_NUM_THREADS=1
 export PYTHONDONTWRITEBYTECODE=1
@@ -20,8 +20,8 @@ ranks() {
     env "${variables[@]}" timeout -k 5 400 "$PY" tests/python/ranks.py -t 380 "$n" "$PY" tests/python/rank.py "$@"
 }
 
-# ranks_refused VARIABLE=VALUE: what NCCL cannot do is the same sentence on every rank, unless the user allows
-# the other way.
+# ranks_refused VARIABLE=VALUE: an operation that NCCL cannot do fails with the same sentence on every rank, unless the
+# user allows the fallback.
 ranks_refused() {
     ranks 2 "$1" -- gpu:test_results_of_the_engine >"$TMP/refused" 2>&1 && return 1
     cat "$TMP/refused"

@@ -2,15 +2,15 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # used by, and given by, who sources it
 #
-# hvdrun.sh: what the tests of hvdrun share; sourced after common.sh. hvdrun keeps its sockets in a
-# directory of the test; what it starts is found again by the name $MARK.
+# hvdrun.sh: helpers for the tests of hvdrun, sourced after common.sh. hvdrun keeps its sockets in a directory of the
+# test. Processes that it starts are found by the name $MARK.
 RUN=$BUILD/hvdrun
 CTL="${PY:-/usr/bin/python3} $ROOT/tests/e2e/ctl_rank.py"
 MARK=hvd-e2e-$$x
 export XDG_RUNTIME_DIR=$TMP/run
 mkdir -m 700 "$TMP/run"
 
-# code WANT COMMAND...: it exits with WANT
+# code WANT COMMAND...: the command must exit with WANT
 code() {
     local want=$1 rc=0
     shift
@@ -29,7 +29,7 @@ says() {
 
 marked() { pgrep -f "^$MARK" >/dev/null; }
 
-# nothing_left: no process of ours, no directory of hvdrun's; a busy machine may take its time
+# nothing_left: no process named $MARK and no directory of hvdrun is left; a busy machine may take a while
 nothing_left() {
     wait_until 20 nothing_now && return 0
     pgrep -af "^$MARK"
@@ -39,7 +39,7 @@ nothing_left() {
 
 nothing_now() { ! marked && [ -z "$(ls "$XDG_RUNTIME_DIR")" ]; }
 
-# until_marked N: N of them run
+# until_marked N: waits until N processes named $MARK run
 until_marked() {
     wait_until 30 marked_by "$1" || { echo "they did not start"; return 1; }
 }

@@ -2,21 +2,21 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # used by, and given by, who sources it
 #
-# membership.sh: what the tests of elastic jobs share; sourced after hvdrun.sh. One job at a time, of
-# ranks that only speak the control frames (ctl_elastic.py).
+# membership.sh: helpers for the tests of elastic jobs, sourced after hvdrun.sh. One job at a time, whose ranks only
+# exchange control frames (ctl_elastic.py).
 END=$TMP/end
 RANKS="${PY:-/usr/bin/python3} $ROOT/tests/e2e/ctl_elastic.py $END"
 job=0
 prefix=() # in front of hvdrun
 
-# begin OPTIONS...: an elastic job in the background, its lines in $TMP/out
+# begin OPTIONS...: starts an elastic job in the background, with its output in $TMP/out
 begin() {
     rm -f "$END" "$END.hold"
     timeout 100 "${prefix[@]}" "$RUN" -v --doctor off "$@" >"$TMP/out" 2>&1 &
     job=$!
 }
 
-# finish CODE: the job ends with it, and leaves nothing
+# finish CODE: waits for the job to end with that code and to leave nothing
 finish() {
     local rc=0
     wait "$job" || rc=$?
@@ -24,13 +24,13 @@ finish() {
     nothing_left
 }
 
-# ends CODE: the ranks are told that the training is over
+# ends CODE: tells the ranks that the training is over, and waits for the job's end
 ends() {
     touch "$END"
     finish "$1"
 }
 
-# line N PATTERN: at least N lines like this come, within 20 s
+# line N PATTERN: waits at most 20 s for N lines that match
 line() {
     wait_until 20 count_of "$1" "$2" "$TMP/out" && return 0
     echo "no $1 lines \"$2\" in:"
@@ -38,8 +38,8 @@ line() {
     return 1
 }
 
-# together N COMMAND...: what it asks for brings ranks; they enter when N in all have found their place, at the same
-# moment: one that comes later than the others has an epoch of its own
+# together N COMMAND...: COMMAND makes ranks join. They are held until N ranks in all have a place, and then enter in
+# the same epoch: a rank that comes later than the others would get an epoch of its own.
 together() {
     local n=$1 rc=0 letting
     shift
@@ -51,7 +51,7 @@ together() {
     return $rc
 }
 
-# ask PATH [BODY]: the answer, with its status behind it
+# ask PATH [BODY]: prints the answer of hvdrun's socket, and behind it the HTTP status
 ask() {
     local dir
     dir=$(echo "$XDG_RUNTIME_DIR"/hvdrun-*)

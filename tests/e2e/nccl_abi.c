@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_abi: core/backend/nccl_abi.h against the real nccl.h. Compiled by test_nccl.sh with NCCL's
- * include folder, and run for what only an initializer says. Of CUDA nccl.h wants three headers and
- * a type: folder tests/e2e/nccl_abi stands in for them.
+ * nccl_abi: compares core/backend/nccl_abi.h with the real nccl.h. Compiled by test_nccl.sh with
+ * NCCL's include folder, and run for the values that only an initializer shows. nccl.h needs three
+ * headers and a type of CUDA: those in tests/e2e/nccl_abi.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ FIELD(magic);
 FIELD(version);
 FIELD(blocking);
 
-/* Each function takes what we pass: enums for int, their structs for ours. */
+/* Each function must accept what we pass: enums for int, their structs for ours. */
 #define TYPE(f, result, ...)                                                                       \
     _Static_assert(__builtin_types_compatible_p(__typeof__(f), result(__VA_ARGS__)), #f)
 #define CALL(f, ...) TYPE(f, ncclResult_t, __VA_ARGS__)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the coordinator plane share: the plane as a process (tests/programs/plane_try), pods as
-processes: build/hvd-agent with the environment that a pod's container has."""
+"""Helpers for the tests of the coordinator plane: the plane as a process (tests/programs/plane_try), and pods as
+processes: build/hvd-agent with the environment of a pod's container."""
 import contextlib
 import http.client
 import json
@@ -20,7 +20,7 @@ STEPS = os.path.join(PROGRAMS, "steps")
 
 
 def wait_for(what, seconds, look):
-    """The first truth that look() returns; what: for whom we wait, should it take too long."""
+    """Waits until look() returns something true, and returns it. what: what is waited for, for the error."""
     until = time.monotonic() + seconds
     while True:
         found = look()
@@ -32,7 +32,7 @@ def wait_for(what, seconds, look):
 
 
 class Plane:
-    """One operator's plane; kill() and start() again are another operator with the same Secret."""
+    """One operator's plane. kill() and start() again are another operator with the same Secret."""
 
     def __init__(self, folder):
         self.keys = os.path.join(folder, "keys")
@@ -69,7 +69,7 @@ class Plane:
         self.process.stdout.close()
 
     def end(self):
-        """As it should, with all that it holds given back."""
+        """Ends in order, with all that it holds freed."""
         self.process.stdin.close()
         code = self.process.wait(20)
         self.process.stdout.close()
@@ -77,7 +77,7 @@ class Plane:
 
 
 class Pod:
-    """The one container of a pod. through: a command that becomes the agent."""
+    """The only container of a pod. through: a command that becomes the agent."""
 
     def __init__(self, case, job, worker, command, uid=None, name=None, token=None, through=(), **env):
         self.case, self.job, self.worker = case, job, worker
@@ -107,7 +107,7 @@ class Pod:
         self.case.plane.ask("pod", self.job, self.uid, self.name, self.worker, bound, deleting, over)
 
     def ranks(self):
-        """Process ids of its ranks."""
+        """Process ids of this agent's ranks."""
         with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as file:
             return [int(pid) for pid in file.read().split()]
 
@@ -119,16 +119,16 @@ class Pod:
         return self.process.wait(seconds)
 
     def evict(self):
-        """What the kubelet does."""
+        """Does what the kubelet does."""
         self.tell(deleting=True)
         self.process.send_signal(signal.SIGTERM)
 
     def kill(self):
-        """A node that is switched off: nobody says anything."""
+        """A node that is switched off: no process reports anything."""
         pids = self.ranks()
         self.process.kill()
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError):  # their agent's end may have been theirs
+            with contextlib.suppress(ProcessLookupError):  # the end of their agent may have ended them
                 os.kill(pid, signal.SIGKILL)
         self.process.wait()
 
@@ -166,7 +166,7 @@ class Case(unittest.TestCase):
         return pod
 
     def start_pods(self, job, n, command, **kwargs):
-        """All are known and have a node before the first one comes."""
+        """All workers are known and have a node before the first agent connects."""
         for i in range(n):
             self.plane.ask("pod", job, f"{job}-{i}", f"{job}-{i}", i, True, False, False)
         return [self.start_pod(job, i, command, uid=f"{job}-{i}", name=f"{job}-{i}", **kwargs) for i in range(n)]
@@ -181,12 +181,13 @@ class Case(unittest.TestCase):
             raise AssertionError(f"{late}\n{self.plane.facts(job)}\n{self.plane.ask('status', job)}") from late
 
     def wait_known(self, pods, seconds=20):
-        """Until all of these, who run STEPS, are in the world of all of them: the operator knows it before they do."""
+        """Waits until these workers, which run STEPS, are in the world of all of them. The operator knows it before the
+        ranks do."""
         wait_for("ranks that know it", seconds, lambda: all(
             re.findall(r" world (\d+) ", pod.text())[-1:] == [str(len(pods))] for pod in pods))
 
     def request(self, method, path, token, body=None):
-        """As a stranger with curl: status and text."""
+        """Asks like a stranger with curl. Returns status and text."""
         context = ssl.create_default_context(cadata=json.loads(self.plane.ask("ca")))
         connection = http.client.HTTPSConnection("localhost", self.plane.port, timeout=20, context=context)
         try:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * probe_abi: what hvd-probe declares of foreign libraries against their headers, as far as these
- * are installed. Compiled by test_probe.sh; nothing of it runs. A name of each header that was seen
- * is printed by the preprocessor's symbols below, for the script.
+ * probe_abi: compares hvd-probe's declarations of foreign libraries with their headers, as far as
+ * these are installed. Compiled by test_probe.sh and never run. The symbols below tell the script
+ * which headers were found.
  */
 #include <stddef.h>
 #include <stdint.h>

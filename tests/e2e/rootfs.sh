@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # rootfs.sh NAME...: prints the path of each root file system, which mmdebstrap makes at the first call
-# (about 3 minutes) and which is kept in ${HVD_CACHE:-~/.cache/hvd}. Root.
+# (about 3 minutes) and keeps in ${HVD_CACHE:-~/.cache/hvd}. Root.
 #
 #   debian13   with PyTorch, Open MPI and what our programs load (1.4 GB)
-#   debian11   with PyTorch, and nothing that our programs load besides its C library
-#   arm64      Debian 12 for aarch64: what our programs and tests are compiled against and load. Its
-#              packages are unpacked, nothing of them is run (300 MB)
+#   debian11   with PyTorch, and of our programs' libraries only the C library
+#   arm64      Debian 12 for aarch64: libraries and headers of our programs and tests. Its
+#              packages are unpacked, none of their programs runs (300 MB)
 set -eu
 cache=${HVD_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/hvd}
 mkdir -p "$cache"
@@ -16,12 +16,12 @@ mkdir -p "$cache"
 make_root() {
     local root=$cache/$1 suite=$2 packages=$3
     shift 3
-    # Two checkouts on one machine make it once.
+    # Two checkouts on one machine share it.
     exec 9>"$root.lock"
     flock 9
     if [ "$(cat "$root.made-of" 2>/dev/null)" != "$packages" ]; then
         rm -rf "$root.made-of" "$root" "$root.new"
-        # shellcheck disable=SC2064  # now: it is a local name
+        # shellcheck disable=SC2064  # expanded now: a local name
         trap "rm -rf '$root.new'" EXIT
         mmdebstrap --quiet --mode=root --variant=minbase --aptopt='APT::Install-Recommends "false"' \
             --aptopt='Acquire::Retries "3"' --dpkgopt='path-exclude=/usr/share/doc/*' \

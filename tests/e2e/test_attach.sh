@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hvdrun is killed and another one takes the job over: training goes on meanwhile, ranks that die wait for it,
-# and all that hvdrun does works as before. Without another one nothing is left. Ranks speak the control
-# frames (ctl_elastic.py); the last check has ranks of libhvd.
+# hvdrun is killed and another one takes the job over. Training goes on meanwhile, ranks that die wait for the new hvdrun,
+# and everything that hvdrun does works as before. If no hvdrun comes, nothing is left. Ranks speak the control frames
+# (ctl_elastic.py); the last check has ranks of libhvd.
 # timeout: 400
 # takes: 50 s, waiting
 # shellcheck disable=SC2317,SC2086,SC2154  # functions that check calls; $RANKS is several words; common.sh
@@ -24,7 +24,7 @@ goes_on() {
     sleep 2
     attached && [ "$(batches 0)" -ge $((before + 10)) ] || return 1
     line 1 'attached to job .*: 3 ranks on 1 host(s), epoch 1' || return 1
-    # All that an hvdrun does: it grows, a rank dies and is replaced, it ends with the job's code.
+    # Everything that an hvdrun does: the job grows, a lost rank is replaced, the job ends with its code.
     together 1 timeout 30 "$RUN" scale "$NAME" 4 --wait 20 | grep 'in effect: epoch 2, 4 ranks' &&
         line 4 'rank . of 4: 0 1 2 3\* (change' && kill -KILL "$(pid_of 1)" || return 1
     line 1 'hvdrun: epoch 3: 3 of 4 ranks after .* rank 1 on localhost (pid [0-9]*) was ended by signal 9 (SIGKILL)' &&
@@ -48,7 +48,7 @@ refusals() {
         refused 'want JOB' "$RUN" attach || return 1
     lost
     refused "if it is an elastic job, hvdrun attach $NAME takes it over" "$RUN" status "$NAME" || return 1
-    # Two at once: one of them has it.
+    # Two at once: one of them takes the job over.
     local rc=0 first second pid
     timeout 60 "$RUN" attach "$NAME" >"$TMP/first" 2>&1 &
     first=$!
@@ -62,7 +62,7 @@ refusals() {
     wait $((first + second - pid)) && nothing_left
 }
 
-# A rank dies while nobody is there, and another one later: the survivor waits for the new hvdrun.
+# A rank dies while there is no hvdrun, and another one later: the survivor waits for the new hvdrun.
 death_meanwhile() {
     local one
     begun 3 -np 3 --min-np 1 $RANKS && one=$(pid_of 1) || return 1
@@ -73,7 +73,7 @@ death_meanwhile() {
         line 2 'epoch [0-9]* rank . of 2: 0 2 (change 0)' && line 3 'rank . of 3: 0 2 3\*' && ends 0
 }
 
-# What is printed while nobody is there comes afterwards.
+# Output that is printed while there is no hvdrun comes afterwards.
 output_meanwhile() {
     begun 2 -np 2 --min-np 1 --no-prefix bash -c \
         "$RANKS & while [ ! -e $TMP/loud ]; do sleep 0.1; done; echo small; wait" || return 1
@@ -91,8 +91,9 @@ ended_meanwhile() {
     attached && finish 0
 }
 
-# The only agent is killed under the new hvdrun, which is not its parent: another one is started, nothing that
-# the first one's ranks have started is left. Killed while nobody is there the job is over, and that is said.
+# The only agent is killed under the new hvdrun, which is not its parent: another agent is started, and nothing that the
+# first one's ranks have started is left. If it is killed while there is no hvdrun, the job is over, and the next hvdrun
+# says so.
 only_agent() {
     local agent
     begun 2 -np 2 --min-np 1 bash -c "bash -c 'exec -a $MARK sleep 100' & exec $RANKS" && until_marked 2 || return 1
@@ -109,14 +110,14 @@ only_agent() {
     finish 1 && line 1 "hvdrun: no agent of job $NAME came back: its ranks are gone"
 }
 
-# Nobody comes: the agents end all of it. Signals and codes are those of any hvdrun.
+# No hvdrun comes: the agents end the job. Signals and codes are those of any hvdrun.
 nobody_comes() {
     local began
     HVD_COORDINATOR_LOST_SECONDS=6 begun 2 -np 2 --min-np 1 $RANKS || return 1
     began=$EPOCHREALTIME
     lost
     sleep 1
-    pgrep -f "ctl_elastic.py $END" >/dev/null || { echo "they ended too early"; return 1; }
+    pgrep -f "ctl_elastic.py $END" >/dev/null || { echo "the ranks ended too early"; return 1; }
     no_ranks 19 || return 1
     [ "$(since_ms "$began")" -lt 19000 ] && refused 'no job' "$RUN" attach "$NAME"
 }
@@ -137,11 +138,11 @@ fixed_job() {
     refused 'it has a fixed size and ends without its hvdrun' "$RUN" attach "$NAME" && nothing_left
 }
 
-# Ranks of libhvd go on in step, without a coordinator and with another one.
+# Ranks of libhvd train on, without a coordinator and with the new one.
 training() {
     export HVD_LIBRARY=$BUILD/libhvd.so PYTHONPATH=$ROOT/core/python HVD_TEST_JOB=$NAME PYTHONDONTWRITEBYTECODE=1
     mkdir "$TMP/diary"
-    # It ends when the world has changed: not while there is no hvdrun.
+    # The ranks stop after the world has changed, which cannot happen while there is no hvdrun.
     HVD_TEST_CHANGES=1 "$RUN" --doctor off --name "$NAME" -np 3 --min-np 2 "${PY:-/usr/bin/python3}" \
         tests/python/elastic_rank.py "$TMP/diary" 400 4 >"$TMP/out" 2>&1 &
     HVDRUN_PID=$! job=$!

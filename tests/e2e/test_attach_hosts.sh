@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hvdrun attach where ranks are on another host too (network namespaces): agents find the new hvdrun at the
-# address, port and certificate of the one that was killed, and training goes on; when nobody comes nothing
-# is left on any host. Ranks speak the control frames (ctl_elastic.py); the last check has ranks of libhvd.
+# hvdrun attach with ranks on another host (network namespaces): agents find the new hvdrun at the address, port and
+# certificate of the killed one, and training goes on. If no hvdrun comes, nothing is left on any host. Ranks speak the
+# control frames (ctl_elastic.py); the last check has ranks of libhvd.
 # timeout: 600
 # takes: 50 s, waiting
 # shellcheck disable=SC2317,SC2086,SC2154,SC2016  # functions that check calls; $RANKS is several words; common.sh; words for another shell
@@ -20,7 +20,8 @@ make_hosts || exit 1
 A=${hosts[0]} B=${hosts[1]}
 export HVD_RSH_AGENT="ip netns exec"
 export HVD_COORDINATOR_LOST_SECONDS=15 CTL_SECONDS=120
-# An agent of another host that gets no processor for half a second is not to be given up: only where that is tested.
+# So that an agent of the other host is not given up when it gets no processor for half a second. Checks that test this
+# set their own value.
 export HVD_HEARTBEAT_MS=1000
 prefix=(ip netns exec "$A")
 
@@ -28,10 +29,10 @@ port() { on "$A" ss -Htln | sed -n 's/.*10.213.7.1:\([0-9]*\).*/\1/p'; }
 
 port_is() { [ "$(port)" = "$1" ]; }
 
-# empty HOST: no process is on it
+# empty HOST: no process runs there
 empty() { [ -z "$(ip netns pids "$1")" ]; }
 
-# Work goes on in the same epoch, on both hosts; the server is where it was.
+# The same epoch goes on, on both hosts. The server has the same port.
 goes_on() {
     local there before
     begun 4 -np 4 --min-np 1 --max-np 6 -H "localhost:3,$B:3" $RANKS || return 1
@@ -52,15 +53,15 @@ nobody_comes() {
     HVD_COORDINATOR_LOST_SECONDS=6 begun 4 -np 4 --min-np 1 -H "localhost:2,$B:2" $RANKS || return 1
     lost
     sleep 1
-    [ "$(pgrep -fc "^[^ ]*python[^ ]* .*ctl_elastic.py $END")" -eq 4 ] || { echo "they ended too early"; return 1; }
+    [ "$(pgrep -fc "^[^ ]*python[^ ]* .*ctl_elastic.py $END")" -eq 4 ] || { echo "the ranks ended too early"; return 1; }
     no_ranks 19 || return 1
     # Its agent may still be ending.
     wait_until 5 empty "$B" || { echo "left on $B:"; ip netns pids "$B" | xargs ps -fp; return 1; }
     refused 'no job' "${prefix[@]}" "$RUN" attach "$NAME"
 }
 
-# An agent whose hvdrun was killed before it joined: its pipe has no reader. What its ranks print comes all the
-# same.
+# An agent whose hvdrun was killed before the agent joined: its pipe has no reader. The output of its ranks must still
+# arrive.
 late_agent() {
     printf '#!/bin/sh\nwhile ! [ -e %s/go ]; do sleep 0.1; done\nexec ip netns exec "$@"\n' "$TMP" >"$TMP/rsh"
     chmod +x "$TMP/rsh"
@@ -74,7 +75,7 @@ late_agent() {
         line 1 "member 1 is started on $B" && line 1 "this is $B" && ends 0
 }
 
-# One that took over is killed, too, and the next one.
+# An hvdrun that took over is killed too, and the next one.
 thrice() {
     begun 2 -np 2 --min-np 1 -H "localhost:1,$B:1" $RANKS || return 1
     for _ in 1 2 3; do
@@ -84,14 +85,14 @@ thrice() {
     kill -KILL "$(pid_of 1)" && line 1 'hvdrun: epoch 2: 1 of 2 ranks' && line 2 'rank . of 2: 0 2\* ' && ends 0
 }
 
-# one_attached PID...: one of these is attached, the others have ended
+# one_attached PID...: exactly one of these is attached, the others have ended
 one_attached() {
     local pid alive=0
     for pid; do kill -0 "$pid" 2>/dev/null && alive=$((alive + 1)); done
     [ $alive -le 1 ] && grep -q 'attached to job' "$TMP"/at[1-5]
 }
 
-# Five at once: one of them has it, the others say so, and nothing comes of that for the job.
+# Five at once: one of them takes the job over, the others say so, and the job is not disturbed.
 five_at_once() {
     local pids=() i
     begun 2 -np 2 --min-np 1 -H "localhost:1,$B:1" $RANKS || return 1
@@ -109,7 +110,7 @@ five_at_once() {
     nothing_left
 }
 
-# A change that was asked for is made by the next hvdrun, also one that no rank had heard of.
+# The next hvdrun makes a change that was requested from the killed one, even if no rank had heard of it.
 after_scale() {
     begun 2 -np 2 --min-np 1 --max-np 6 -H "localhost:3,$B:3" $RANKS || return 1
     together 2 timeout 30 "$RUN" scale "$NAME" 4 --wait 20 | grep 'in effect: epoch 2, 4 ranks' || return 1
@@ -124,19 +125,19 @@ after_scale() {
     ask /v1/status | grep '"size":2,.*"np":2' && ends 0
 }
 
-# A rank has just died, on the other host; a rank dies while the new hvdrun gathers what agents know.
+# A rank has just died on the other host, and another rank dies while the new hvdrun gathers the agents' reports.
 in_a_repair() {
     local third
     begun 4 -np 4 --min-np 1 -H "localhost:2,$B:2" $RANKS && third=$(pid_of 1) || return 1
     local fourth
-    fourth=$(pid_of 3) && kill -STOP "$HVDRUN_PID" && kill -KILL "$fourth" # this hvdrun does not hear of it
+    fourth=$(pid_of 3) && kill -STOP "$HVDRUN_PID" && kill -KILL "$fourth" # this hvdrun does not notice it
     lost
     attached && kill -KILL "$third" && line 1 'rank 3 on .* (pid [0-9]*) was ended by signal 9' &&
         line 1 'rank 1 on .* (pid [0-9]*) was ended by signal 9' && line 4 'rank . of 4: 0 2 ' && ends 0
 }
 
-# The agent of the other host dies while nobody is there: it is waited for, not long, and replaced: that host is
-# reached as the first hvdrun reached it.
+# The agent of the other host dies while there is no hvdrun. The new hvdrun waits for it, not long, and replaces it,
+# reaching that host as the first hvdrun did.
 agent_lost() {
     begun 4 -np 4 --min-np 1 -H "localhost:2,$B:2" $RANKS || return 1
     lost
@@ -146,7 +147,7 @@ agent_lost() {
         line 4 'rank . of 4: 0 1 [4-9]\* [4-9]\*' && ends 0
 }
 
-# The discovery script goes on being asked, and what it names counts, also what it names for the first time.
+# The new hvdrun runs the discovery script, and uses its hosts, including hosts that are new to the job.
 discovery() {
     printf '#!/bin/sh\ncat %s\n' "$TMP/names" >"$TMP/hosts"
     chmod +x "$TMP/hosts"
@@ -166,7 +167,7 @@ discovery() {
     line 4 'rank . of 4: 0 1 ' && ends 0
 }
 
-# From where agents do not reach it hvdrun does not take a job over, and the job waits for another one.
+# An hvdrun at an address that agents do not reach refuses to take the job over, and the job waits for another one.
 elsewhere() {
     begun 2 -np 2 --min-np 1 -H "localhost:1,$B:1" $RANKS || return 1
     lost
@@ -176,7 +177,7 @@ elsewhere() {
     attached && line 1 'attached to job .*: 2 ranks on 2 host(s), epoch 1' && ends 0
 }
 
-# Somebody else has the port.
+# Another process has the port.
 port_taken() {
     begun 2 -np 2 --min-np 1 -H "localhost:1,$B:1" $RANKS || return 1
     local there squatter
@@ -197,7 +198,7 @@ time.sleep(60)" &
     attached && line 1 'attached to job .*: 2 ranks on 2 host(s), epoch 1' && ends 0
 }
 
-# A rank on the other host prints three megabytes while nobody is there. The newest are kept.
+# A rank on the other host prints three megabytes while there is no hvdrun. The newest are kept.
 much_output() {
     begun 2 -np 2 --min-np 1 --no-prefix -H "localhost:1,$B:1" bash -c \
         "$RANKS & if [ \$HVD_RANK = 1 ]; then while [ ! -e $TMP/loud ]; do sleep 0.1; done; seq -f 'line %06.0f of the output' 1 120000; touch $TMP/said; fi; wait" ||
@@ -219,11 +220,11 @@ assert abs(int(lost[0][1]) + len(kept) * size - 120000 * size) <= 2 * size, (los
 PY
 }
 
-# Ranks of libhvd on both hosts work on, without a step lost, while hvdrun is killed and replaced twice.
+# Ranks of libhvd on both hosts lose no step while hvdrun is killed and replaced twice.
 training() {
     export HVD_LIBRARY=$BUILD/libhvd.so PYTHONPATH=$ROOT/core/python HVD_TEST_JOB=$NAME PYTHONDONTWRITEBYTECODE=1
     mkdir "$TMP/diary"
-    # It ends when rank 3 has died and been replaced: not while there is no hvdrun.
+    # The ranks stop after rank 3 was lost and replaced, which cannot happen while there is no hvdrun.
     HVD_TEST_CHANGES=2 "${prefix[@]}" "$RUN" --doctor off --name "$NAME" -np 4 --min-np 2 -H "localhost:2,$B:2" "${PY:-/usr/bin/python3}" \
         tests/python/elastic_rank.py "$TMP/diary" 600 4 >"$TMP/out" 2>&1 &
     HVDRUN_PID=$! job=$!

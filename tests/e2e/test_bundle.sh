@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The bundle (make bundle) in images that have nothing of ours: root file systems of Debian 11, 12 (this
-# machine's, where it is one) and 13, as an ordinary user; what it asks of an image's C library; how it is
-# installed; and what it says in an image without glibc.
+# The bundle (make bundle) in images without hvd: root file systems of Debian 11, 12 (this machine's, if it is one) and
+# 13, as an ordinary user; what it needs of an image's C library; its installation; and its messages in an image without
+# glibc.
 # timeout: 1800
 # takes: 120 s
 # needs: roots
@@ -16,9 +16,9 @@ BUNDLE=$BUILD/bundle
     exit 1
 }
 
-# ---- what it asks for ------------------------------------------------------------------------
+# ---- what the bundle needs -------------------------------------------------------------------
 
-# newest FILE: the newest version of glibc that it asks for
+# newest FILE: the newest version of glibc that it needs
 newest() {
     objdump -T "$1" | sed -n 's/.*UND.*(\{0,1\}GLIBC_\([0-9.]*\)).*/\1/p' | sort -V | tail -n 1
 }
@@ -30,17 +30,17 @@ old_enough() {
         echo "$file: GLIBC_$version"
         [ -n "$version" ] && [ "$(printf '%s\n2.28\n' "$version" | sort -V | tail -n 1)" = 2.28 ] || return 1
     done
-    # Else this test does not see what it is for: the ordinary build asks for more.
+    # The ordinary build must need a newer one, otherwise this check proves nothing.
     [ "$(printf '%s\n2.28\n' "$(newest "$BUILD/libhvd.so")" | sort -V | tail -n 1)" != 2.28 ] ||
         [ "$(getconf GNU_LIBC_VERSION | sed 's/glibc 2[.]//')" -lt 33 ]
 }
 
-# glibc before 2.34 runs a program's constructors only if the program was linked for it.
+# Before 2.34 glibc ran a program's constructors only if the program was linked for it.
 no_constructors() {
     readelf -d "$BUNDLE/bin/hvd-probe" | grep -q 'INIT_ARRAYSZ.* 8 (bytes)'
 }
 
-# Nothing but libc for what the image's loader loads; everything beside it for what ours loads.
+# Files that the image's loader loads need only libc. Files that our loader loads find all else beside them.
 needs() {
     readelf -d "$1" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p'
 }
@@ -66,7 +66,7 @@ complete() {
 
 installs() {
     mkdir "$TMP/to" && "$BUNDLE/bin/hvd-launch" --install "$TMP/to" || return 1
-    # Once more over the first: an init container may be started again.
+    # A second installation over the first: an init container may be started again.
     rm "$TMP/to/bin/hvd-agent" && chmod 600 "$TMP/to/lib/libhvd.so.0" || return 1
     "$BUNDLE/bin/hvd-launch" --install "$TMP/to" || return 1
     diff -r --no-dereference "$BUNDLE" "$TMP/to" && [ -x "$TMP/to/bin/hvd-agent.real" ] &&
@@ -78,7 +78,7 @@ no_room() {
         'mount -t tmpfs -o size=2M small "$1" && exec "$2" --install "$1"' small "$TMP/small" \
         "$BUNDLE/bin/hvd-launch"
 }
-# Where it was not meant to be: one line, not a loader's.
+# Installed at another path: one line of ours, not an error of the loader.
 elsewhere() {
     refused 'hvd-agent: the bundle must be at /hvd, but it is at' "$TMP/to/bin/hvd-agent" --version
 }
@@ -104,7 +104,7 @@ unshare --mount --pid --fork true 2>/dev/null || {
 }
 check 'no room' no_room
 
-# ---- in other roots --------------------------------------------------------------------------
+# ---- in other root file systems --------------------------------------------------------------
 
 mkdir "$TMP/work" "$TMP/examples"
 cp examples/*.py "$TMP/examples"
@@ -124,7 +124,7 @@ versions() {
     done
 }
 
-# Any verdict, but one.
+# Any verdict except UNKNOWN.
 doctor() {
     local rc=0
     in_root "$1" /hvd/bin/hvd-doctor check >"$TMP/said" 2>&1 || rc=$?
@@ -137,8 +137,8 @@ probe() {
     in_root "$1" /hvd/bin/hvd-probe hvd /hvd/lib/libhvd.so.0 | grep -q 'version [0-9]'
 }
 
-# The example trains on two ranks, by the image's own Python. Debian 11's torch 1.7 is ended by a signal when
-# a process that has called backward() ends, also without us: there it ends without cleaning up.
+# The example trains on two ranks with the image's own Python. Debian 11's torch 1.7 is killed by a signal when a
+# process that has called backward() exits, even without hvd: there the example exits without cleaning up.
 cat >"$TMP/examples/then_exit.py" <<'END'
 import os
 import runpy
@@ -160,8 +160,8 @@ trains() {
     grep -q 'epoch  3 ' "$TMP/said"
 }
 
-# What the ranks have of ours: the library and the package, and not our C library; what the image says to
-# its loader they see, and ours has not seen it.
+# Ranks must load our library and package, and not our C library. They see the image's settings for its loader, and our
+# loader ignores them.
 cat >"$TMP/examples/looks.py" <<'END'
 import os
 import hvd
@@ -183,7 +183,7 @@ leaks_nothing() {
             /hvd/bin/hvdrun -np 2 --doctor=off /usr/bin/python3 /examples/looks.py
 }
 
-# A library that the image loads into everything, and that our loader could not load.
+# A library that the image preloads into every program, and that our loader could not load.
 cat >"$TMP/preload.c" <<'END'
 extern int only_this_image_has_it(void);
 __attribute__((constructor)) static void begin(void)
@@ -236,9 +236,9 @@ else
     skip_part debian12 debian12 'this machine is no Debian 12 with PyTorch'
 fi
 
-# ---- images that will not do -------------------------------------------------------------------
+# ---- images that cannot work -------------------------------------------------------------------
 
-# musl's root: a program that runs there, so that it is one.
+# musl's root file system, with a program that runs there, to prove it.
 musl_root() {
     mkdir -p "$TMP/musl/lib" "$TMP/musl/bin" && cp /lib/ld-musl-*.so.1 "$TMP/musl/lib" &&
         echo 'int main(void) { return 42; }' >"$TMP/main.c" && musl-gcc -o "$TMP/musl/bin/true42" "$TMP/main.c"
@@ -262,8 +262,7 @@ else
     skip_part musl musl-tools 'there is no musl-gcc'
 fi
 
-# A loader that says what an old one does. The kernel starts it in place of the program, and nobody has
-# prepared a C library for it.
+# A loader that prints what an old one prints. The kernel starts it in place of the program, and it has no C library.
 cat >"$TMP/old.c" <<'END'
 static const char text[] = "version `GLIBC_2.28' not found\n";
 void _start(void)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hvdrun --check-build about GPUs: the NCCL that a process with this machine's torch would use, the driver,
-# the kernels. Driver and NCCL are ours (tests/fake), and files that are none; no GPU is touched.
+# hvdrun --check-build about GPUs: the NCCL that a process with this machine's torch would use, the driver, the kernels.
+# Driver and NCCL are fakes (tests/fake) or files that are no libraries. No GPU is touched.
 # takes: 5 s, waiting
 # shellcheck disable=SC2317  # functions that check calls
 # shellcheck source=tests/e2e/common.sh
@@ -12,7 +12,7 @@ FAKES=$BUILD/tests/fake
 mkdir "$TMP/driver" && ln -s "$FAKES/cuda.so" "$TMP/driver/libcuda.so.1" || exit 1
 unset HVD_NCCL_LIB HVD_KERNELS HOROVOD_NCCL_LIB VIRTUAL_ENV CONDA_PREFIX PYTHONPATH
 
-# says NAME=VALUE... -- LINE...: each line (a pattern) is in what it prints
+# says NAME=VALUE... -- LINE...: each LINE (a pattern) must be in the output
 says() {
     local variables=() pattern
     while [ "$1" != -- ]; do
@@ -42,7 +42,7 @@ broken() {
         '\[ \] kernels for GPUs (.*/cut: not a file of kernels' '\[ \] NCCL (NCCL does not load: .*/broken'
 }
 
-# Of the torch in the Python that is found first, whatever else there is.
+# Of the torch that is found first, even if there are others.
 of_torch() {
     local site=$TMP/site
     mkdir -p "$site/torch" "$site/nvidia/nccl/lib" && touch "$site/torch/__init__.py" &&

@@ -17,8 +17,8 @@ container_run --detach --privileged --volume "$ROOT:/source:ro" --rootfs "$TMP/r
     sleep infinity >/dev/null || exit 1
 podman exec "$container" git clone --quiet --config safe.directory='*' /source /hvd || exit 1
 
-# files: what is in the folders that install writes to. make check may install packages in between, whose files are
-# under /usr and not under /usr/local.
+# files: lists the folders that install writes to. make check may install packages in between, whose files are under
+# /usr and not under /usr/local.
 files() {
     podman exec "$container" find /usr/local | LC_ALL=C sort
 }

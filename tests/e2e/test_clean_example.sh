@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What a pod does, without a cluster: the bundle's image copies itself into a volume, and the example's image,
-# which has nothing of ours, trains with it: an ordinary user, no capability, a root file system that is
-# read-only, no network, 64 KiB of /dev/shm. Downloads about 300 MB: make test-clean, not part of make test.
+# What a pod does, without a cluster: the bundle's image copies itself into a volume, and the example's image, which
+# contains nothing of hvd, trains with it: an ordinary user, no capability, a read-only root file system, no network, 64
+# KiB of /dev/shm. Downloads about 300 MB. Part of make test-clean, not of make test.
 # timeout: 3600
 # shellcheck disable=SC2154,SC2317,SC2016  # what common.sh and container.sh set; called by check; meant
 # shellcheck source=tests/e2e/common.sh

@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# images/Containerfile: built from what is committed here on a bare Debian 12, then run as a cluster runs
-# it: an ordinary user, no capability, a root file system that is read-only, no network. Downloads
-# about 500 MB: make test-clean, not part of make test.
+# images/Containerfile: built from this commit on a bare Debian 12, then run as a cluster runs it: an ordinary user, no
+# capability, a read-only root file system, no network. Downloads about 500 MB. Part of make test-clean, not of make test.
 # timeout: 3600
 # shellcheck disable=SC2154,SC2317,SC2016  # what common.sh and container.sh set; called by check; meant
 # shellcheck source=tests/e2e/common.sh
@@ -29,7 +28,7 @@ else
     exit 1
 fi
 
-# As a folder: the storage driver would copy the whole image for each container.
+# Mounted as a folder, because the storage driver would copy the whole image for each container.
 image=$(podman image mount localhost/hvd-test) || exit 1
 
 # confined PODMAN-OPTION... -- COMMAND...
@@ -45,7 +44,7 @@ confined() {
         --rootfs "$image" "$@"
 }
 
-# Else all that follows proves nothing.
+# The container must really be confined, otherwise the other checks prove nothing.
 nothing_allowed() {
     confined -- sh -c '[ "$(id -u)" = 1000 ] && grep "^CapEff:[[:space:]]*0*$" /proc/self/status &&
         ! touch /etc/x /usr/x /x'
@@ -68,7 +67,7 @@ trains() {
     confined "$@" -- hvdrun -np 2 python3 -c "$program"
 }
 
-# The smallest /dev/shm there is, and nothing that can be written to.
+# Trains with the smallest /dev/shm and no writable folder.
 trains_anywhere() {
     trains --shm-size=64k && trains --read-only-tmpfs=false
 }

@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# make test as an ordinary user in a container without any capability: no root, no namespaces, nothing
-# to install with. The packages are there already: make deps has to see that and stay silent. Every
-# test passes or says what it lacks. Downloads about 700 MB and takes about 50 min on 2 cores:
-# make test-clean.
+# make test as an ordinary user in a container without any capability: no root, no namespaces, no right to install. The
+# packages are installed already: make deps must see that and print nothing. Every test passes or says what it lacks.
+# Downloads about 700 MB and takes about 50 min on 2 cores. Part of make test-clean.
 # timeout: 5400
 # shellcheck disable=SC2154,SC2317,SC2016  # what common.sh and container.sh set; called by check; meant
 # shellcheck source=tests/e2e/common.sh
@@ -12,7 +11,7 @@
 . tests/e2e/container.sh
 
 bare_debian12 "$TMP/root"
-# As an image would have been made: root installs, the user clones.
+# Prepared as an image would be: root installs, the user clones.
 cat >"$TMP/root/prepare" <<'EOT'
 set -e
 useradd --create-home --uid 1000 --shell /bin/bash user
@@ -26,7 +25,7 @@ if ! container_run --rm --volume "$ROOT:/source:ro" --rootfs "$TMP/root" \
     skip_all network 'the packages could not be installed'
 fi
 
-# What Docker and Kubernetes refuse without CAP_SYS_ADMIN and podman's own profile allows: namespaces.
+# Refuses namespaces, as Docker and Kubernetes do without CAP_SYS_ADMIN. Podman's own profile allows them.
 cat >"$TMP/seccomp.json" <<'EOT'
 {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
     {"names": ["unshare", "setns", "mount"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1},
@@ -44,7 +43,7 @@ as_user() { # COMMAND: in the clone
         --rootfs "$TMP/root" bash -c "$1"
 }
 
-# What this test is about is not there: else it would prove nothing.
+# The container must really be confined, otherwise this test proves nothing.
 nothing_allowed() {
     as_user 'cd / && ! unshare --net true && ! unshare --user true && [ "$(id -u)" = 1000 ] &&
         grep "^CapEff:[[:space:]]*0*$" /proc/self/status && ! command -v sudo'
@@ -54,7 +53,7 @@ deps_are_silent() {
     local said
     said=$(as_user 'make deps' 2>&1)
     echo "$said"
-    # nvcc is of each user's own, and may not be there to be had.
+    # Each user has nvcc in a folder of his own, and it may not be available.
     ! grep -qv -e '^deps: no nvcc ' -e '^deps: fetching nvcc' -e '^$' <<<"$said"
 }
 

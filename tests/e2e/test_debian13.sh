@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The same libhvd.so and programs on Debian 13 (PyTorch 2.6, Python 3.13, Open MPI 5): the Python and
-# launcher tests in a root file system of its own, in private mount and pid namespaces. Nothing is
-# built there, nothing is written outside of its /tmp. HVD_DEBIAN13_TESTS names other tests.
+# The same libhvd.so and programs on Debian 13 (PyTorch 2.6, Python 3.13, Open MPI 5): the Python and launcher tests in a
+# root file system of Debian 13, in private mount and pid namespaces. Nothing is built there, and nothing is written
+# outside of its /tmp. HVD_DEBIAN13_TESTS names other tests.
 # timeout: 3000
 # takes: 300 s
 # needs: roots
@@ -18,7 +18,7 @@ if ! root=$(tests/e2e/rootfs.sh debian13 2>"$TMP/mmdebstrap"); then
     skip_all network 'mmdebstrap could not make Debian 13'
 fi
 
-# Runs in the new namespaces; everything in them ends with it.
+# Runs in the new namespaces, which end everything in them.
 cat >"$TMP/enter" <<'EOF'
 #!/bin/bash
 set -eu

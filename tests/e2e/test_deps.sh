@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/deps.sh with an apt-get that only pretends: what it prints while packages are fetched and installed, in a log and
-# on a terminal, and that it fetches the list of packages when an install fails.
+# tests/deps.sh with a fake apt-get: what it prints while packages are fetched and installed, in a log and on a terminal,
+# and that it fetches the list of packages when an install fails.
 # shellcheck disable=SC2154,SC2317  # what common.sh sets; called by check
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
 
 mkdir "$TMP/bin"
-# No package is installed; nothing is written outside of $TMP.
+# Nothing is installed, and nothing is written outside of $TMP.
 printf '#!/bin/sh\necho not-installed\n' >"$TMP/bin/dpkg-query"
 printf '#!/bin/sh\necho 0\n' >"$TMP/bin/id"
 for name in tee chmod systemctl; do printf '#!/bin/sh\n' >"$TMP/bin/$name"; done
@@ -40,7 +40,7 @@ in_a_log() {
         'downloading: 20 % of 423 MB' 'downloading: 55 % of 423 MB' 'downloading: 100 % of 423 MB' 'installing: 0 %' 'installing: 50 %' 'installing: 100 %' installed) &&
         head -n 1 "$TMP/said" | grep -q 'Debian packages are missing: ' && [ "$rc" -eq 0 ]
 }
-# One line that is written over, with every percent.
+# One line that is overwritten with every percent.
 on_a_terminal() {
     timeout 60 script -qec "${deps[*]}" /dev/null >"$TMP/said" </dev/null
     cat "$TMP/said"

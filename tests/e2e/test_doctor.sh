@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hvd-doctor as a person uses it: every command and option, bad input, pipes that close, terminals,
-# no room on the disk, secrets. Findings depend on the machine: what is compared comes from captured
-# machines.
+# hvd-doctor as a person uses it: every command and option, bad input, pipes that close, terminals, a full disk, secrets.
+# Findings depend on the machine, so exact results come from captured machines.
 # timeout: 900
 # takes: 13 s, waiting
 # shellcheck disable=SC2317,SC2016  # functions that check calls; words for other shells
@@ -15,7 +14,7 @@ doctor() {
     timeout 60 "$DOCTOR" "$@"
 }
 
-# code WANT COMMAND...: ends with this exit code
+# code WANT COMMAND...: the command must end with this exit code
 code() {
     local want=$1 rc=0
     shift
@@ -32,7 +31,7 @@ bad() {
         grep -qF -- "hvd-doctor: $words" "$TMP/stderr"
 }
 
-# This machine: some result or other, nothing on standard error, the verdict last.
+# On this machine: any findings, nothing on standard error, the verdict last.
 here() {
     local rc=0
     doctor >"$TMP/1" 2>"$TMP/2" || rc=$?
@@ -99,7 +98,7 @@ choosing() {
         doctor list --json | $PY -c 'import json, sys; j = json.load(sys.stdin); assert len({c["id"] for c in j["checks"]}) == len(j["checks"]) == len({c["code"] for c in j["checks"]})'
 }
 
-# Everything has something to say about itself.
+# Every check has an explanation.
 explained() {
     local id
     doctor list >"$TMP/list"
@@ -130,8 +129,8 @@ matches() {
         $PY -c 'import json, sys; assert json.load(open(sys.argv[1]))["verdict"] == "found"' "$TMP/stdout"
 }
 
-# What is gathered here and looked at again is the same; a bundle is such a machine, too. What other processes do may
-# change between the two looks: at_best.
+# A recording of this machine gives the same findings as the machine, and so does a bundle. Other processes may change
+# something between the two, hence at_best.
 replay() {
     local rc=0
     rm -rf "$TMP/machine"
@@ -144,13 +143,13 @@ replay, expected = (json.load(open(p)) for p in sys.argv[1:3])
 found = {c["id"]: [c["status"], c["summary"]] for c in replay["checks"] if c["status"] != "skip"}
 assert found == expected["checks"], (found, expected)
 assert replay["verdict"] == expected["verdict"]
-# The live look a moment before it: the same verdict (figures may have moved).
+# The check of the machine a moment earlier has the same verdict; figures may have changed.
 live = open(sys.argv[3]).read().splitlines()[-1]
 assert live.split(":")[0].split()[0].lower() == replay["verdict"], live
 PYTHON
 }
 
-# Each check says the same of the recording as of the machine, figures aside.
+# Each check has the same status for the recording as for the machine.
 same_status() {
     rm -rf "$TMP/b" "$TMP/b.tar"
     doctor --json >"$TMP/live.json"
@@ -170,7 +169,7 @@ secrets() {
         [ -s "$(echo "$TMP"/s/*/report.txt)" ] && [ -s "$(echo "$TMP"/s/*/match.txt)" ] && [ "$(stat -c %a "$TMP/s.tar")" = 600 ]
 }
 
-# A secret with quotes and brackets leaves each format what it is.
+# A secret with quotes and brackets does not break any format.
 secrets_formats() {
     local format
     for format in --verbose --json --jsonl --junit; do
@@ -190,13 +189,13 @@ PYTHON
     done
 }
 
-# The default name is made of host and time; standard output takes an archive, too.
+# The default name consists of host and time. An archive may go to standard output.
 bundle_where() {
     (cd "$TMP" && mkdir here && cd here && doctor bundle --only host >/dev/null && ls && [ "$(ls)" = "$(ls hvd-doctor-*-*Z.tar)" ]) &&
         doctor bundle --only host -o - | tar -t | grep -q 'report.json$'
 }
 
-# No room: one line, nothing left.
+# A full disk: one line, no partial file.
 full_disk() {
     bad '/dev/full: No space left on device' bundle --only host -o /dev/full && [ -c /dev/full ] || return 1
     code 2 sh -c "ulimit -f 8; '$DOCTOR' bundle -o '$TMP/limit.tar'" && grep -q 'limit.tar: File too large$' "$TMP/stderr" &&
@@ -213,7 +212,7 @@ full_disk() {
     return "$rc"
 }
 
-# A reader that goes is no news; a disk that is full is.
+# A reader that closes the pipe is no error, a full disk is.
 pipes() {
     local rc
     doctor --root "$TORN" --verbose 2>"$TMP/2" | head -n 1 >/dev/null
@@ -226,7 +225,7 @@ pipes() {
         code 2 sh -c "'$DOCTOR' --help >/dev/full" && code 1 sh -c "'$DOCTOR' --root '$TORN' <&- 2>&-"
 }
 
-# on_tty COLUMNS COMMAND...: its output on a terminal so wide
+# on_tty COLUMNS COMMAND...: the command's output on a terminal of that width
 on_tty() {
     local columns=$1
     shift
@@ -300,13 +299,13 @@ help_and_version() {
     done
 }
 
-# Where the program lies, and from where it is called, does not matter. Nothing is left behind.
+# The program works from any folder and in any folder. Nothing is left behind.
 elsewhere() {
     mkdir "$TMP/empty" && (cd "$TMP/empty" && env -i "$DOCTOR" --root "$TORN" -q >/dev/null || [ $? -eq 1 ]) &&
         (cd "$TMP/empty" && env -i "$DOCTOR" -q >/dev/null || [ $? -le 1 ]) && [ -z "$(ls -A "$TMP/empty")" ]
 }
 
-# An unprivileged user: honest skips, no crash.
+# An ordinary user: skips with true reasons, no crash.
 unprivileged() {
     local rc=0
     if [ "$(id -u)" -ne 0 ] || ! command -v setpriv >/dev/null; then

@@ -3,9 +3,9 @@
 # timeout: 900
 # takes: 30 s, waiting
 #
-# hvd-doctor in real containers: for each thing that is wrong with one it names exactly that. The
-# programs and their libraries are the whole image, so nothing is downloaded. What a container without
-# a fault warns about (the machine's own faults) is subtracted.
+# hvd-doctor in real containers: for each fault of a container it reports exactly that fault. The programs and their
+# libraries are the whole image, so nothing is downloaded. What it reports in a container without a fault (the machine's
+# own faults) is subtracted.
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
 # shellcheck source=tests/e2e/container.sh
@@ -68,13 +68,13 @@ for f in sorted(gone):
 sys.exit(1 if extra or missing or gone else 0)
 EOT
 
-# found BASE NAME STATUS:ID...: NAME warns and fails where BASE does, and where it is listed, nowhere else
+# found BASE NAME STATUS:ID...: NAME has the warnings and failures of BASE and those listed, and no others
 # shellcheck disable=SC2317  # called by check
 found() {
     "$PY" "$TMP/compare.py" "$TMP/$1.json" "$TMP/$2.json" "${@:3}"
 }
 
-# says NAME ID WORDS: the summary of that check
+# says NAME ID WORDS: the summary of that check has the words
 # shellcheck disable=SC2317
 says() {
     "$PY" - "$TMP/$1.json" "$2" "$3" <<'EOT'
@@ -94,7 +94,7 @@ one() {
     check "$name finds: ${wanted:-nothing}" found "$base" "$name" $wanted
 }
 
-# A container that podman cannot start here: then none of the others either.
+# If podman cannot start this container, it cannot start the others either.
 roomy=(--network=host --shm-size=2g)
 job=(--ranks 2 --local-ranks 2 --profile cpu)
 if ! doctor first "${roomy[@]}" -- "${job[@]}" >"$TMP/out"; then
@@ -126,12 +126,12 @@ one user first '' "${roomy[@]}" --user=1000 -- "${job[@]}"
 one read-only first '' "${roomy[@]}" --read-only -- "${job[@]}"
 one no-capabilities first '' "${roomy[@]}" --cap-drop=all -- "${job[@]}"
 
-# Without a network: enough for the ranks of one machine, not for more.
+# Without a network: enough for the ranks of one machine, not for several.
 one no-network first '' --network=none --shm-size=2g -- "${job[@]}"
 one no-network-2 no-network 'fail:nic-up warn:hostname-resolves' --network=none --shm-size=2g -- \
     --ranks 4 --local-ranks 2 --profile cpu
 
-# GPUs or not, what NCCL would need is checked when it is asked for. Other limits have to be given too.
+# With or without GPUs, NCCL's needs are checked when the job asks for it. Other limits must be given too.
 limits=(--ulimit=nofile=20000:20000 --ulimit=nproc=4000:4000)
 gpu=(--ranks 2 --local-ranks 2 --profile gpu)
 check 'gpu runs' doctor gpu "${roomy[@]}" -- "${gpu[@]}"

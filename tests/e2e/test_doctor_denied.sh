@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hvd-doctor where one system call after the other is refused, with EPERM and with ENOSYS, as the
-# sandboxes of containers do: it comes to its end, says a verdict or in one line why there is none.
+# hvd-doctor while one system call after the other is refused, with EPERM and with ENOSYS, as containers' sandboxes do. It
+# must end with a verdict, or with one line that says why there is none.
 # timeout: 400
 # takes: 40 s, waiting
 # shellcheck disable=SC2317  # functions that check calls
@@ -12,11 +12,12 @@ DENY=$BUILD/tests/programs/deny
 [ -x "$DENY" ] || { echo "no $DENY"; exit 1; }
 "$DENY" uname EPERM /bin/true || skip_all seccomp "filters cannot be set here"
 
-# one NAME ERRNO: a line when it did not end well. 127 is the loader's, which needs most of them too.
+# one CALL ERRNO: prints a line if hvd-doctor did not end as it must. Exit code 127 is the loader's, which needs most
+# system calls too.
 one() {
     local out rc=0 tmp
     tmp=$(mktemp -d "$TMP/one-XXXXXX")
-    # A doctor that cannot start children, cannot wait for them or has no clock may be ended by time.
+    # Without children, waiting or a clock the doctor may be ended by the time limit.
     timeout -k 5 60 "$DENY" "$1" "$2" "$BUILD/hvd-doctor" --timeout 3 -q >"$tmp/1" 2>"$tmp/2" </dev/null || rc=$?
     out=$(tail -n 1 "$tmp/1")
     case $rc in
@@ -30,7 +31,7 @@ one() {
 export -f one
 export DENY BUILD TMP
 
-# all ERRNO: two at a time
+# all ERRNO: two system calls at a time
 all() {
     "$DENY" --list | xargs -P 2 -I NAME bash -c "one NAME $1" >"$TMP/bad"
     cat "$TMP/bad"

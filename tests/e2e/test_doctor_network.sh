@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# hvd-doctor's network checks against a real kernel: network namespaces with pairs of interfaces that
-# have what is looked for: unequal MTUs, no carrier, one address family, a bridge, few ports.
+# hvd-doctor's network checks against a real kernel: network namespaces whose interfaces have the faults that are looked
+# for: unequal MTUs, no carrier, one address family, a bridge, few ports.
 # takes: 6 s, waiting
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
@@ -16,7 +16,7 @@ new_host() {
     ip netns add "$name" && hosts+=("$name") && ip -n "$name" link set lo up
 }
 
-# pair NAME MTU ADDRESS: an interface in the newest namespace whose other end is up there too
+# pair NAME MTU ADDRESS: an interface in the newest namespace; the other end of the pair is there too, and up
 pair() {
     local host=${hosts[-1]}
     ip -n "$host" link add "$1" mtu "$2" type veth peer name "veth-$1" &&
@@ -24,7 +24,7 @@ pair() {
         ip -n "$host" link set "veth-$1" up addrgenmode none && ip -n "$host" addr add "$3" dev "$1"
 }
 
-# says ID STATUS WORDS OPTION...: this check ends so, in the newest namespace
+# says ID STATUS WORDS OPTION...: in the newest namespace this check has the status and the words
 # shellcheck disable=SC2317  # called by check
 says() {
     local id=$1 status=$2 words=$3

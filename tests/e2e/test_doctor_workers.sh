@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hvdrun --doctor over three hosts, which are network namespaces: what is well, what differs, what is
-# cut off, and a path that swallows large packets. In a PID namespace of its own: ranks of other
-# tests would be a reason to refuse.
+# hvdrun --doctor over three hosts, which are network namespaces: no fault, a difference between hosts, a host that is cut
+# off, and a path that loses large packets. In a PID namespace of its own, because hvdrun refuses --doctor while ranks of
+# other tests run.
 # timeout: 900
 # takes: 40 s, waiting
 # shellcheck disable=SC2317,SC2016,SC2154  # functions that check calls; words for other shells; common.sh
@@ -17,12 +17,11 @@ can_netns || skip_all netns "cannot make network namespaces (root and iproute2)"
 # shellcheck source=tests/e2e/hvdrun.sh
 . "$(dirname "$0")/hvdrun.sh"
 
-# Three hosts at a bridge in a namespace of its own; each has eth0 (10.213.8.x) and eth1 (10.213.9.x).
-# IPv6 is off: its addresses would come late and by themselves. On eth1 no packet is larger than the
-# MTU, as on a wire.
+# Three hosts at a bridge in a namespace of its own; each has eth0 (10.213.8.x) and eth1 (10.213.9.x). IPv6 is off,
+# because its addresses would appear late. On eth1 no packet is larger than the MTU, as on a wire.
 make_three() {
     local mark=${TMP##*-} s h i
-    s=hvd${mark}s # $$ is 1 or so in here, and the names are everybody's
+    s=hvd${mark}s # not $$, which is small here; the names are global
     ip netns add "$s" && hosts+=("$s") || return 1
     for i in 0 1; do
         ip -n "$s" link add "br$i" type bridge && ip -n "$s" link set "br$i" up || return 1
@@ -42,7 +41,7 @@ make_three || exit 1
 S=${hosts[0]} H1=${hosts[1]} H2=${hosts[2]} H3=${hosts[3]}
 export HVD_IFACE=eth0
 
-# The hosts by name; one of them can be given a variable of its own.
+# Reaches the hosts by name. One of them can get an extra variable.
 cat >"$TMP/rsh" <<'END'
 #!/bin/sh
 host=$1
@@ -55,7 +54,7 @@ export HVD_RSH_AGENT=$TMP/rsh
 
 doctor() { on "$H1" "$RUN" -H "localhost:2,$H2:1,$H3:4" --doctor "$@"; }
 
-# How fast they are says nothing on a busy machine: all three of them are this one.
+# All three hosts are this machine: findings about speed say nothing when it is busy.
 only_speed() { ! grep '^WARN\|^FAIL ' "$TMP/1" | grep -v 'xw-straggler\|xw-pair-bandwidth'; }
 
 well() {
@@ -70,7 +69,7 @@ differs() {
         says '(worker 2)' "$TMP/1"
 }
 
-# An address that nobody reaches, beside one that works.
+# An address that no host reaches, beside one that works.
 cut_off() {
     ip -n "$H2" addr add 10.213.10.2/24 dev eth1
     code 0 doctor >"$TMP/1" && says 'reached by another of its addresses' "$TMP/1" && says 10.213.10.2 "$TMP/1" &&
@@ -80,7 +79,7 @@ cut_off() {
     return "$rc"
 }
 
-# Small packets pass, large ones do not come out at the other side, and nobody says so.
+# Small packets pass. Large ones are lost, without an error.
 black_hole() {
     ip -n "$S" link set b2 mtu 600
     code 1 doctor >"$TMP/1" && says 'small packets pass, large ones do not' "$TMP/1" &&
@@ -90,7 +89,7 @@ black_hole() {
     return "$rc"
 }
 
-# Beside a job that runs it does not disturb.
+# Beside a running job the doctor does not disturb it.
 beside() {
     "$RUN" -np 1 bash -c "exec -a $MARK sleep 60" >/dev/null 2>&1 &
     local job=$! rc=0

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A rank that joins an elastic job starts up while the others train: slow, dead before it is in, not wanted any
-# more, under another hvdrun, and of a program that lets nobody in.
+# A rank that joins an elastic job starts up while the others train: slow, dead before admission, no longer wanted, under
+# another hvdrun, and in a program without a boundary.
 # timeout: 400
 # takes: 40 s, waiting
 # shellcheck disable=SC2317  # functions that check calls
@@ -18,7 +18,7 @@ HVDRUN_PID=0
 end_last() { kill -KILL "$HVDRUN_PID" 2>/dev/null; }
 at_end+=(end_last)
 
-# begun HOW OPTION...: hvdrun in the background, its lines in $TMP/log
+# begun HOW OPTION...: starts hvdrun in the background, with its output in $TMP/log
 begun() {
     local how=$1
     shift
@@ -41,7 +41,7 @@ status_says() { "$RUN" status "$MARK" >"$TMP/status" && grep -q -- "$1" "$TMP/st
 
 nobody_leaves() { "$RUN" status "$MARK" >"$TMP/status" && ! grep leaving "$TMP/status"; }
 
-# ends CODE: with that code, and nothing that would frighten at night
+# ends CODE: the job ends with that code, without warnings or errors in its output
 ends() {
     local rc=0
     wait "$HVDRUN_PID" || rc=$?
@@ -52,7 +52,7 @@ ends() {
     [ "$rc" -eq "$1" ]
 }
 
-# proved: the others went on meanwhile
+# proved: the others trained on meanwhile
 proved() {
     "$PY" "$JOINER" check "$TMP/diary" | tee "$TMP/proof" && cat "$TMP/proof" >>"$TMP/shown"
 }
@@ -70,17 +70,17 @@ dies() {
         says 'epoch 3: 3 of 3 ranks after .*: 1 rank joined' "$TMP/log"
 }
 
-# The target shrinks again while it starts up: it learns so when it wants to come in.
+# The target shrinks while a joiner starts up: it is told when it asks for admission.
 shrinks() {
     begun 3 -np 3 --min-np 2
     line 'place 2 of 3' && "$RUN" scale "$MARK" 2 || return 1
     line 'hvdrun: member 3 leaves: the job is to be smaller' || return 1
-    # Until it has come, was told, and is gone.
+    # Until the joiner has asked, was told, and has ended.
     wait_until 20 nobody_leaves || return 1
     "$RUN" scale "$MARK" 3 && ends 0
 }
 
-# hvdrun is killed while one starts up, and another one takes over.
+# hvdrun is killed while a joiner starts up, and another hvdrun takes over.
 attached() {
     begun 5 -np 3 --min-np 2
     line 'place 2 of 3' || return 1
@@ -90,7 +90,7 @@ attached() {
     ends 0 && proved
 }
 
-# A program without a boundary: its replacement waits, and is told why it waited in vain.
+# A program without a boundary: the replacement waits, and is told why it waited in vain.
 never() {
     begun plain -np 3 --min-np 2
     line 'place 2 of 3' || return 1
@@ -100,7 +100,7 @@ never() {
         says 'hvdrun: member 3 leaves: the job ends; it was ready for admission for .* no step boundary' "$TMP/log"
 }
 
-# The job ends while one still starts up.
+# The job ends while a joiner still starts up.
 too_late() {
     begun 60 -np 3 --min-np 2
     line 'place 2 of 3' && touch "$TMP/diary/enough" || return 1

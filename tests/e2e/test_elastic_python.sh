@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hvd.elastic and hvd.torch.elastic under hvdrun: ranks die before, in and after a step, come and leave; what
-# the ranks have recorded proves that every sample was used exactly once. A program written for Horovod, a
-# plain loop, and the examples.
+# hvd.elastic and hvd.torch.elastic under hvdrun: ranks die before, in and after a step, join and leave. The ranks'
+# records prove that every sample was used exactly once. A program written for Horovod, a plain loop, and the examples.
 # timeout: 1200
 # takes: 18 s
 # shellcheck disable=SC2317  # functions that check calls
@@ -14,11 +13,11 @@ PY=${PY:-/usr/bin/python3}
 HVD_LIBRARY=$BUILD/libhvd.so
 PYTHONPATH=$ROOT/core/python
 HVDRUN=$RUN
-TMPDIR=$TMP # Python's multiprocessing leaves its folder there when it is killed
+TMPDIR=$TMP # a killed multiprocessing leaves its folder there
 export TMPDIR HVD_LIBRARY PYTHONPATH HVDRUN OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 HVD_DOCTOR=off
 
-# job SIZES OPTION...: elastic_rank.py with the plan in HVD_TEST_PLAN; the world has these sizes (a pattern: on a
-# busy machine those that join may come one after the other)
+# job SIZES OPTION...: elastic_rank.py with the plan in HVD_TEST_PLAN. The world must have these sizes (a pattern,
+# because on a busy machine joiners may come one after the other).
 job() {
     local sizes=$1 rc=0
     shift
@@ -53,7 +52,7 @@ check two-deaths-and-the-replacements planned "0.5:before:1 1.3:after:2" 3 '\[4,
 check all-but-one-die planned "0.5:before:0 0.5:after:1 0.5:after:3" 2 '\[4, 1, .*\]' -np 4 --min-np 1
 check everybody-dies planned "0.5:before:0 0.5:after:1" 0 '\[2\]' -np 2 --min-np 1 --max-np 9
 check below-the-minimum planned "0.5:after:0" 1 '\[3, 3\]' -np 3 --min-np 3
-# Those who join may come one after the other.
+# Joiners may come one after the other.
 to_size() {
     HVD_TEST_SIZE=$1 planned "${@:2}"
 }
@@ -68,7 +67,7 @@ check all-that-give-it-die-but-one giving "0.5:5 1.0:giving:0 2.0:giving:1" 2 '\
     -np 3 --min-np 1 --max-np 6
 check horovods-way interrupted "0.5:4 1.4:before:1" 2 '\[2, [34], .*\]' -np 2 --min-np 1 --max-np 4
 
-# A fixed job: repair is impossible, and without the lost rank there is no beginning again. It says so.
+# A fixed job: repair is impossible, and it cannot restart without the lost rank. It must say so.
 lost_for_good() {
     rm -rf "$TMP/diary"
     mkdir "$TMP/diary"
@@ -84,7 +83,7 @@ if ! "$PY" -c 'import torch, sklearn' 2>/dev/null; then
     exit $failed
 fi
 
-# moments RANKS GIVER: what the optimizer remembers follows a rank that has joined
+# moments RANKS GIVER: a joiner gets the optimizer's state
 moments() {
     export HVD_TEST_JOB=$MARK-moments
     timeout -k 5 120 "$RUN" --name "$HVD_TEST_JOB" -np 3 --min-np 1 --max-np 4 \
@@ -105,13 +104,13 @@ pid_of() {
     "$RUN" status "$MARK-torch" | awk -v rank="$1" '$1 == rank && $5 ~ /^[0-9]+$/ { print $4 }'
 }
 
-# troubled END OPTION... -- ARGUMENT...: a program of torch loses a rank and then, when it may grow, gets two
-# more; it must end well, its last line being END
+# troubled END OPTION... -- ARGUMENT...: a program of torch loses a rank and then, if it may grow, gets two more. It
+# must end well, with END as its last line.
 troubled() {
     local end=$1 options=() rc=0 ended pid
     shift
     while [ "$1" != -- ]; do options+=("$1") && shift; done
-    : >"$TMP/log" # here: whoever runs in the background may be late, and line_of reads the former program's lines
+    : >"$TMP/log" # emptied here: the background command may start late, and line_of would read the previous program's lines
     timeout -k 5 200 "$RUN" --name "$MARK-torch" --no-prefix "${options[@]}" "$PY" "${@:2}" >>"$TMP/log" 2>&1 &
     job=$!
     line_of '^epoch  *3 ' && pid=$(pid_of 1) && [ -n "$pid" ] && kill -KILL "$pid" && line_of "pid $pid) was ended"
@@ -131,7 +130,7 @@ troubled() {
 accurate='^epoch .*accuracy \(0\.9[4-9]\|1\)'
 check digits_elastic troubled "$accurate" -np 3 --min-np 2 --max-np 5 \
     -- examples/digits_elastic.py --epochs 12 --await-ranks 5 --pace 0.7
-# The same with tensors on a GPU, which a driver of ours plays (tests/python/gpu_mode.py).
+# The same with tensors on a GPU of the fake driver (tests/python/gpu_mode.py).
 staged() { HVD_TEST_GPU=fake HVD_BACKEND=staged troubled "$@"; }
 nccl() { HVD_TEST_GPU=fake HVD_NCCL_LIB=$BUILD/tests/fake/nccl-2.27/libnccl.so.2 troubled "$@"; }
 for way in staged nccl; do

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# How a rank's process may end, in a fixed and in an elastic job: the rows of README's table "When a rank
-# ends". Whom hvdrun names, with what it exits, who is replaced. All rows of a kind of job run beside each other.
+# How a rank's process may end, in a fixed and in an elastic job: the rows of README's table "When a rank ends". Which
+# rank hvdrun names, its exit code, which rank is replaced. All rows of a kind of job run at the same time.
 # timeout: 300
 # takes: 13 s, waiting
 # shellcheck disable=SC2317  # functions that check calls
@@ -14,7 +14,7 @@ HVD_LIBRARY=$BUILD/libhvd.so
 PYTHONPATH=$ROOT/core/python
 export HVD_LIBRARY PYTHONPATH PYTHONDONTWRITEBYTECODE=1 HVD_DOCTOR=off
 
-# start KIND WAY REPLACED OPTION...: a job in the background; its output and exit code are in $TMP/KIND-WAY.*
+# start KIND WAY REPLACED OPTION...: starts a job in the background; its output and exit code are in $TMP/KIND-WAY.*
 start() {
     local run=$TMP/$1-$2 way=$2
     export ENDS_REPLACED=$3
@@ -26,7 +26,7 @@ start() {
     } &
 }
 
-# ended KIND WAY CODE PATTERN...: with that code, and hvdrun's own lines have the patterns in this order
+# ended KIND WAY CODE PATTERN...: the job ended with that code, and hvdrun's own lines have the patterns in this order
 ended() {
     local run=$TMP/$1-$2 want=$3 line=0 at pattern
     shift 3
@@ -43,14 +43,15 @@ ended() {
     done
 }
 
-# first KIND WAY CODE PATTERN...: the first line already has the first pattern
+# first KIND WAY CODE PATTERN...: like ended, and the first line has the first pattern
 first() {
     grep '^hvdrun: ' "$TMP/$1-$2.err" | head -n 1 | grep -q -- "$4" ||
         { echo "the first line has no \"$4\""; cat "$TMP/$1-$2.err"; return 1; }
     ended "$@"
 }
 
-# followed WAY PATTERN: the rank of that pattern is named first, the code is that of a rank that failed because of it
+# followed WAY PATTERN: hvdrun names the rank of that pattern first; its exit code is that of a rank that failed because
+# of it
 followed() {
     first fixed "$1" 1 "rank 1 on localhost (pid [0-9]*) $2 while other ranks still worked with it" \
         'because of that, rank [02] on localhost (pid [0-9]*) exited with code 1'
@@ -73,8 +74,8 @@ check fixed-os-exit-n first fixed os-exit-n 3 'rank 1 .* exited with code 3'
 check fixed-signal first fixed signal 139 'rank 1 .* was ended by signal 11'
 check fixed-kill first fixed kill 137 'rank 1 .* was ended by signal 9'
 
-# elastic_end WAY SIZES PATTERN: an elastic job that ends with 0; the line of epoch 2 names rank 1. That line waits
-# half a second for the exit code: on a busy machine it may come without.
+# elastic_end WAY SIZES PATTERN: an elastic job that ends with 0; the line of epoch 2 names rank 1. That line waits half
+# a second for the exit code: on a busy machine it may lack it.
 elastic_end() {
     ended elastic "$1" 0 "epoch 2: 2 of [23] ranks .*: rank 1 on localhost (pid [0-9]*) \($3\|died\|called hvd_shutdown()\)" &&
         says "sizes $2\$" "$TMP/elastic-$1.out"
@@ -107,7 +108,7 @@ check elastic-shutdown-exit-n replaced shutdown-exit-n 'exited with code 3'
 check elastic-os-exit-n replaced os-exit-n 'exited with code 3'
 check elastic-signal replaced signal 'was ended by signal 11'
 check elastic-kill replaced kill 'was ended by signal 9'
-# After the last step of all: nobody would train with a new rank.
+# The victim ends after the last step of all ranks: no rank would train with a replacement.
 check elastic-last-return ended elastic last-return 0
 check elastic-last-exit-n ended elastic last-exit-n 3 'rank 1 .* exited with code 3'
 check elastic-last-kill ended elastic last-kill 137 'rank 1 .* was ended by signal 9'

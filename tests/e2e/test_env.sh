@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Ranks started by hand: on loopback, on two hosts, with and without a key, and what goes wrong when
-# settings are wrong or two jobs share a port.
+# Ranks started by hand: on loopback, on two hosts, with and without a key, and the errors for wrong settings and for two
+# jobs at one port.
 # timeout: 600
 # takes: 6 s, waiting
 # shellcheck disable=SC2317,SC2154,SC2030,SC2031  # functions that check calls; what common.sh sets; subshells
@@ -19,21 +19,12 @@ rank() {
     HVD_RANK=$rank HVD_SIZE=$size HVD_RENDEZVOUS=$where timeout 60 "$@"
 }
 
-# together: all jobs of this shell end well
-together() {
-    local rc=0 pid
-    for pid in $(jobs -p); do
-        wait "$pid" || rc=1
-    done
-    return "$rc"
-}
-
 loopback() (
     where=127.0.0.1:$(free_port)
     for r in 0 1 2 3; do
         rank "$r" 4 "$where" "$SUM" 3 1 &
     done
-    together
+    wait_all
 )
 
 two_hosts() ( # [NAME=VALUE]... on all ranks
@@ -41,7 +32,7 @@ two_hosts() ( # [NAME=VALUE]... on all ranks
     for r in 0 1 2 3; do
         rank "$r" 4 "$where" ip netns exec "${hosts[r / 2]}" env "$@" "$SUM" 2 2 &
     done
-    together
+    wait_all
 )
 
 wrong_key() (
@@ -51,7 +42,7 @@ wrong_key() (
     refused 'another key' env HVD_KEY_FILE="$TMP/other" HVD_RANK=1 HVD_SIZE=2 HVD_RENDEZVOUS="$where" "$SUM" ||
         exit 1
     HVD_KEY_FILE=$TMP/key rank 1 2 "$where" "$SUM" &
-    together
+    wait_all
 )
 
 two_jobs() (
@@ -62,7 +53,7 @@ two_jobs() (
     refused 'cannot listen' env HVD_KEY_FILE="$TMP/other" HVD_RANK=0 HVD_SIZE=2 HVD_RENDEZVOUS="$where" "$SUM" ||
         exit 1
     HVD_KEY_FILE=$TMP/key rank 1 2 "$where" "$SUM" &
-    together
+    wait_all
 )
 
 missing_rank() {
@@ -74,7 +65,7 @@ no_key_beyond_loopback() {
     refused 'there is no key' env HVD_RANK=0 HVD_SIZE=2 HVD_RENDEZVOUS=10.213.7.1:7000 "$SUM"
 }
 
-# A program in C under torchrun: it meets where it is told to.
+# A program in C under torchrun joins torchrun's ranks.
 torchrun() (
     export TORCHELASTIC_RUN_ID=x WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=1
     HVD_RENDEZVOUS=127.0.0.1:$(free_port)
@@ -82,7 +73,7 @@ torchrun() (
     for r in 0 1 2; do
         RANK=$r LOCAL_RANK=$r timeout 60 "$SUM" 2 1 &
     done
-    together
+    wait_all
 )
 
 alone() {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What a machine with a GPU may lack, as CUDA's own packages leave it: without NCCL or kernels the programs of
-# tests/gpu say so and do the rest, and nvcc is found beside PATH. The driver is one of ours, as libcuda.so.1.
+# A machine with a GPU and CUDA's own packages may lack NCCL or the kernels: the programs of tests/gpu then say so and do
+# the rest. nvcc is found outside PATH. The driver is our fake, as libcuda.so.1.
 # timeout: 300
 # takes: 19 s, waiting
 # shellcheck disable=SC2317  # functions that check calls
@@ -11,7 +11,7 @@ trap 'rm -rf "$TMP"' EXIT
 mkdir "$TMP/driver" && ln -s "$BUILD/tests/fake/cuda.so" "$TMP/driver/libcuda.so.1" || exit 1
 unset HVD_RANK HVD_SIZE HVD_BACKEND HVD_GPU_FALLBACK HVD_NCCL_LIB
 
-# on_gpu VARIABLE=VALUE... PROGRAM: with a GPU, as far as it can tell. Its words are in $TMP/words.
+# on_gpu VARIABLE=VALUE... PROGRAM: runs the program with the fake as its GPU driver. Its output is in $TMP/words.
 on_gpu() {
     local rc=0
     env LD_LIBRARY_PATH="$TMP/driver:$LD_LIBRARY_PATH" FAKE_CUDA=count=1 HVD_KERNELS=/proc/self/exe "$@" \
@@ -20,7 +20,7 @@ on_gpu() {
     return "$rc"
 }
 
-# says COUNT WORDS: so many lines begin with them
+# says COUNT WORDS: exactly COUNT lines begin with WORDS
 says() {
     [ "$(grep -c "^$2" "$TMP/words")" -eq "$1" ]
 }
@@ -52,7 +52,7 @@ without_kernels() {
     [ "$rc" -eq 77 ] && says 1 'SKIP: gpu/[a-z_]*: kernels: .'
 }
 
-# kernels that are no file of that driver's are no reason to skip
+# kernels that the driver cannot load are an error and no reason to skip
 with_broken_kernels() {
     ! on_gpu FAKE_CUDA=cuModuleGetFunction=500 "$BUILD/tests/gpu/bench_gpu" && says 0 SKIP
 }
@@ -64,7 +64,8 @@ toolkit() {
     chmod +x "$TMP/$1/bin/nvcc"
 }
 
-# finds FOLDER|- FOLDER...: nvcc.sh finds that one, the others are in PATH; CUDA_HOME is $TMP/home
+# finds FOLDER|- FOLDER...: nvcc.sh must find the nvcc of the first folder; the others are in PATH; CUDA_HOME is
+# $TMP/home
 finds() {
     local path=$TMP/tools want='' folder found
     [ "$1" = - ] || want=$TMP/$1/bin/nvcc

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hvdrun on this machine: output, exit codes, signals, what happens when a rank, an agent or hvdrun
-# itself is killed, and that nothing is left behind.
+# hvdrun on this machine: output, exit codes, signals, the death of a rank, an agent or hvdrun itself, and that nothing is
+# left behind.
 # timeout: 900
 # takes: 60 s, waiting
 # shellcheck disable=SC2317,SC2016,SC2086,SC2012  # functions that check calls; words for other shells; $CTL is two words; our own file names
@@ -10,7 +10,7 @@
 # shellcheck source=tests/e2e/hvdrun.sh
 . "$(dirname "$0")/hvdrun.sh"
 
-# sleeper: a command that sleeps under a name we find again
+# sleeper: a command that sleeps under a name that the test finds
 sleeper() { echo "exec -a $MARK sleep 60"; }
 
 output() {
@@ -40,12 +40,12 @@ much() {
         [ "$("$RUN" -np 2 seq 100000 | (sleep 1; grep -c '^.[01].<stdout>:'))" -ge 200000 ]
 }
 
-# All ranks and agents have ended long before anybody reads.
+# All ranks and agents end long before their output is read.
 late_reader() {
     [ "$(timeout 60 "$RUN" -np 1 seq 50000 | (sleep 1.5; wc -l))" -eq 50000 ]
 }
 
-# printing LINES: for each of two ranks, a command that prints them and tells when it has
+# printing LINES: for each of two ranks, a command that prints so many lines and then creates a file
 printing() { echo "seq $1 | sed 's/^/a line that fills the pipe /'; touch $TMP/printed.\$HVD_RANK"; }
 
 until_printed() {
@@ -54,15 +54,15 @@ until_printed() {
         [ -e "$TMP/printed.0" ] && [ -e "$TMP/printed.1" ] && break
         sleep 0.1
     done
-    rm "$TMP/printed.0" "$TMP/printed.1" # fails where one of them is still at it
+    rm "$TMP/printed.0" "$TMP/printed.1" # fails if a rank is still printing
 }
 
-# missing FILE TEXT: so many lines are missing in it as is said there
+# missing FILE TEXT: the sum of the missing lines that FILE reports
 missing() {
     sed -n "s/^hvdrun: \([0-9]*\) lines of output ([0-9]* bytes) are missing here: $2\$/\1/p" "$1"
 }
 
-# The reader has stopped: the ranks end all the same. When it reads on it finds how many lines are missing.
+# The reader stops: the ranks end all the same. When it reads again it finds the number of missing lines.
 stopped_reader() {
     local pid rc=0 lines
     mkfifo "$TMP/fifo" && exec 9<>"$TMP/fifo" || return 1
@@ -80,7 +80,7 @@ stopped_reader() {
         [ $((lines + $(missing "$TMP/1" 'nobody read it for a while'))) -eq 200000 ] && nothing_left
 }
 
-# The same with an output file, as a disk that has stopped; and one that never goes on is given up at the end.
+# The same with an output file, like a disk that hangs. A disk that never continues is given up at the end.
 stopped_disk() {
     local pid rc=0 lines
     mkdir -p "$TMP/disk/rank.0" && mkfifo "$TMP/disk/rank.0/stdout" && exec 9<>"$TMP/disk/rank.0/stdout" || return 1
@@ -91,7 +91,7 @@ stopped_disk() {
     exec 9<&-
     wait $pid || rc=$?
     wait
-    lines=$(grep -c '^a line.*[0-9]$' "$TMP/3") # a line whose end is missing is missing
+    lines=$(grep -c '^a line.*[0-9]$' "$TMP/3") # a line without its end counts as missing
     echo "exit code $rc, $lines lines have come, missing: $(missing "$TMP/3" 'the disk was too slow')"
     [ $rc -eq 0 ] && [ "$(grep -c '^.0.<stdout>:a line' "$TMP/1")" -eq 100000 ] &&
         [ $((lines + $(missing "$TMP/3" 'the disk was too slow'))) -eq 100000 ] || return 1
@@ -101,7 +101,7 @@ stopped_disk() {
     [ $rc -eq 0 ] && says 'hvdrun: output file rank.0/stdout: Connection timed out' "$TMP/2" && nothing_left
 }
 
-# Whoever reads is slow: all of it comes in the end.
+# A slow reader gets all lines.
 slow_reader() {
     local n
     n=$("$RUN" -np 2 seq 300000 | (sleep 6; grep -c '^.[01].<stdout>:'))
@@ -114,7 +114,7 @@ reader_gone() {
     [ "$(cat "$TMP/code")" -eq 141 ] && says 'hvdrun: standard output: whoever read it is gone' "$TMP/2" && nothing_left
 }
 
-# What a full disk swallows is said once, and is no success.
+# A write error of a full disk is printed once, and the job fails.
 full_disk() {
     code 1 "$RUN" -np 2 sh -c 'echo x; sleep 0.3; echo y' >/dev/full 2>"$TMP/2" &&
         [ "$(grep -c 'hvdrun: standard output: No space left on device' "$TMP/2")" -eq 1 ] || return 1
@@ -127,7 +127,7 @@ closed_streams() {
     code 0 "$RUN" -np 2 sh -c 'echo out; echo err >&2' <&- >&- 2>"$TMP/2" && [ "$(grep -c '<stderr>:err' "$TMP/2")" -eq 2 ]
 }
 
-# The shell is the rank, what it runs has joined and dies: the others need not wait for the shell.
+# The shell is the rank's process. Its child has joined and dies: the others need not wait for the shell.
 script_goes_on() {
     local begin=$SECONDS
     code 7 "$RUN" -np 2 bash -c "$CTL die 1; rc=\$?; [ \$HVD_RANK = 1 ] && exec -a $MARK sleep 55; exit \$rc" >"$TMP/1" 2>"$TMP/2" &&
@@ -153,7 +153,7 @@ by_signal() {
         says 'rank 0 on localhost (pid [0-9]*) was ended by signal 11 (SIGSEGV)' "$TMP/2" && nothing_left
 }
 
-# A rank that ignores SIGTERM gets SIGKILL; all within 5 s of the first failure.
+# A rank that ignores SIGTERM gets SIGKILL, within 5 s of the first failure.
 stubborn() {
     local begin=$EPOCHREALTIME took
     code 1 "$RUN" -np 2 bash -c "[ \$HVD_RANK = 0 ] && sleep 0.5 && exit 1; trap '' TERM; $(sleeper)" 2>"$TMP/2" ||
@@ -172,8 +172,8 @@ not_executable() {
     code 126 "$RUN" -np 2 "$ROOT/Makefile" 2>"$TMP/2" && says 'cannot run .*Makefile: Permission denied' "$TMP/2"
 }
 
-# exec that waits for a file server: here for a lease on the program, which its owner does not give back. The
-# owner's signal is that it holds the lease.
+# An exec that waits, as for a file server: here for a lease on the program, which its owner does not release. When the
+# owner holds the lease it gets a signal.
 exec_waits() {
     local begin=$SECONDS holder rc=0
     cp /bin/true "$TMP/program"
@@ -196,13 +196,13 @@ time.sleep(60)' "$TMP/program" "$TMP/leased" &
     [ $((SECONDS - begin)) -le 20 ] && [ $rc -eq 0 ] && nothing_left
 }
 
-# One host has 512 seats; who names 513 ranks is told so before anything starts.
+# A host has 512 seats: 513 ranks are refused before anything starts.
 too_many() {
     code 2 "$RUN" -np 513 true 2>"$TMP/2" &&
         says '513 ranks do not fit: one host runs at most 512 ranks .* host localhost was given 513 slots' "$TMP/2"
 }
 
-# The agent ends its ranks because hvdrun does not answer. They end with 0; the job does not.
+# The agent ends its ranks because hvdrun does not answer. The ranks exit with 0, the job does not.
 stopped_hvdrun() {
     "$RUN" -np 2 bash -c "trap 'exit 0' TERM; (exec -a $MARK sleep 60) & wait" 2>"$TMP/2" &
     local pid=$! rc=0
@@ -216,12 +216,12 @@ stopped_hvdrun() {
     [ "$rc" -eq 1 ] && says 'hvdrun has not answered for 5 s .*: ending the ranks' "$TMP/2" && nothing_left
 }
 
-# Children of ranks go too, in sessions of their own or not.
+# Children of ranks are ended too, in sessions of their own or not.
 grandchildren() {
     code 0 "$RUN" -np 2 bash -c "($(sleeper)) & setsid bash -c '$(sleeper)' & sleep 0.3" && nothing_left
 }
 
-# signal NAME: hvdrun passes it on
+# forwarded NAME: hvdrun forwards this signal
 forwarded() {
     "$RUN" -np 2 bash -c "trap 'echo got $1; exit 5' $1; (trap '' $1; exec -a $MARK sleep 20) & wait" >"$TMP/1" 2>"$TMP/2" &
     local pid=$! rc=0
@@ -230,7 +230,7 @@ forwarded() {
     [ "$rc" -eq 5 ] && [ "$(grep -c "got $1" "$TMP/1")" -eq 2 ] && nothing_left
 }
 
-# Background commands of a script ignore SIGINT, hvdrun's own reset brings it back.
+# A script's background commands ignore SIGINT; hvdrun restores it for itself.
 interrupted() {
     ${PY:-/usr/bin/python3} - "$RUN" "$MARK" <<'PYTHON'
 import signal, subprocess, sys, time
@@ -242,7 +242,7 @@ while len(subprocess.run(["pgrep", "-f", "^" + sys.argv[2]], stdout=subprocess.P
     assert time.monotonic() < deadline, "they did not start"
     time.sleep(0.1)
 run.send_signal(signal.SIGINT)
-said = run.stderr.readline()    # before that the second would be one with the first
+said = run.stderr.readline()    # two signals at once would count as one
 while "once more" not in said:
     assert said, "it ended at the first SIGINT"
     said = run.stderr.readline()
@@ -313,7 +313,7 @@ real_ranks() {
     code 0 "$RUN" -np 4 "$SUM" 3 1
 }
 
-# The membership socket wants the token.
+# The membership socket needs the token.
 socket_is_private() {
     "$RUN" -v -np 1 bash -c "$(sleeper)" 2>"$TMP/2" &
     local pid=$! socket rc=0

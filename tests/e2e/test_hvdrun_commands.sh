@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hvdrun's commands for jobs that run, and what jobs are called: list, status, scale, drain, --name;
-# the hosts that a discovery script names. What they refuse leaves the job as it was.
+# hvdrun's commands for running jobs, and the names of jobs: list, status, scale, drain, --name; the hosts of a discovery
+# script. A refused command leaves the job unchanged.
 # timeout: 300
 # takes: 20 s, waiting
 # shellcheck disable=SC2317,SC2016  # functions that check calls; words for other shells
@@ -10,7 +10,7 @@
 # shellcheck source=tests/e2e/hvdrun.sh
 . "$(dirname "$0")/hvdrun.sh"
 
-export HVD_RUN_DIR=$XDG_RUNTIME_DIR # whatever else this user runs
+export HVD_RUN_DIR=$XDG_RUNTIME_DIR # a directory without this user's other jobs
 jobs=()
 end_jobs() {
     [ ${#jobs[@]} -eq 0 ] || kill -INT "${jobs[@]}" 2>/dev/null
@@ -19,21 +19,21 @@ end_jobs() {
 }
 at_end+=(end_jobs)
 
-# start OPTION...: a job of ranks that wait; started is its hvdrun
+# start OPTION...: starts a job whose ranks wait; $started is its hvdrun
 start() {
     "$RUN" "$@" sh -c 'exec sleep 100' >"$TMP/job" 2>&1 &
     started=$!
     jobs+=("$started")
 }
 
-# until_listed NAME: all its ranks run; or whatever the line begins with
+# until_listed NAME: waits until `hvdrun list` shows this line, or one that begins with it
 until_listed() {
     wait_until 20 lists "$1" || { echo "$1 is not listed"; return 1; }
 }
 
 lists() { "$RUN" list | grep -q "^$1  *\(running\|1 \)"; }
 
-# stop PID: a job ends, and so does its directory
+# stop PID: ends a job and waits until its directory is removed
 stop() {
     kill -INT "$1"
     wait "$1"
@@ -56,7 +56,7 @@ names() {
 
 six_named() { [ "$(cat "$TMP"/name.* | wc -l)" -ge 6 ]; }
 
-# Started at the same moment, none has the name of another.
+# Jobs that start at the same moment get different names.
 at_once() {
     local i pids=()
     rm -f "$TMP/all-named" "$TMP"/name.*
@@ -95,7 +95,7 @@ PY
     kill -0 "$two" && stop "$two"
 }
 
-# Whatever is asked for in vain, the job goes on.
+# Each refused command leaves the job running.
 refusals() {
     end_jobs
     start -np 2 --name fixed
@@ -118,7 +118,7 @@ refusals() {
         "$RUN" status fixed | grep -q ' 2 started' && kill -0 "$job" && stop "$job"
 }
 
-# The sizes of a job that trains, and what it refuses.
+# Changes of a training job's size, and refusals.
 changes() {
     end_jobs
     CTL_SECONDS=250 "$RUN" --doctor off --name elastic -np 2 --min-np 2 --max-np 4 "${PY:-/usr/bin/python3}" \
@@ -126,7 +126,7 @@ changes() {
     local job=$! rc=0
     jobs+=("$job")
     until_listed 'elastic  *[a-z]*  *2 of 2' || return 1
-    # Those who come enter at the same moment: one that is late has an epoch of its own.
+    # Joiners are held, so that they enter in the same epoch.
     touch "$TMP/end.hold"
     (
         wait_until 30 count_of 2 'place: epoch' "$TMP/1"
@@ -152,10 +152,10 @@ changes() {
     [ "$rc" -eq 0 ] && [ "$(grep -c '^hvdrun: epoch' "$TMP/err")" -eq 3 ] && nothing_left
 }
 
-# A killed hvdrun's job is listed as long as it has an agent, which removes its directory.
+# The job of a killed hvdrun is listed as long as it has an agent, which removes its directory at the end.
 killed() {
     end_jobs
-    HVD_COORDINATOR_LOST_SECONDS=10 start -np 1 --name lost # three commands have to see it so
+    HVD_COORDINATOR_LOST_SECONDS=10 start -np 1 --name lost # long enough for three commands
     local job=$started
     until_listed lost || return 1
     kill -KILL "$job"
@@ -177,7 +177,7 @@ watching() {
     wait "$watch" && [ "$(grep -c '^short: running' "$TMP/watch")" -ge 2 ] && [ "$(tail -n 1 "$TMP/watch")" = 'short has ended' ]
 }
 
-# A program that is called like a command.
+# A program with the name of a command.
 like_a_command() {
     mkdir -p "$TMP/path" && printf '#!/bin/sh\necho mine "$@"\n' >"$TMP/path/status" && chmod +x "$TMP/path/status" || return 1
     [ "$(PATH=$TMP/path:$PATH "$RUN" --no-prefix -- status x)" = 'mine x' ] &&
@@ -185,7 +185,7 @@ like_a_command() {
         [ "$(PATH=$TMP/path:$PATH "$RUN" --no-prefix -np 1 status y)" = 'mine y' ]
 }
 
-# complete_with WORD...: what bash would offer for the last of them
+# complete_with WORD...: bash's completions for the last word
 complete_with() {
     bash -c '. agent/hvdrun.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _hvdrun; echo "${COMPREPLY[*]}"' \
         - "$RUN" "$@"
@@ -206,7 +206,7 @@ script() {
     printf '#!/bin/sh\n%s\n' "$1" >"$TMP/hosts.new" && chmod +x "$TMP/hosts.new" && mv "$TMP/hosts.new" "$TMP/hosts"
 }
 
-# The script's hosts and slots; --slots-per-host for those without; -np of them, or all.
+# The script's hosts and slots; --slots-per-host for hosts without slots; -np ranks, or as many as there are slots.
 discovery() {
     script 'echo localhost:2'
     [ "$("$RUN" --no-prefix --host-discovery-script "$TMP/hosts" echo x | grep -c x)" -eq 2 ] || return 1
@@ -216,13 +216,13 @@ discovery() {
         [ "$("$RUN" --no-prefix --slots 3 -np 1 --host-discovery-script "$TMP/hosts" echo x | grep -c x)" -eq 1 ]
 }
 
-# Too few slots at first: waits for more, with a word; and not for ever.
+# With too few slots hvdrun prints that it waits, and gives up after a limit.
 discovery_waits() {
     script "[ -e '$TMP/more' ] && echo localhost:3 || echo localhost:1"
     : >"$TMP/2"
     timeout 60 "$RUN" --no-prefix --min-np 2 --host-discovery-script "$TMP/hosts" echo x >"$TMP/1" 2>>"$TMP/2" &
     wait_until 30 grep -q waiting "$TMP/2"
-    sleep 1.5 # it looks again, and says nothing new
+    sleep 1.5 # hvdrun runs the script again, and must not repeat its message
     touch "$TMP/more"
     wait $! || return 1
     cat "$TMP/2"

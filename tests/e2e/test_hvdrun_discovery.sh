@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A discovery script while a job runs: hosts that come, go and return, slots that change, scripts
-# that fail, hosts that cannot be reached or whose agent is killed. 127.0.0.2 stands for another
-# host: a script in place of ssh runs its agent here.
+# A discovery script while a job runs: hosts that come, go and return, slots that change, scripts that fail, hosts that
+# cannot be reached or whose agent is killed. 127.0.0.2 stands for another host: a script in place of ssh runs its agent
+# here.
 # timeout: 300
 # takes: 30 s, waiting
 # shellcheck disable=SC2317  # functions that check calls
@@ -12,13 +12,14 @@
 . "$(dirname "$0")/hvdrun.sh"
 
 export CTL_SECONDS=250
-# An agent of another host that gets no processor for half a second is not to be given up: only where that is tested.
+# So that an agent of the other host is not given up when it gets no processor for half a second. Checks that test this
+# set their own value.
 export HVD_HEARTBEAT_MS=1000
 export HVD_RUN_DIR=$XDG_RUNTIME_DIR
 export HVD_RSH_AGENT=$TMP/rsh
 job=
 
-# Its first word is the host; "silent" never answers; that of the file "down" cannot be reached.
+# The first argument is the host. The host "silent" never answers. The host named in the file "down" cannot be reached.
 cat >"$TMP/rsh" <<SH
 #!/bin/sh
 [ "\$1" != silent ] || exec sleep 100
@@ -34,19 +35,19 @@ end_job() {
 }
 at_end+=(end_job)
 
-# script LINE...: from now on
+# script LINE...: replaces the script from now on
 script() {
     printf '#!/bin/sh\necho >>%s\n' "$TMP/asked" >"$TMP/hosts.new"
     printf '%s\n' "$@" >>"$TMP/hosts.new"
     chmod +x "$TMP/hosts.new" && mv "$TMP/hosts.new" "$TMP/hosts"
 }
 
-# names HOST...: what the script prints
+# names HOST...: makes the script print these hosts
 names() {
     script "cat <<X" "$@" X
 }
 
-# asked_twice: the script has been run twice more: what the first of them printed has been taken in
+# asked_twice: waits for two more runs of the script, so that the output of the first one has been applied
 asked_twice() {
     local before
     before=$(wc -l <"$TMP/asked")
@@ -62,7 +63,7 @@ print(*[r["host"] for r in sorted(s["ranks"], key=lambda r: r["rank"]) if r["ran
 
 world_is() { [ "$(world)" = "$*" ]; }
 
-# until_world HOST...: the hosts of the ranks in order of ranks, after a while
+# until_world HOST...: waits until the ranks, in order, are on these hosts
 until_world() {
     wait_until 30 world_is "$@" && return 0
     echo "the world is: $(world)"
@@ -89,7 +90,7 @@ comes() {
     until_world localhost localhost 127.0.0.2 127.0.0.2
 }
 
-# A host is drained and the ranks elsewhere go on; then it is there again.
+# A host is drained and the ranks elsewhere train on. Then the host returns.
 goes_and_returns() {
     names localhost:2
     until_world localhost localhost && until_said 'host 127.0.0.2 was drained; 2 ranks left as asked' || return 1
@@ -106,7 +107,7 @@ slots() {
     until_world localhost 127.0.0.2 127.0.0.2 127.0.0.2 127.0.0.2
 }
 
-# Said once each time, and what was known stays.
+# Each error is printed once, and the hosts stay as they were.
 troubles() {
     local n
     n=$("$RUN" status d --json | grep -o '"epoch":[0-9]*')
@@ -118,21 +119,21 @@ troubles() {
     until_said 'line 2: .*: the hosts stay as they were' || return 1
     asked_twice || return 1
     [ "$(grep -c 'stay as they were' "$TMP/err")" -eq 2 ] || return 1
-    names # nothing at all: nobody is drained for that
+    names # an empty output: no host is drained
     asked_twice || return 1
     [ "$(grep -c 'stay as they were' "$TMP/err")" -eq 2 ] || return 1
     names localhost:1 127.0.0.2:9
     [ "$("$RUN" status d --json | grep -o '"epoch":[0-9]*')" = "$n" ] && kill -0 "$job"
 }
 
-# All hosts but too few slots: below the minimum nobody is sent away.
+# All hosts but too few slots: below the minimum no rank is drained.
 below_min() {
     names localhost:1
     until_said 'host 127.0.0.2 is not named any more, but its ranks stay: .* less than the job.s minimum of 2' || return 1
     "$RUN" status d >"$TMP/2" && says '5 of 5 ranks (2 to 5)' "$TMP/2" && names localhost:1 127.0.0.2:9
 }
 
-# The agent of a host dies: its ranks are lost, the others go on; the host is tried again.
+# The agent of a host dies: its ranks are lost, the others train on, and the host is tried again.
 agent_lost() {
     names localhost:2 127.0.0.2:2
     until_world localhost 127.0.0.2 127.0.0.2 localhost || until_world localhost 127.0.0.2 127.0.0.2 || return 1
@@ -140,7 +141,7 @@ agent_lost() {
     until_said 'epoch .* 127.0.0.2' && until_world localhost localhost 127.0.0.2 127.0.0.2
 }
 
-# A host that cannot be reached is said so, and tried until it can.
+# An unreachable host is reported, and tried until it can be reached.
 unreachable() {
     echo 127.0.0.3 >"$TMP/down"
     names localhost:2 127.0.0.2:2 127.0.0.3:1
@@ -159,8 +160,8 @@ ends() {
     nothing_left && ! pgrep -f "$TMP" >/dev/null
 }
 
-# without HOST PATTERN COMMAND...: of two hosts one does not come. The other one has room for the minimum: the job
-# runs there, says so, and ends well.
+# without HOST PATTERN COMMAND...: one of two hosts does not come. The other one has room for the minimum: the job runs
+# there, says so, and ends well.
 without() {
     local host=$1 pattern=$2 rc=0
     shift 2
@@ -179,7 +180,7 @@ trains() {
     without "$@" "${PY:-/usr/bin/python3}" "$ROOT/tests/e2e/ctl_elastic.py" "$TMP/end.first" && rm "$TMP/end.first"
 }
 
-# Fewer than the minimum are left: the job fails, as a fixed one does.
+# Fewer ranks than the minimum are left: the job fails, as a fixed one does.
 unreachable_and_needed() {
     echo 127.0.0.3 >"$TMP/down"
     code 1 "$RUN" --doctor off -H "localhost:1,127.0.0.3:1" -np 2 --min-np 2 true 2>"$TMP/2"
@@ -188,7 +189,7 @@ unreachable_and_needed() {
     [ "$rc" -eq 0 ] && says 'host 127.0.0.3: .* before its agent joined: no route to it' "$TMP/2"
 }
 
-# The agent of a drained host need not come any more.
+# hvdrun does not wait for the agent of a drained host.
 drained_before_it_joins() {
     printf '%s\n' "until '$RUN' drain without silent; do sleep 0.2; done; touch $TMP/end.first" >"$TMP/drains"
     sh "$TMP/drains" >"$TMP/3" 2>&1 &

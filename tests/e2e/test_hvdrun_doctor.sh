@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What the doctor does beside a job: the preflight and its policies, findings with the rank that
-# failed, the cause in the output of the ranks, the watch, /metrics and /ready.
+# The doctor beside a job: the preflight and its policies, findings next to the rank that failed, the cause of a failure
+# in the ranks' output, the watch, /metrics and /ready.
 # timeout: 900
 # takes: 20 s, waiting
 # shellcheck disable=SC2317,SC2016,SC2154  # functions that check calls; words for other shells; common.sh
@@ -11,10 +11,10 @@
 . "$(dirname "$0")/hvdrun.sh"
 unset HVD_DOCTOR
 
-# Something that is wrong for sure, for the command and all it starts: 512 open files.
+# sick COMMAND...: runs the command with a fault that the doctor must find: a limit of 512 open files.
 sick() { (ulimit -n 512 && timeout 60 "$@"); }
 
-# hears PATTERN FILE: within a time
+# hears PATTERN FILE: waits at most 30 s for the pattern
 hears() {
     wait_until 30 grep -q -- "$1" "$2" && return 0
     echo "no \"$1\" within 30 s in:"
@@ -28,10 +28,10 @@ fail_refuses() {
         says 'fail: .*(nofile-low)' "$TMP/2" && says 'fix: ' "$TMP/2" && [ ! -e "$TMP/started" ]
 }
 
-# The ranks run at once; what is wrong is said while they do.
+# The ranks start at once. Failures are printed while they run.
 warn_runs() {
     rm -f "$TMP/go"
-    : >"$TMP/2" # what the former check's job has said is not this one's
+    : >"$TMP/2" # empties the output of the previous check's job
     sick "$RUN" -np 2 sh -c "until [ -e $TMP/go ]; do sleep 0.1; done; echo done" >"$TMP/1" 2>"$TMP/2" &
     local pid=$! rc=0
     hears 'hvdrun: doctor on localhost: fail: .*(nofile-low)' "$TMP/2" || rc=1
@@ -68,7 +68,7 @@ END
         refused 'spec.doctor.policy: want fail, warn or off' "$RUN" -f "$TMP/job.yaml"
 }
 
-# A rank that fails before the preflight is over is explained all the same.
+# A rank that fails before the preflight has ended gets its findings too.
 with_the_rank() {
     code 7 sick "$RUN" -np 2 sh -c 'sleep 0.2; [ $HVD_RANK = 0 ] || exit 7' 2>"$TMP/2" &&
         says 'rank 1 on localhost .* exited with code 7' "$TMP/2" &&
@@ -101,7 +101,7 @@ bad_words() {
         refused -- '--metrics' "$RUN" --metrics lots -np 1 true
 }
 
-# preflight_over: what the page of $port says is in $TMP/1
+# preflight_over: the preflight has ended; the page of $port is in $TMP/1
 preflight_over() {
     curl -s "http://127.0.0.1:$port/metrics" >"$TMP/1"
     grep -q 'hvd_doctor_check_status{id="nofile-low"' "$TMP/1"
@@ -124,7 +124,7 @@ pages() {
     return "$rc"
 }
 
-# watch_is_silent DIR: the job whose socket is there has no finding of the watch; its status is in $TMP/1
+# watch_is_silent DIR: the watch of the job with this socket has no finding; the status is in $TMP/1
 watch_is_silent() {
     curl -s --unix-socket "$1/sock" -H "Authorization: Bearer $(cat "$1/token")" http://job/v1/status >"$TMP/1"
     ! grep -q '"source":"watch"' "$TMP/1"
@@ -157,7 +157,7 @@ sees_progress() {
     grep -q '2 ranks get on' "$TMP/3"
 }
 
-# Another doctor, beside a job of this user, asks how its ranks get on.
+# hvd-doctor beside a job of this user asks the job for its ranks' progress.
 asks_the_job() {
     local loop=$BUILD/tests/programs/loop rc=1
     "$RUN" --doctor off -np 2 "$loop" 65536 20 >"$TMP/1" 2>"$TMP/2" &

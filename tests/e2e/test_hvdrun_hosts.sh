@@ -15,14 +15,14 @@ make_hosts || exit 1
 A=${hosts[0]} B=${hosts[1]}
 export HVD_RSH_AGENT="ip netns exec"
 
-# two RANKS COMMAND...: half of them on host A, where hvdrun is, half on B
+# two RANKS COMMAND...: half of the ranks on host A, where hvdrun is, half on B
 two() {
     local n=$1
     shift
     on "$A" "$RUN" -np "$n" -H "localhost:$((n / 2)),$B:$((n / 2))" "$@"
 }
 
-# sleepers: two ranks that sleep, in the background; hvdrun itself is $!
+# sleepers: starts two ranks that sleep, in the background; $! is hvdrun
 sleepers() {
     ip netns exec "$A" "$RUN" -np 2 -H "localhost:1,$B:1" bash -c "exec -a $MARK sleep 60" 2>"$TMP/2" &
 }
@@ -36,14 +36,14 @@ real_ranks() {
     code 0 two 4 "$SUM" 3 2
 }
 
-# Ranks by host, and what goes to another host: HVD_*, PYTHON*, -x, not the rest.
+# Variables of ranks on both hosts. Another host gets HVD_*, PYTHON* and -x, and no others.
 environment() {
     HVD_SEEN=1 PYTHONSEEN=1 GIVEN=1 HIDDEN=1 code 0 two 4 -x GIVEN -x SET=2 sh -c '
         echo $HVD_RANK $HVD_LOCAL_RANK $HVD_LOCAL_SIZE $HVD_CROSS_RANK $HVD_CROSS_SIZE $HVD_SEEN$PYTHONSEEN$GIVEN$SET' \
         >"$TMP/1" && [ "$(sort "$TMP/1" | sed 's/.*://' | tr '\n' ,)" = "0 0 2 0 2 1112,1 1 2 0 2 1112,2 0 2 1 2 1112,3 1 2 1 2 1112," ]
 }
 
-# The hosts are the namespaces.
+# The ranks run in the namespaces of their hosts.
 places() {
     two 2 --no-prefix sh -c 'ip -4 -o addr show veth0' >"$TMP/1" &&
         says 10.213.7.1 "$TMP/1" && says 10.213.7.2 "$TMP/1"
@@ -55,7 +55,7 @@ listens_narrowly() {
     until_marked 2
     on "$A" ss -Htln >"$TMP/listen"
     [ "$(wc -l <"$TMP/listen")" -eq 1 ] && says 10.213.7.1: "$TMP/listen" || rc=1
-    # A stranger: no TLS without the job's CA, no answer without the token.
+    # A stranger gets no TLS without the job's CA, and no answer without the token.
     local port
     port=$(sed -n 's/.*10.213.7.1:\([0-9]*\).*/\1/p' "$TMP/listen")
     if command -v curl >/dev/null; then
@@ -82,7 +82,7 @@ unreachable() {
         [ "$(wc -l <"$TMP/2")" -eq 1 ] && nothing_left
 }
 
-# Another host that is silent: the time-out names it.
+# The time-out names the host that is silent.
 silent() {
     printf '#!/bin/sh\nexec sleep 60\n' >"$TMP/rsh"
     chmod +x "$TMP/rsh"
@@ -91,7 +91,7 @@ silent() {
         says "hvdrun: host $B: its agent has not joined within 4 s" "$TMP/2" && nothing_left
 }
 
-# A login shell that prints.
+# A login shell that prints something.
 chatty() {
     printf '#!/bin/sh\necho welcome to this host\nexec ip netns exec "$@"\n' >"$TMP/rsh"
     chmod +x "$TMP/rsh"
@@ -106,11 +106,11 @@ killed_hvdrun() {
     nothing_left
 }
 
-# marked_there: a process of ours runs on B
+# marked_there: a process named $MARK runs on B
 marked_there() { pgrep -f "^$MARK" | grep -qxf <(ip netns pids "$B"); }
 
-# An agent is killed there (out of memory): what its ranks have started ends with them, in sessions of its own
-# or not. hvdrun is stopped meanwhile: these hosts are one machine, and it would end them itself.
+# The agent on B is killed (as by the OOM killer): what its ranks have started ends too, in sessions of its own or not.
+# hvdrun is stopped meanwhile: both hosts are this machine, and it would end those processes itself.
 killed_agent() {
     ip netns exec "$A" "$RUN" -np 2 -H "localhost:1,$B:1" \
         bash -c "setsid bash -c 'exec -a $MARK sleep 60' & (exec -a $MARK sleep 60) & exec -a $MARK sleep 60" 2>"$TMP/2" &
@@ -129,7 +129,7 @@ killed_agent() {
     [ $rc -eq 0 ] && says 'ended by signal 9' "$TMP/2" && nothing_left
 }
 
-# The network between them goes: each side ends by itself.
+# The network between the hosts fails: each side ends by itself.
 cut_off() {
     sleepers
     local pid=$! rc=0
@@ -139,7 +139,7 @@ cut_off() {
     [ $rc -eq 1 ] && says "on $B" "$TMP/2" && nothing_left
 }
 
-# What ssh is asked for: a stand-in for it that takes the same words and runs the last one in a shell there.
+# The arguments for ssh: a stand-in takes them and runs the last one in a shell on B.
 as_ssh() {
     mkdir -p "$TMP/bin"
     cat >"$TMP/bin/ssh" <<'SH'

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hvdrun's input: job files, host files, --check-build, bindings, and what it says to bad input: one
-# line that names what and where, an exit code, nothing left running.
+# hvdrun's input: job files, host files, --check-build, bindings, and bad input: one line that names the place and the
+# reason, an exit code, no process left.
 # timeout: 600
 # takes: 17 s, waiting
 # shellcheck disable=SC2317,SC2016  # functions that check calls; words for other shells
@@ -10,7 +10,7 @@
 # shellcheck source=tests/e2e/hvdrun.sh
 . "$(dirname "$0")/hvdrun.sh"
 
-# bad CODE WORDS ARGUMENT...: hvdrun with these arguments ends with CODE, says WORDS, in one line
+# bad CODE WORDS ARGUMENT...: hvdrun with these arguments must end with CODE and print one line with WORDS
 bad() {
     local want=$1 words=$2 rc=0
     shift 2
@@ -46,7 +46,7 @@ spec:
 YAML
 }
 
-# job_bad WORDS SED-SCRIPT: the job file after the edit is refused
+# job_bad WORDS SED-SCRIPT: the edited job file is refused
 job_bad() {
     job | sed "$2" >"$TMP/bad.yaml"
     bad 2 "$TMP/bad.yaml:$1" -f "$TMP/bad.yaml"
@@ -59,7 +59,7 @@ job_runs() {
         [ "$(cat "$TMP/2")" = "hvdrun: $TMP/job.yaml: for a cluster, ignored here: image, resources" ]
 }
 
-# $(NAME) from the container's env, in the order of the file; -x counts more than the file.
+# $(NAME) from the container's env, in the order of the file; -x takes precedence over the file.
 job_expands() {
     job | sed -e 's/^        - .echo .*/        - "echo $(GREETING) $(B) $$(B) $(HOME) $(LR)"/' -e 's/workers: 2/workers: 1/;s/Worker: 2/Worker: 1/' \
         -e 's/^        workingDir/        - {name: B, value: "<$(GREETING)> $(LATER)"}\n        - {name: LR, value: "1"}\n&/' \
@@ -89,7 +89,7 @@ bindings() {
         timeout 60 "$RUN" -np 1 --bind-to none --report-bindings true 2>&1 | grep -q 'not bound: --bind-to none'
 }
 
-# The option, else the variable, else 30 s.
+# The option, otherwise the variable, otherwise 30 s.
 start_timeout() {
     local seconds='echo $HVD_START_TIMEOUT'
     [ "$("$RUN" --no-prefix sh -c "$seconds")" = 30 ] &&
@@ -99,8 +99,7 @@ start_timeout() {
         HVD_START_TIMEOUT=soon bad 2 'HVD_START_TIMEOUT: "soon": want a number from 0.1' ls
 }
 
-# A root file system that is read-only: the socket lies in /dev/shm, and where that cannot be written to
-# either hvdrun says so.
+# With a read-only root file system the socket is in /dev/shm. If that is not writable either, hvdrun says so.
 read_only_root() {
     local first="cd / && mount --bind '$TMP/bin' /mnt && mount -t tmpfs -o ro none /tmp &&
         mount -t tmpfs none /dev/shm" then='exec env -u XDG_RUNTIME_DIR -u TMPDIR /mnt/hvdrun'
@@ -116,13 +115,13 @@ help_and_version() {
         "$BUILD/hvd-agent" --help | grep -q 'usage: hvd-agent' && "$RUN" --explain-states | grep -q '^active *bye *left'
 }
 
-# Misspelt settings are said once a job, with what may be meant; other variables of that kind are the user's own.
+# hvdrun warns once of misspelt settings, with the nearest name. Other variables of the user are not mentioned.
 misspelt() {
     HVD_FUSION_TRESHOLD=1M HVD_MINE=1 "$RUN" -np 3 -x HVD_CYCLE_TMIE=1 true >"$TMP/1" 2>&1 || return 1
     cat "$TMP/1"
     [ "$(grep -c 'HVD_FUSION_TRESHOLD is no setting and changes nothing: is HVD_FUSION_THRESHOLD meant' "$TMP/1")" = 1 ] &&
         [ "$(grep -c 'is HVD_CYCLE_TIME meant' "$TMP/1")" = 1 ] && [ "$(wc -l <"$TMP/1")" = 2 ] || return 1
-    # Without hvdrun rank 0 says it.
+    # Without hvdrun rank 0 warns.
     local port
     port=$(free_port)
     for r in 0 1; do
@@ -137,7 +136,7 @@ wrong_simd() {
         refused 'HVD_SIMD=avx9: want scalar, avx2' env HVD_SIMD=avx9 "$SUM"
 }
 
-# core/base/known.c has every setting that the sources read and the README lists.
+# core/base/known.c must have every setting that the sources read and the README lists.
 settings_are_known() {
     local name
     {
@@ -210,7 +209,7 @@ check job-workers-outside job_bad '7: spec.minWorkers: 3 is more than workers 2'
 script() {
     printf '#!/bin/sh\n%s\n' "$1" >"$TMP/hosts.sh" && chmod +x "$TMP/hosts.sh"
 }
-# script_bad WORDS SCRIPT: with this script no job starts
+# script_bad WORDS SCRIPT: no job starts with this discovery script
 script_bad() {
     script "$2"
     bad 2 "host discovery script $TMP/hosts.sh: $1" --min-np 1 --host-discovery-script "$TMP/hosts.sh" ls

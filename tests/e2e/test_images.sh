@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# make images: bundle and operator, built by podman without a registry, then run as a cluster runs them: the
-# user that the image names, no capability, a root file system that is read-only, no network.
+# make images: bundle and operator, built by podman without a registry, then run as a cluster runs them: the image's user,
+# no capability, a read-only root file system, no network.
 # timeout: 900
 # takes: 30 s
 # shellcheck disable=SC2154,SC2317  # what common.sh and container.sh set; called by check

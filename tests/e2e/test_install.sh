@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# `make install` and `make uninstall` under DESTDIR: a C program and a Python program run with what is installed, and
-# uninstall leaves every folder as it found it. test_clean.sh does the same without DESTDIR in a bare container.
+# `make install` and `make uninstall` under DESTDIR: a C program and a Python program run with the installed files, and
+# uninstall leaves every folder as it was. test_clean.sh does the same without DESTDIR in a bare container.
 # timeout: 600
 # takes: 100 s, waiting
 # shellcheck disable=SC2154,SC2317  # what common.sh sets; called by check
@@ -11,7 +11,7 @@ unset LD_LIBRARY_PATH PYTHONPATH HVD_LIBRARY MAKEFLAGS MAKELEVEL
 export PYTHONDONTWRITEBYTECODE=1
 PY=${PY:-/usr/bin/python3}
 dest=$TMP/dest
-# As on a machine that is in use: a folder that install shares with others, and one that is empty.
+# Folders as on a machine in use: one that install shares with others, and an empty one.
 mkdir -p "$dest/opt/hvd/bin" "$dest/opt/hvd/lib/pkgconfig" && touch "$dest/opt/hvd/bin/other" || exit 1
 (cd "$dest" && find . | sort) >"$TMP/before"
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# As many ranks as one host may run, on however few cores: they start, sum and end, and a machine that is busy
-# with something else as well is no reason to end them.
+# The most ranks that a host may run, on few cores: they start, sum and end, even if other processes keep the machine
+# busy.
 # timeout: 400
 # takes: 20 s
 # shellcheck disable=SC2154,SC2317,SC2086  # common.sh; functions that check calls
@@ -11,7 +11,7 @@
 . "$(dirname "$0")/hvdrun.sh"
 [ -x "$SUM" ] || { echo "no $SUM"; exit 1; }
 
-# many SECONDS: 512 ranks within that time
+# many SECONDS: 512 ranks must end within that time
 many() {
     local begin=$SECONDS
     timeout "$1" "$RUN" -np 512 --no-prefix "$SUM" >"$TMP/1" 2>"$TMP/2" || {

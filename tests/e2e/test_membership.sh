@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The membership of elastic jobs, with ranks that speak the control frames and nothing else: who is in
-# which epoch after losses, planned changes and replacements, and how such a job ends.
+# The membership of elastic jobs whose ranks only exchange control frames: the members of each epoch after losses, planned
+# changes and replacements, and how such a job ends.
 # timeout: 300
 # takes: 30 s, waiting
 # shellcheck disable=SC2317,SC2016,SC2086,SC2154  # functions that check calls; words for other shells; $RANKS is several words; common.sh
@@ -13,7 +13,7 @@ command -v curl >/dev/null || skip_all curl "asks a job over its socket"
 # shellcheck source=tests/e2e/membership.sh
 . "$(dirname "$0")/membership.sh"
 
-# A rank is killed: the others go on without it, and another one comes.
+# A rank is killed: the others train on without it, and it is replaced.
 loss() {
     begin -np 3 --min-np 1 $RANKS
     line 3 'epoch 1 rank . of 3: 0 1 2 (change 0)' && kill -KILL "$(pid_of 1)" || return 1
@@ -21,7 +21,7 @@ loss() {
         line 1 'hvdrun: epoch 2: 2 of 3 ranks after .* ms: rank 1 on localhost (pid [0-9]*) was ended by signal 9 (SIGKILL)' &&
         line 3 'epoch 3 rank . of 3: 0 2 3\* (change 1)' &&
         line 1 'hvdrun: epoch 3: 3 of 3 ranks after .* ms: 1 rank joined' || return 1
-    # The replacement dies too: as member 3, at rank 2.
+    # The replacement (member 3, rank 2) dies too.
     kill -KILL "$(pid_of 2)"
     line 1 'hvdrun: epoch 4: 2 of 3 ranks after .* rank 2 (member 3) on localhost' && ends 0
 }
@@ -38,7 +38,7 @@ changes() {
     ask /v1/status | grep -q '"change":3' && ends 0
 }
 
-# What cannot be is refused, with words, and the job is untouched.
+# An impossible change is refused with a reason, and the job is unchanged.
 refusals() {
     local rc=0
     begin -np 2 --min-np 2 --max-np 3 $RANKS
@@ -53,13 +53,13 @@ refusals() {
     ask /v1/drain '{"host":"nowhere"}' | grep -q 'hosts are localhost.* 400' || rc=1
     ask /v1/status | grep -q '"state":"running".*"change":0' || rc=1
     ends 0 && [ $rc -eq 0 ] || return 1
-    # A job of a fixed size says so.
+    # A fixed job refuses changes.
     begin -np 2 sleep 5
     wait_until 10 answers /v1/status ' 200$'
     ask /v1/scale '{"np":1}' | grep -q 'fixed size.* 400' && finish 0
 }
 
-# Below min the survivors wait, then they go on and the new one joins them at their next boundary.
+# Below the minimum the survivors wait. Then they go on, and the joiner is admitted at their next boundary.
 below_min() {
     begin -np 2 --min-np 2 $RANKS
     line 2 'epoch 1 rank' && kill -KILL "$(pid_of 0)" || return 1
@@ -67,7 +67,7 @@ below_min() {
         line 1 'epoch 2 rank 0 of 1: 1 (change 0)' && line 2 'epoch 3 rank . of 2: 1 2\* (change 1)' && ends 0
 }
 
-# For ever it does not wait, and the code is that of the rank that was lost.
+# The wait has a limit. The exit code is that of the lost rank.
 timeout_ends() {
     begin -np 2 --min-np 2 --elastic-timeout 1 bash -c "[ -e $TMP/late ] && exec sleep 50; exec $RANKS"
     line 2 'epoch 1 rank' && touch "$TMP/late" && kill -KILL "$(pid_of 0)" &&
@@ -80,7 +80,7 @@ reset_limit() {
         kill -KILL "$(pid_of 1)" && line 1 'hvdrun: too few ranks are left, and --reset-limit 1 is reached' && finish 137
 }
 
-# All die at once: new members begin again.
+# All ranks die at once: new members start from the beginning.
 total_loss() {
     local pids
     begin -np 2 --min-np 1 $RANKS
@@ -90,8 +90,8 @@ total_loss() {
     line 2 'epoch 2 rank . of 2: 2\* 3\*' && ends 0
 }
 
-# The only agent is killed, and with it all ranks: another one is started, ranks begin anew. Nothing that the
-# first ones have started is left.
+# The only agent is killed, and with it all ranks: another agent is started, and the ranks start from the beginning.
+# Nothing that the first ones have started is left.
 kill_agent() { kill -KILL "$(pgrep -P "$(pgrep -P "$job" hvdrun)" hvd-agent)"; }
 
 only_agent() {
@@ -112,13 +112,13 @@ only_agent_limit() {
         line 1 'hvdrun: --reset-limit 2 is reached: no more ranks are started'
 }
 
-# It never worked: that is said, and nothing tried again.
+# The agent never worked: hvdrun says so and does not try again.
 only_agent_at_start() {
     begin -np 2 --min-np 1 bash -c "exec -a $MARK sleep 100"
     until_marked 2 && kill_agent && finish 1 && line 1 'hvdrun: rank . on localhost: lost: hvd-agent was ended by signal 9'
 }
 
-# A rank that says that it cannot go on is out, though its process still runs.
+# A rank that sends BYE with an error is no member any more, even though its process still runs.
 out() {
     begin -np 3 --min-np 1 bash -c "[ \$HVD_RANK = 2 ] && set -- out; exec $RANKS \"\$@\""
     line 3 'epoch 1 rank' && kill -KILL "$(pid_of 0)" &&
@@ -126,14 +126,14 @@ out() {
         line 1 'rank 2 on localhost (pid [0-9]*) cannot go on: Input/output error' && ends 0
 }
 
-# A program that does not work is told so at once, not started again and again.
+# A program that fails at once is not started again and again.
 does_not_work() {
     local begin=$EPOCHREALTIME
     begin -np 2 --min-np 1 bash -c "[ \$HVD_RANK = 1 ] && exit 3; exec $RANKS"
     finish 3 && [ "$(since_ms "$begin")" -lt 15000 ]
 }
 
-# A signal that ends programs ends the job: nobody comes in the place of those that it ends.
+# A signal that ends programs ends the job: the ranks that it ends are not replaced.
 signal_ends() {
     begin -np 2 --min-np 1 $RANKS
     line 2 'epoch 1 rank' || return 1

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The membership of elastic jobs over two hosts, which are network namespaces: a host that is lost, one
-# that is drained, ranks that come where there is room.
+# The membership of elastic jobs over two hosts, which are network namespaces: a host that is lost, a host that is
+# drained, joiners on the host that has room.
 # timeout: 200
 # takes: 15 s, waiting
 # shellcheck disable=SC2317,SC2086,SC2154  # functions that check calls; $RANKS is several words; common.sh
@@ -17,10 +17,12 @@ make_hosts || exit 1
 A=${hosts[0]} B=${hosts[1]}
 export HVD_RSH_AGENT="ip netns exec"
 prefix=(ip netns exec "$A")
-# An agent of another host that gets no processor for half a second is not to be given up: only where that is tested.
+# So that an agent of the other host is not given up when it gets no processor for half a second. Checks that test this
+# set their own value.
 export HVD_HEARTBEAT_MS=1000
 
-# The agent on host B is killed: its rank is lost, and waits for room. The host comes back, and it too.
+# The agent on host B is killed: its rank is lost, and the replacement waits for room. The host returns, and the
+# replacement runs there.
 host_lost() {
     begin -np 4 --min-np 1 -H "localhost:3,$B:2" $RANKS
     line 4 'epoch 1 rank . of 4: 0 1 2 3 (change 0)' || return 1
@@ -37,7 +39,7 @@ drained() {
         ask /v1/scale '{"np":3}' | grep -q 'room for 2.* 400' && ends 0
 }
 
-# The agent of a host gets SIGTERM, as an evicted pod does: its ranks leave at a boundary, then it ends.
+# The agent of a host gets SIGTERM, as an evicted pod does: its ranks leave at a boundary, then the agent ends.
 evicted() {
     begin -np 4 --min-np 1 -H "localhost:2,$B:2" $RANKS
     line 4 'epoch 1 rank' || return 1
@@ -45,7 +47,7 @@ evicted() {
     line 2 'epoch 2 rank . of 2: 0 1 (change 1)' && line 2 'asked to leave' && ends 0
 }
 
-# More ranks come on the host with more room, and find one another's cards.
+# More ranks join on the host with more room, and get one another's cards.
 grows() {
     begin -np 2 --min-np 1 --max-np 5 -H "localhost:2,$B:3" $RANKS
     line 2 'epoch 1 rank' || return 1
@@ -55,8 +57,8 @@ grows() {
         line 4 'epoch 3 rank . of 4: 0 1 2 4 (change 1)' && line 5 'epoch 4 rank . of 5: 0 1 2 4 5\* (change 2)' && ends 0
 }
 
-# Rank 0 cannot go on and begins anew. On the other host nobody takes it for lost in the world that it is in
-# then, and everybody hears of its death.
+# Rank 0 cannot continue and joins again. The other host's ranks do not report it as lost in its new world, and learn of
+# its death there.
 begins_anew() {
     begin -np 4 --min-np 1 -H "localhost:2,$B:2" bash -c \
         "[ \$HVD_RANK = 0 ] && mkdir $TMP/again 2>/dev/null && set -- again; exec $RANKS \"\$@\""
@@ -66,14 +68,14 @@ begins_anew() {
     kill -KILL "$(pid_of 2)" && line 3 'epoch 5 rank . of 3: 2 3 4 ' && line 4 'epoch 6 rank . of 4: 2 3 4 5\* ' && ends 0
 }
 
-# Host B is cut off: no connection ends, nobody says anything. It is given up by its missing beats, and when
-# the way is there again it finds itself out of the job.
+# Host B is cut off: no connection ends, and no message comes. The coordinator gives it up for its silence. When the
+# network is back the host's agent learns that it is no longer part of the job.
 host_silent() {
     local dev
     dev=$(ip -n "$B" -o link show type veth | sed 's/^[0-9]*: \([^@:]*\).*/\1/')
     HVD_HEARTBEAT_MS=100 begin -np 4 --min-np 1 -H "localhost:2,$B:2" $RANKS
     line 4 'epoch 1 rank . of 4' || return 1
-    sleep 3 # the usual gaps are known by now
+    sleep 3 # the coordinator needs some gaps to know the usual one
     ip -n "$B" link set "$dev" down
     line 1 "the agent on $B has been silent for [0-4][.]" &&
         line 2 "epoch 2 rank . of 2: 0 1 (change 0)" && ip -n "$B" link set "$dev" up && ends 0

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# HVD_BACKEND=mpi with the MPI of this machine: every collective, 1 to 8 ranks, both thread levels, flat
-# and by hosts; a container that forbids process_vm_readv; a rank that is killed; another MPI in
-# LD_LIBRARY_PATH, or to make hvd with; ends without hvd_shutdown; settings that do not fit together.
+# HVD_BACKEND=mpi with the MPI of this machine: every collective, 1 to 8 ranks, both thread levels, on one host and on
+# several; a container that forbids process_vm_readv; a killed rank; another MPI in LD_LIBRARY_PATH, or to build hvd with;
+# programs that end without hvd_shutdown; settings that contradict each other.
 # timeout: 900
 # takes: 18 s, waiting
 # shellcheck disable=SC2317,SC2154  # functions that check calls; what common.sh sets
@@ -17,14 +17,14 @@ ALL=$BUILD/tests/programs/collectives
 MIDWAY=$BUILD/tests/programs/midway
 DENY=$BUILD/tests/programs/deny
 
-# mpi RANKS COMMAND...: with the back end, unless HVD_BACKEND says otherwise
+# mpi RANKS COMMAND...: runs ranks with the back end, unless HVD_BACKEND says otherwise
 mpi() {
     local ranks=$1
     shift
     HVD_BACKEND=${HVD_BACKEND-mpi} timeout -k 5 120 mpirun --oversubscribe --bind-to none -np "$ranks" "$@"
 }
 
-# every RANKS [NAME=VALUE]... -- COMMAND...: all ranks say ok
+# every RANKS [NAME=VALUE]... -- COMMAND...: all ranks must print ok
 every() {
     local ranks=$1
     shift
@@ -34,7 +34,7 @@ every() {
     [ "$rc" -eq 0 ] && [ "$(grep -c ': ok$' "$TMP/ranks")" -eq "$ranks" ]
 }
 
-# What ran, by the timeline of rank 0.
+# The algorithm that ran, from the timeline of rank 0.
 ran() { # ALGORITHM
     grep -q "$1" "$TMP/timeline" || {
         echo "$1 did not run"
@@ -70,32 +70,32 @@ never_ends() { # NAME=VALUE... -- midway OPTION
     [ "$rc" -ne 124 ] && [ "$(grep -c '^rank .*: ok$' "$TMP/ranks")" -eq 2 ]
 }
 
-# MPI_Comm_free takes longer than hvd waits for it: MPI_Finalize comes all the same.
+# MPI_Comm_free takes longer than hvd waits for it: MPI_Finalize is called all the same.
 slow_free() {
     every 2 HVD_MPI_FLAT=1 LD_PRELOAD="$BUILD/tests/fake/mpi_slow_free.so" "$ALL" -q
 }
 
-# As between machines: what MPI holds back for another rank moves only when MPI is called.
+# As between machines: data that MPI holds back for another rank moves only when MPI is called.
 over_tcp() { # HOSTS THREADS
     every ${#1} OMPI_MCA_btl=tcp,self OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_btl_tcp_sndbuf=4096 \
         OMPI_MCA_btl_tcp_rcvbuf=4096 HVD_MPI_THREADS="$2" "$ALL" -q -h "$1"
 }
 
-# The log says which MPI it is, once.
+# The log names the MPI once.
 one_line() {
     HVD_LOG_LEVEL=info mpi 2 "$ALL" -q >"$TMP/ranks" 2>&1 || return 1
     grep 'back end mpi' "$TMP/ranks"
     [ "$(grep -c 'back end mpi: Open MPI [0-9.]* (/.*libmpi.so.*), MPI_THREAD_MULTIPLE' "$TMP/ranks")" -eq 1 ]
 }
 
-# Without the setting MPI is not touched: not even loaded.
+# Without the setting MPI is not even loaded.
 untouched() {
     HVD_BACKEND='' mpi 2 bash -c "LD_DEBUG=files '$ALL' -q 2>'$TMP/files.'\$OMPI_COMM_WORLD_RANK" || return 1
     ! grep -q 'libhvd_mpi\|libmpi.so' "$TMP"/files.*
 }
 
-# An MPI that brings a libpmix.so.2 of its own, as Open MPI 5 does: the launcher is asked through that
-# one, and no other is loaded.
+# An MPI with a libpmix.so.2 of its own, as Open MPI 5 has: the launcher is asked through that one, and no other is
+# loaded.
 own_pmix() {
     local system
     system=$(readlink -f "$("${CC:-gcc}" -print-file-name=libpmix.so.2)")
@@ -108,7 +108,7 @@ own_pmix() {
     [ "$(wc -l <"$TMP/pmix/loaded")" -eq 1 ] && grep -q "2 calling init: $TMP/pmix/libpmix.so.2" "$TMP/pmix/loaded"
 }
 
-# A program that uses MPI itself: who starts it ends it.
+# A program that uses MPI itself finalizes the MPI that it has initialized.
 own() {
     mpi 2 "$BUILD/tests/programs/mpi_own" multiple >"$TMP/ranks" 2>&1
     local rc=$?
@@ -122,7 +122,7 @@ own_but() { # WORDS ARGUMENTS...
     refused "$words" env HVD_BACKEND=mpi mpirun --oversubscribe -np 2 "$BUILD/tests/programs/mpi_own" "$@"
 }
 
-# Ranks that want different things: one sentence each, at once.
+# Ranks with different settings: one sentence each, at once.
 at_odds() {
     local begin=$EPOCHREALTIME
     refused 'HVD_BACKEND is mpi on rank 0 and host on rank 1' mpirun --oversubscribe -np 3 bash -c \
@@ -135,8 +135,8 @@ flat_at_odds() {
         bash -c "HVD_MPI_FLAT=\$OMPI_COMM_WORLD_RANK exec '$ALL' -q"
 }
 
-# One rank works on alone after hvd_shutdown(): the others do not wait for it in MPI_Finalize, and are
-# not missed.
+# One rank works on alone after hvd_shutdown(): the others do not wait for it in MPI_Finalize, and mpirun does not
+# report them.
 works_on() {
     mpi 2 bash -c "'$ALL' -q -s \$((OMPI_COMM_WORLD_RANK * 6)) && echo rank \$OMPI_COMM_WORLD_RANK ended at \${EPOCHREALTIME/./}" >"$TMP/ranks" 2>&1 || return 1
     cat "$TMP/ranks"
@@ -144,14 +144,14 @@ works_on() {
         [ $(($(sed -n 's/rank 1 ended at //p' "$TMP/ranks") - $(sed -n 's/rank 0 ended at //p' "$TMP/ranks"))) -gt 3000000 ]
 }
 
-# The same where MPI_Finalize waits for all ranks, as MPICH's and UCX's does: the others wait, and say so.
+# The same where MPI_Finalize waits for all ranks, as in MPICH and UCX: the others wait, and say so.
 waits() {
     OMPI_MCA_async_mpi_finalize=0 mpi 2 bash -c "'$ALL' -q -s \$((OMPI_COMM_WORLD_RANK * 7)) && echo rank \$OMPI_COMM_WORLD_RANK ended well" >"$TMP/ranks" 2>&1 || { cat "$TMP/ranks"; return 1; }
     cat "$TMP/ranks"
     [ "$(grep -c ' ended well$' "$TMP/ranks")" -eq 2 ] && [ "$(grep -c 'hvd.0.: warn: this rank is in MPI_Finalize, which waits' "$TMP/ranks")" -eq 1 ]
 }
 
-# But not for longer than is wanted.
+# The wait has a limit that the user sets.
 waits_no_longer() {
     local begin=$EPOCHREALTIME
     HVD_MPI_FINALIZE_TIMEOUT=1 OMPI_MCA_async_mpi_finalize=0 mpi 2 bash -c "'$ALL' -q -s \$((OMPI_COMM_WORLD_RANK * 60))" >"$TMP/ranks" 2>&1
@@ -159,7 +159,7 @@ waits_no_longer() {
     [ "$(since_ms "$begin")" -lt 50000 ] && grep 'hvd.0.: warn: MPI_Finalize has not ended in time.* (HVD_MPI_FINALIZE_TIMEOUT: 1 s); this' "$TMP/ranks"
 }
 
-# Numbers by hand that are not MPI's.
+# Rank numbers set by hand that are not MPI's.
 disagree() {
     head -c 32 /dev/urandom >"$TMP/key" && chmod 600 "$TMP/key"
     refused 'rank 0 of 2 is rank 1 of 2 in MPI' env HVD_BACKEND=mpi HVD_SIZE=2 HVD_KEY_FILE="$TMP/key" \
@@ -176,7 +176,7 @@ killed() { # [NAME=VALUE]...
         grep -q 'rank 1.*\(signal 9\|lost\|connection\)\|on signal 9' "$TMP/ranks"
 }
 
-# Started by a launcher that MPI does not know.
+# Ranks started by a launcher that MPI does not know.
 alone() {
     refused 'MPI sees rank . of 2 alone' env HVD_BACKEND=mpi HVD_DOCTOR=off "$BUILD/hvdrun" -np 2 "$ALL" -q
 }
@@ -185,7 +185,7 @@ elastic() {
     refused 'elastic job: MPI can neither lose a rank' env HVD_BACKEND=mpi "$BUILD/hvdrun" --min-np 1 -np 2 "$ALL" -q
 }
 
-# other_mpi WORDS: what is in $TMP/other comes first, and is refused for this
+# other_mpi WORDS: the library in $TMP/other is found first, and refused with WORDS
 other_mpi() {
     refused "$1" env HVD_BACKEND=mpi LD_LIBRARY_PATH="$TMP/other:$LD_LIBRARY_PATH" "$ALL" -q &&
         grep -q "$TMP/other/libmpi.so.40\|libhvd_mpi.so" "$TMP/refused"
@@ -211,20 +211,19 @@ no_plugin() {
             grep -c 'host instead')" -eq 1 ]
 }
 
-# plugin_by MPICC: what the makefile does for it, in a build folder that is kept
+# plugin_by MPICC: builds the plugin as the makefile does, in a build folder that is kept
 plugin_by() {
     env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make --no-print-directory -C "$ROOT" BUILD="$TMP/build" SAN= \
         MPICC="$1" "$TMP/build/libhvd_mpi.so" >"$TMP/made" 2>&1 || { cat "$TMP/made"; return 1; }
 }
 
-# mpicc_with PATH MACRO: a wrapper at PATH that gives the compiler one more macro, as another mpi.h
-# would, and counts its calls
+# mpicc_with PATH MACRO: creates a wrapper at PATH that gives the compiler one more macro, as another mpi.h would, and
+# counts its calls
 mpicc_with() {
     printf '#!/bin/sh\necho >>"%s"\nexec mpicc -D%s "$@"\n' "$TMP/calls" "$2" >"$1" && chmod +x "$1"
 }
 
-# Another MPI in PATH, as by `module swap`, makes another plugin; the same one makes none, and costs
-# one call.
+# Another MPI in PATH, as by `module swap`, makes another plugin. The same one makes none, and costs one call.
 swapped() {
     rm -rf "$TMP/build"
     mpicc_with "$TMP/mpicc" FIRST_MPI && plugin_by "$TMP/mpicc" && grep MPICC "$TMP/made" || return 1

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What we declare of NCCL (core/backend/nccl_abi.h) against the real header of the pinned wheel.
+# Compares our declarations of NCCL (core/backend/nccl_abi.h) with the real header of the pinned wheel.
 # timeout: 600
 # takes: 10 s, waiting
 # shellcheck source=tests/e2e/common.sh

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # takes: 50 s, waiting
 # timeout: 400
-"""The coordinator plane of hvd-operator with real agents and ranks on this machine: who comes, trains, goes, is
-killed; an operator that is killed and replaced; and who is refused."""
+"""The coordinator plane of hvd-operator with real agents and ranks on this machine: they join, train, leave and are
+killed; the operator is killed and replaced; strangers are refused."""
 import json
 import os
 import re
@@ -18,7 +18,7 @@ import urllib.request
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from plane import AGENT, PROGRAMS, STEPS, Case, wait_for  # noqa: E402
 
-LONG = (100000, 5)  # steps, milliseconds each: until it is ended
+LONG = (100000, 5)  # steps, milliseconds each: the test ends it
 
 
 class Trains(Case):
@@ -80,7 +80,7 @@ class Trains(Case):
         self.assertIsNone(pod.process.poll())
 
     def test_the_doctor_looks_first(self):
-        """What it says of this machine is its own matter: with a failure no rank is started."""
+        """The doctor's findings on this machine do not matter here, except that a failure starts no rank."""
         self.start_job("a", 1, 1, 2)
         pod = self.start_pod("a", 0, [STEPS, 10, 5], HVD_DOCTOR="fail")
         code = pod.code(60)
@@ -90,7 +90,8 @@ class Trains(Case):
         self.assertEqual("done 10" in pod.text(), not refused)
 
     def test_the_doctor_refuses(self):
-        """With 512 open files, say. The end of the pod's log is what the API server shows: it says why and what to do."""
+        """A failure of the doctor, by a limit of 512 open files. The end of the pod's log, which the API server shows,
+        has the reason and the fix."""
         self.start_job("a", 1, 1, 2)
         pod = self.start_pod("a", 0, [STEPS, 10, 5], through=("prlimit", "--nofile=512", "--"), HVD_DOCTOR="fail")
         self.assertEqual(pod.code(60), 126, pod.text())
@@ -103,8 +104,8 @@ class Trains(Case):
         wait_for("the former pod's findings to be gone", 10, lambda: not self.plane.facts("a")["failures"])
 
     def test_the_doctor_looks_as_far_as_it_is_told(self):
-        """At level 2 it measures, before ranks are started whatever it finds. In a pid namespace, as in a pod: it does
-        not measure where ranks run, and there may be others' on this machine."""
+        """At level 2 the doctor measures before ranks are started, whatever it finds. In a pid namespace, as in a pod:
+        it does not measure beside running ranks, and other tests' ranks may run on this machine."""
         alone = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
         if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
             self.skipTest("a pid namespace of one's own takes root")
@@ -222,7 +223,7 @@ class Operator(Case):
 
     def test_is_killed_and_replaced(self):
         ranks = [pod.ranks() for pod in self.three]
-        for _ in range(2):  # the second one has epochs of another term
+        for _ in range(2):  # the second time the epochs have another term
             before = self.plane.facts("a")["epoch"]
             self.plane.kill()
             time.sleep(2)
@@ -253,7 +254,7 @@ class Operator(Case):
         self.assertIn("operator", facts["cause"])
 
     def test_does_not_know_yet(self):
-        """Agents that come before it has heard of jobs and pods are not refused."""
+        """Agents that connect before the operator has heard of jobs and pods are not refused."""
         self.plane.kill()
         self.plane.start()
         time.sleep(2)
@@ -379,7 +380,7 @@ class Refused(Case):
 
 class Crowd(Case):
     def test_agents_that_connect_at_once(self):
-        """What a connected agent costs: TLS, its long poll, its places in the roster."""
+        """The cost of a connected agent: TLS, its long poll, its places in the roster."""
         n = int(os.environ.get("HVD_TEST_CROWD", "200"))
         self.start_job("a", n, 1, n)
         for i in range(n):
@@ -399,7 +400,7 @@ class Crowd(Case):
             counts = self.plane.counts()
             print(f"{said.strip()}; {each:.1f} KiB each; the slowest turn {counts['slowest_ms']:.1f} ms")
             self.assertEqual(counts["agents"], n)
-            if not os.environ.get("HVD_TEST_SANITIZED"):    # which has memory of its own beside each piece
+            if not os.environ.get("HVD_TEST_SANITIZED"):    # a sanitizer adds memory to each allocation
                 self.assertLess(each, 24)
             self.assertLess(counts["slowest_ms"], 1000)
             self.assertRegex(crowd.stdout.readline(), r"answers \d+ failures 0")

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Ranks under mpirun: the bootstrap goes through PMIx, without MPI in the program; on one host and over
-# two network namespaces, where HVD_KEY_FILE and HVD_RENDEZVOUS are not needed. Without a libpmix, and
-# under MPICH's mpirun, they are, and ranks without them are refused.
+# Ranks under mpirun bootstrap through PMIx, without MPI in the program, on one host and over two network namespaces: they
+# need neither HVD_KEY_FILE nor HVD_RENDEZVOUS. Without a libpmix, and under MPICH's mpirun, they need both, and are
+# refused without them.
 # timeout: 900
 # takes: 9 s, waiting
 # shellcheck disable=SC2317,SC2154,SC2030,SC2031  # functions that check calls; what common.sh sets; subshells
@@ -22,13 +22,13 @@ one_host() { # RANKS ROUNDS
     [ "$(grep -c "of $1 on host 0 of 1: sum ok" "$TMP/ranks")" -eq $(($1 * $2)) ]
 }
 
-# A rank that never calls hvd_init: the others do not wait for ever.
+# A rank never calls hvd_init: the others do not wait for ever.
 one_stays_away() {
     refused 'not called hvd_init' env HVD_START_TIMEOUT=4 mpirun --oversubscribe -np 2 \
         bash -c "[ \$OMPI_COMM_WORLD_RANK = 0 ] && exec '$SUM'; sleep 40"
 }
 
-# by_numbers MPIRUN...: three ranks meet at a rendezvous, with a key
+# by_numbers MPIRUN...: three ranks join at a rendezvous, with a key
 by_numbers() {
     head -c 32 /dev/urandom >"$TMP/key" && chmod 600 "$TMP/key" || return 1
     HVD_KEY_FILE=$TMP/key HVD_RENDEZVOUS=127.0.0.1:$(free_port) timeout -k 5 100 "$@" "$SUM" 2 1 >"$TMP/ranks" ||
@@ -37,7 +37,7 @@ by_numbers() {
     [ "$(grep -c 'of 3 on host 0 of 1: sum ok' "$TMP/ranks")" -eq 6 ]
 }
 
-# As where Open MPI has its PMIx inside: the ranks find no libpmix (but a file that is none).
+# Like an Open MPI with PMIx inside: the ranks find no libpmix, only a file of that name that is no library.
 mkdir -p "$TMP/none" && echo 'no library' >"$TMP/none/libpmix.so.2"
 none=LD_LIBRARY_PATH=$TMP/none:$LD_LIBRARY_PATH
 
@@ -52,7 +52,7 @@ hydra() {
         by_numbers mpiexec.hydra -np 3
 }
 
-# What mpirun starts "by ssh" on 10.213.7.2 runs in the namespace that stands for that host.
+# When mpirun starts something by ssh on 10.213.7.2, it runs in the namespace that stands for that host.
 two_hosts() {
     cat >"$TMP/rsh" <<EOF
 #!/bin/bash

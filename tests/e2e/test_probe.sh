@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# hvd-probe on the real NCCL and CUDA runtime (wheels, no GPU is needed), and what it declares of foreign
-# libraries against their headers.
+# hvd-probe on the real NCCL and CUDA runtime (wheels, no GPU is needed), and its declarations of foreign libraries
+# compared with their headers.
 # timeout: 1200
 # shellcheck disable=SC2317  # what check calls
 # shellcheck source=tests/e2e/common.sh
@@ -14,7 +14,7 @@ DOCTOR=$BUILD/hvd-doctor
 WHEELS=$BUILD/wheels
 unset LD_LIBRARY_PATH CUDA_VISIBLE_DEVICES CONDA_PREFIX VIRTUAL_ENV
 
-# abi HEADERS... -- FLAGS...: it compiles, and these headers were there
+# abi HEADERS... -- FLAGS...: the comparison compiles, and found these headers
 abi() {
     local wanted=() header
     while [ "$1" != -- ]; do
@@ -31,7 +31,7 @@ abi() {
     done
 }
 
-# says NAME LINE...: the probe's answer has these lines
+# says NAME LINE...: the probe's answer must have these lines
 says() {
     local name=$1 line
     shift
@@ -45,7 +45,7 @@ says() {
     done
 }
 
-# doctor WORDS CHECK: the line of the check has the words
+# doctor WORDS CHECK: the line of the check must have the words
 doctor() {
     timeout 60 "$DOCTOR" check -v --profile gpu --only "$2" >"$TMP/report"
     cat "$TMP/report"
@@ -80,7 +80,7 @@ export LD_LIBRARY_PATH=${nccl%/*}
 check nccl-loader says nccl "path $nccl" 'version 2.27.7' 'lib.0.how loader'
 check nccl-once doctor '^pass .*nccl-multiple: one NCCL' nccl-multiple
 
-# A second one for another CUDA: ours says 2.8.4 for CUDA 11.0.
+# A second NCCL for another CUDA: our fake is 2.8.4 for CUDA 11.0.
 if [ -f "$BUILD/tests/fake/nccl.so" ]; then
     mkdir "$TMP/old"
     cp "$BUILD/tests/fake/nccl.so" "$TMP/old/libnccl.so.2"
@@ -90,7 +90,7 @@ else
     skip_part nccl-two fakes "make tests-bin has not built tests/fake"
 fi
 
-# Half a library: its text may still be read, loading it is an error, not a crash.
+# Half a library: its text may be read, and loading it is an error, not a crash.
 mkdir "$TMP/half"
 head -c 3000000 "$nccl" >"$TMP/half/libnccl.so.2"
 LD_LIBRARY_PATH=$TMP/half check nccl-half says nccl "lib.0.path $TMP/half/libnccl.so.2"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The Python package: tests/python/rank_*.py on 1, 2 and 4 ranks that are started by hand, the same
-# under hvdrun, under torchrun, and what a rank says about bad surroundings.
+# The Python package: tests/python/rank_*.py on 1, 2 and 4 ranks that are started by hand, the same under hvdrun and
+# torchrun, and a rank's errors in a bad environment.
 # timeout: 1800
 # takes: 130 s
 # shellcheck disable=SC2317  # functions that check calls
@@ -54,20 +54,20 @@ else
     echo "SKIP: e2e/test_python/hvdrun: hvdrun: it is not built"
 fi
 
-free_port() { # below those that the system gives out by itself
+free_port() { # below the ephemeral ports
     PYTHONPATH=tests/python "$PY" -c 'import ranks; print(ranks.free_port())'
 }
 
-# Debian 12's torch under Python 3.11 stumbles over its own defaults of --redirects and --tee. Debian
-# 13's has no libuv, but its torchrun can do without only where no store of its own is wanted.
+# Debian 12's torch under Python 3.11 fails with its own defaults of --redirects and --tee. Debian 13's torch has no
+# libuv, and its torchrun works without only if it creates no store of its own.
 export USE_LIBUV=0
 
-torchrun() { # static|file RANKS NAME...: who owns the store at MASTER_PORT: torchrun, or rank 0
+torchrun() { # static|file RANKS NAME...: torchrun or rank 0 owns the store at MASTER_PORT
     local dir result options=(--master_port "$(free_port)")
     dir=$(mktemp -d) || return
     [ "$1" = file ] && export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 &&
         options=(--rdzv_backend c10d --rdzv_conf store_type=file --rdzv_endpoint "$dir/store")
-    # The host's name need not resolve, where torchrun can be told an address instead.
+    # The host's name need not resolve, if torchrun accepts an address instead.
     "$PY" -m torch.distributed.run --help | grep -q local.addr && options+=(--local_addr 127.0.0.1)
     timeout -k 5 400 "$PY" -m torch.distributed.run --nproc_per_node "$2" "${options[@]}" \
         --redirects 1 --tee 1 --log_dir "$dir/log" tests/python/rank.py "${@:3}"
@@ -77,7 +77,7 @@ torchrun() { # static|file RANKS NAME...: who owns the store at MASTER_PORT: tor
     return "$result"
 }
 
-has_libuv() { # what torchrun's own store wants, where there is such a thing
+has_libuv() { # whether this torch has it, which torchrun's own store needs
     "$PY" -c 'import sys, torch.distributed as d
 try:
     d.TCPStore("127.0.0.1", 0, 1, True)
@@ -85,14 +85,14 @@ except RuntimeError as error:
     sys.exit("libuv" in str(error))'
 }
 
-torch_variables() { # two ranks with nothing but torch.distributed's variables
+torch_variables() { # two ranks with only torch.distributed's variables
     export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT
     MASTER_PORT=$(free_port)
     RANK=1 timeout -k 5 300 "$PY" tests/python/rank.py beside &
     RANK=0 timeout -k 5 300 "$PY" tests/python/rank.py beside && wait $!
 }
 
-lost() { # END CODE: of three ranks the last one ends so; both others must hear of it
+lost() { # END CODE: the last of three ranks ends this way; both others must notice
     local output result
     output=$(HVD_TEST_END=$1 timeout -k 5 300 "$PY" tests/python/ranks.py -k -t 280 3 \
         "$PY" tests/python/rank.py lost 2>&1)

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hvd.torch with tensors on a GPU, as far as that goes without one: a driver of ours takes the process's memory
-# for a GPU's (tests/fake/cuda, unified=1), and tests/python's ranks run on it, through the host's memory and
-# through an NCCL of ours, also with MPI between hosts. On a machine with a GPU and a torch that knows it: make test-gpu.
+# hvd.torch with tensors on a GPU, on a machine without one: the fake driver presents the process's memory as a GPU's
+# (tests/fake/cuda, unified=1), and tests/python's ranks run on it, through host memory and through the fake NCCL, also
+# with MPI between hosts. On a machine with a GPU: make test-gpu.
 # timeout: 1200
 # takes: 18 s
 # shellcheck disable=SC2317  # functions that check calls

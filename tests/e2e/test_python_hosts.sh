@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# torchrun and ranks by hand on two hosts (network namespaces), two ranks on each: the operations and
-# the optimizer of hvd.torch over TCP and shared memory together.
+# Ranks by torchrun and by hand on two hosts (network namespaces), two ranks on each: the operations and the optimizer of
+# hvd.torch over TCP and shared memory together.
 # timeout: 1200
 # takes: 110 s, waiting
 # shellcheck disable=SC2317,SC2154  # functions that check calls; what common.sh sets
@@ -17,21 +17,12 @@ make_hosts || exit 1
 head -c 32 /dev/urandom >"$TMP/key"
 chmod 600 "$TMP/key"
 
-# together: all jobs of this shell end well
-together() {
-    local rc=0 pid
-    for pid in $(jobs -p); do
-        wait "$pid" || rc=1
-    done
-    return "$rc"
-}
-
 by_hand() (
     for r in 0 1 2 3; do
         HVD_RANK=$r HVD_SIZE=4 HVD_RENDEZVOUS=10.213.7.1:7007 HVD_KEY_FILE=$TMP/key \
             on "${hosts[r / 2]}" timeout -k 5 400 "$PY" tests/python/rank.py ops optimizer broadcast &
     done
-    together
+    wait_all
 )
 
 torchrun() (
@@ -40,16 +31,16 @@ torchrun() (
             --node_rank "$i" --master_addr 10.213.7.1 --master_port 7008 \
             --redirects 1 --tee 1 --log_dir "$TMP/log$i" tests/python/rank.py ops beside &
     done
-    together
+    wait_all
 )
 
-# What torchrun would set, without it.
+# torchrun's variables, without torchrun.
 variables() (
     for r in 0 1 2 3; do
         RANK=$r WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_PORT=7009 MASTER_ADDR=10.213.7.1 \
             on "${hosts[r / 2]}" timeout -k 5 400 "$PY" tests/python/rank.py beside &
     done
-    together
+    wait_all
 )
 
 check 'by hand, two hosts' by_hand

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# `pip install .` into a virtual environment, without a network: the package brings its own library and
-# programs, and works from another folder.
+# `pip install .` into a virtual environment, without a network: the package contains its library and programs, and works
+# from another folder.
 # timeout: 1200
 # takes: 18 s
 set -u

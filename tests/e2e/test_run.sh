@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The runner itself: what tests/run.py counts as passed, failed and skipped, and what it shows of a
-# failure. Each check runs it on commands made for the purpose, with a build folder of its own.
+# The test runner: what tests/run.py counts as passed, failed and skipped, and what it shows of a failure. Each check runs
+# it on small commands, with a build folder of its own.
 # takes: 16 s, waiting
 # shellcheck disable=SC2317  # checks are called by name
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
 
-# run TEST...: its output in $TMP/said, its exit code
+# run TEST...: runs tests/run.py, with its output in $TMP/said and its exit code in $ended
 run() {
     env -u HVD_TEST_TAIL HVD_TEST_STRICT="${strict:-0}" HVD_STEP_TIMEOUT="${limit:-60}" \
         tests/run.py "$TMP/build" "$@" >"$TMP/said" 2>&1
@@ -52,8 +52,8 @@ ended=0
 strict=1 run 'mute=exit 77' || ended=$?
 check strict ends 1 '0 passed, 1 failed, 1 skipped'
 
-# What a sanitizer writes of a process whose exit code is lost. (The names of the checks do not say it:
-# the log of this script goes through the same sieve.)
+# Reports of sanitizers, of a process whose exit code is lost. The names of the checks avoid these words, because this
+# script's own log is searched for them too.
 reports=('WARNING: ThreadSanitizer: data race (pid=7)'
     '==7==ERROR: AddressSanitizer: heap-use-after-free on address 0x1'
     '==7==ERROR: LeakSanitizer: detected memory leaks'
@@ -72,7 +72,7 @@ ended=0
 run "python=echo 'RuntimeError: all is well' >&2" || ended=$?
 check no-report ends 0 '1 passed, 0 failed, 0 skipped'
 
-# What needs a build starts when it has passed, and fails with it.
+# A test that needs a build starts when the build has passed, and fails with it.
 ended=0
 run "x/test=[ -e $TMP/built ] && [ \$(nice) -ge 5 ]" "x/build=sleep 0.5; touch $TMP/built" || ended=$?
 check build ends 0 '2 passed, 0 failed, 0 skipped'
@@ -81,7 +81,7 @@ run 'x/test=true' 'x/build=exit 3' 'y=true' || ended=$?
 check no-build ends 1 '1 passed, 1 failed, 0 skipped'
 check no-build-why says 'need x/build do not run: x/test$'
 
-# Interrupted, it ends what runs.
+# Interrupted, it ends the tests that run.
 tests/run.py "$TMP/build" "long=sleep 4712.$$" >"$TMP/said" 2>&1 &
 runner=$!
 wait_until 20 pgrep -f "^sleep 4712.$$" >/dev/null

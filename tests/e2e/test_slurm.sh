@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Ranks under srun, by a Slurm of its own in a private directory: munged, slurmctld and two slurmd, each
-# in a network namespace that stands for its node, all ended at the end. With PMIx; without it and with
-# a key file; without a key; under MPICH's mpirun, whose proxies are tasks.
+# Ranks under srun, by a Slurm in a private directory: munged, slurmctld and two slurmd, each in a network namespace that
+# stands for its node; all are ended at the end. With PMIx; without it and with a key file; without a key; under MPICH's
+# mpirun, whose proxies are tasks.
 # timeout: 600
 # takes: 9 s, waiting
 # shellcheck disable=SC2317,SC2154  # functions that check calls; what common.sh sets
@@ -18,7 +18,7 @@ if ! can_netns || ! make_hosts; then
     skip_all root 'no network namespaces here'
 fi
 
-# Not ip netns exec: that mounts a /sys of its own, without the control groups that slurmd wants.
+# ip netns exec would mount a /sys without the control groups that slurmd needs.
 within() { # HOST COMMAND...
     local host=$1
     shift
@@ -109,14 +109,14 @@ step() { # RANKS NODES ARGUMENTS-OF-SRUN...: all ranks say that the sum is right
     [ "$(grep -c "of $n on host .*: sum ok" "$TMP/ranks")" -eq $((2 * n)) ]
 }
 
-# The nodes' names mean nothing to the resolver here: the rendezvous is given.
+# The resolver does not know the nodes' names here, so the rendezvous is given.
 by_key_file() {
     head -c 32 /dev/urandom >"$TMP/key"
     chmod 600 "$TMP/key"
     HVD_KEY_FILE=$TMP/key HVD_RENDEZVOUS=10.213.7.1:$(free_port) step 4 2
 }
 
-# Four ranks below two tasks: Slurm's numbers are the proxies'.
+# Four ranks below two tasks: Slurm numbers the proxies.
 hydra() {
     local salloc=(nsenter --net="/run/netns/${hosts[0]}" salloc --immediate=60 -N 2 -n 4 --ntasks-per-node=2)
     head -c 32 /dev/urandom >"$TMP/key"
@@ -128,7 +128,7 @@ hydra() {
     [ "$(grep -c 'of 4 on host .*: sum ok' "$TMP/ranks")" -eq 8 ]
 }
 
-# A batch script is no task: the process in it is a world of 1, whatever the job's size.
+# A batch script is no task: its process is a world of 1, whatever the job's size.
 batch_script() {
     cat >"$TMP/job.sh" <<EOF
 #!/bin/bash

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hvdrun -H over the real ssh: two hosts that are network namespaces, an sshd of the test's own in the
-# second one with keys of the test's own. What ssh refuses is one line; nothing is left on either host.
+# hvdrun -H over the real ssh: two hosts that are network namespaces, in the second one an sshd of the test with keys of
+# the test. What ssh refuses is one line. Nothing is left on either host.
 # timeout: 900
 # takes: 20 s, waiting
 # shellcheck disable=SC2317,SC2016,SC2154,SC2086  # functions that check calls; words for other shells; common.sh; $CTL is two words
@@ -24,13 +24,14 @@ unset HVD_RSH_AGENT
 # shellcheck source=tests/e2e/attach.sh
 . "$(dirname "$0")/attach.sh"
 prefix=(ip netns exec "$A")
-export HVD_DOCTOR=off # what it thinks of the hosts is not the matter here
-# An agent of another host that gets no processor for half a second is not to be given up: only where that is tested.
+export HVD_DOCTOR=off # findings about these hosts do not matter here
+# So that an agent of the other host is not given up when it gets no processor for half a second. Checks that test this
+# set their own value.
 export HVD_HEARTBEAT_MS=1000
 
-# sshd wants this folder, whatever its configuration says.
+# sshd needs this folder, whatever its configuration says.
 [ -d /run/sshd ] || { mkdir -m 755 /run/sshd && at_end+=("rmdir /run/sshd"); }
-# A user whose password is locked gets in by PAM alone.
+# A user whose password is locked can log in by PAM only.
 pam=no
 case $(getent shadow root) in
 'root:!'*) pam=yes ;;
@@ -57,7 +58,7 @@ END
 
 within_b() { on "$B" ss -Htln "sport = :$1" | grep -q .; }
 
-# start_sshd PORT COMMAND...: on host B; COMMAND, if any, before sshd
+# start_sshd PORT [COMMAND...]: starts sshd on host B, through COMMAND if given
 start_sshd() {
     local port=$1
     shift
@@ -68,10 +69,10 @@ start_sshd() {
     exit 1
 }
 start_sshd 2022
-# One that sees nothing in the folder that its clients' hvd-agent lies in.
+# An sshd whose sessions see an empty folder in place of hvd-agent's.
 start_sshd 2023 unshare -m sh -c 'mount -t tmpfs none "$0" && exec "$@"' "$TMP/far"
 
-# The user's own settings and keys stay out of it: ssh does not ask $HOME where they are.
+# Not the user's own settings and keys, which ssh finds without $HOME.
 mkdir "$TMP/bin"
 cat >"$TMP/ssh_config" <<END
 UserKnownHostsFile $TMP/known_hosts
@@ -101,7 +102,7 @@ real_ranks() {
     code 0 far -np 4 -H "$THERE:2,localhost:2" "$SUM" 3 2
 }
 
-# sshd starts there with an environment of its own: what ranks get is hvdrun's doing.
+# sshd starts sessions with its own environment: the variables of ranks come from hvdrun.
 places() {
     GIVEN=1 HIDDEN=1 HVD_SEEN=1 code 0 far -np 1 -H "$THERE" -x GIVEN --no-prefix \
         sh -c 'echo $GIVEN$HIDDEN$HVD_SEEN; pwd; ip -4 -o addr show veth0; echo ${SSH_CONNECTION:+by ssh}' >"$TMP/1" &&
@@ -122,7 +123,7 @@ interrupted() {
     [ $rc -eq 143 ] && nothing_left
 }
 
-# hvdrun itself is killed, and with it ssh: the agent there ends its ranks by itself.
+# hvdrun is killed, and with it ssh: the agent on B ends its ranks by itself.
 killed_hvdrun() {
     ip netns exec "$A" "$RUN" -p 2022 -i "$TMP/key" -np 2 -H "localhost:1,$THERE:1" bash -c "$(sleeper)" 2>"$TMP/2" &
     local pid=$!
@@ -131,7 +132,7 @@ killed_hvdrun() {
     nothing_left
 }
 
-# The connection goes: its sshd is killed.
+# The connection is lost: its sshd is killed.
 connection_lost() {
     ip netns exec "$A" "$RUN" -p 2022 -i "$TMP/key" -np 2 -H "localhost:1,$THERE:1" bash -c "$(sleeper)" 2>"$TMP/2" &
     local pid=$! rc=0
@@ -140,7 +141,7 @@ connection_lost() {
     [ $rc -eq 1 ] && says "on $THERE" "$TMP/2" && nothing_left
 }
 
-# one_line PATTERN OPTION... HOST: hvdrun fails at once and says PATTERN, and no more than that
+# one_line PATTERN OPTION... HOST: hvdrun fails at once and prints one line with PATTERN
 one_line() {
     local pattern=$1
     shift
@@ -194,8 +195,8 @@ no_agent() {
         "$TMP/far/hvdrun" -p 2023 -i "$TMP/key" -H "$THERE"
 }
 
-# hvdrun is killed: ssh goes when it has nobody to write to, agents and ranks stay. The next hvdrun reaches hosts
-# by ssh as the first one did.
+# hvdrun is killed. ssh ends at its next write, agents and ranks stay. The next hvdrun reaches the hosts by ssh as the
+# first one did.
 taken_over() {
     begun 2 -np 2 --min-np 1 --max-np 4 -p 2022 -i "$TMP/key" -H "localhost:2,$THERE:2" $RANKS || return 1
     line 2 'hvdrun: the agent on .* joined' || return 1 # the ranks are all on this host, and do not wait for it

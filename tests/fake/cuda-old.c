@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuda-old: a libcuda.so.1 of a driver from before CUDA 11: it lacks functions.
+ * cuda-old: the libcuda.so.1 of a driver before CUDA 11, which lacks functions.
  */
 unsigned cuInit(unsigned flags);
 unsigned cuDriverGetVersion(int *ret);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuda: a libcuda.so.1 of ours: for tests of hvd-probe on scripted values (script.h, FAKE_CUDA),
- * and for tests of the back ends with a driver's semantics (cuda/fake.h, cuda/control.h). Two H100
- * unless the script says otherwise. This file: the driver and its devices.
+ * cuda: a fake libcuda.so.1: for tests of hvd-probe with scripted values (script.h, FAKE_CUDA), and
+ * for tests of the back ends with a driver's semantics (cuda/fake.h, cuda/control.h). It has two
+ * H100 unless the script says otherwise. This file: the driver and its devices.
  */
 #include "tests/fake/cuda/fake.h"
 
@@ -104,7 +104,7 @@ static const struct {
     {CUDA_UNKNOWN, "CUDA_ERROR_UNKNOWN"},
 };
 
-/* As the real one: of a number that it does not know it gives nothing. */
+/* Like the real function it gives no name for an unknown number. */
 unsigned cuGetErrorName(unsigned code, const char **ret)
 {
     *ret = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hwloc: a libhwloc.so.15 of ours that only says its version (script.h, FAKE_HWLOC), for tests of
+ * hwloc: a fake libhwloc.so.15 that only returns its version (script.h, FAKE_HWLOC), for tests of
  * hvd-probe.
  */
 #include "tests/fake/script.h"

@@ -1,19 +1,19 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""kube_api.py [CERT KEY]: an API server of our own, small enough to misbehave on command.
+"""kube_api.py [CERT KEY]: a small API server that misbehaves on command.
 
 Objects in memory, list with pages, watch, bookmarks, streamed lists, compare-and-swap writes. Started by
 tests (tests/harness/kube_server.h): it prints "port N", takes commands on standard input, one a line, and
 answers each with a line "ok ..." on standard output. It ends when standard input does.
 
-make N PAD          N pods in namespace default, each with PAD bytes that nobody wants
-touch|delete|remake NAME   a pod; remake deletes it and makes another of that name
+make N PAD          N pods in namespace default, each with PAD extra bytes
+touch|delete|remake NAME   a pod; remake deletes it and creates another one of that name
 clear               all objects, and history
 bookmark            to every watch
-end                 ends every watch as a server does
+end                 ends every watch, as a real server does
 forget MODE [remake NAME] [delete NAME]
-                    all that, and history is forgotten and watches end before anybody hears of it; one
-                    from before gets 410 (http, event)
+                    makes these changes, forgets the history and ends watches before they see it; a watch
+                    from an older version gets 410 (http, event)
 cut N [TIMES]       the connection of the next watch (of so many) is cut after N bytes of it
 split N             bodies are sent N bytes at a time; 0: whole
 expire              the next token of a page is answered with 410
@@ -21,7 +21,7 @@ fail CODE N AFTER   the next N requests get CODE, with Retry-After unless AFTER 
 drop N              the next N requests are read, then the connection is closed
 hang N              the next N requests are never answered
 token T             requests need this bearer token; "-": none
-stream MODE         on; off: refused (422); mute: never says that a streamed list is whole
+stream MODE         on; off: refused (422); mute: never sends the bookmark that ends a streamed list
 count               lists=.. streams=.. watches=.. requests=.. connections=.. gzip=..
 """
 import gzip
@@ -39,7 +39,7 @@ lock = threading.Condition()
 
 
 class World:
-    """What is stored, and how to misbehave. Under lock."""
+    """The stored objects, and the requested faults. Used under lock."""
 
     def __init__(self):
         self.version = 100
@@ -47,7 +47,7 @@ class World:
         self.history = []  # (version, type, collection, object)
         self.oldest = 0
         self.gone = "http"
-        self.generation = 0  # of watches: those of an older one end
+        self.generation = 0  # of watches: watches of an older generation end
         self.cut = self.cuts = self.split = 0
         self.expire = False
         self.fail = []  # (code, retry after)
@@ -183,7 +183,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_bytes(body)
 
     def misbehaves(self):
-        """True when that was the answer."""
+        """True if a requested fault was the answer."""
         with lock:
             world.counts["requests"] += 1
             fail = world.fail.pop() if world.fail else None
@@ -285,7 +285,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_bytes(b"%x\r\n%s\r\n" % (len(data), data))
 
     def event(self, kind, obj):
-        """False: the connection is cut."""
+        """Sends an event. False: the connection is cut."""
         data = json.dumps({"type": kind, "object": obj}).encode() + b"\n"
         if self.budget is not None:
             data, self.budget = data[:self.budget], self.budget - len(data)
@@ -299,7 +299,7 @@ class Handler(BaseHTTPRequestHandler):
         return True
 
     def initial(self, collection):
-        """Of a streamed list: what there is, then the bookmark that says so."""
+        """Sends a streamed list: the objects, then the bookmark that ends it."""
         with lock:
             version, items = world.version, list(world.objects.get(collection, {}).values())
             mute = world.stream == "mute"
@@ -380,7 +380,7 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def handle_error(self, *_):
-        pass  # the other end has gone: that is what tests do
+        pass  # the client has closed the connection, which tests do
 
 
 def main():

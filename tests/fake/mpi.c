@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi: a libmpi.so.40 of ours that only says its version (script.h, FAKE_MPI), for tests of
- * hvd-probe: versions of Open MPI that nobody should have, hanging, crashing.
+ * mpi: a fake libmpi.so.40 that only returns its version (script.h, FAKE_MPI), for tests of hvd-
+ * probe: versions of Open MPI with known faults, a hang, a crash.
  */
 #include "tests/fake/script.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi_slow_free: for LD_PRELOAD: MPI_Comm_free takes its time, as where a rank comes late to it;
- * then it is the real one.
+ * mpi_slow_free: for LD_PRELOAD: MPI_Comm_free first sleeps, as if another rank came late, and then
+ * calls the real one.
  */
 #include <dlfcn.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * mpi_strict: for LD_PRELOAD: MPI_Ireduce_scatter refuses one address for input and output, as
- * MPICH and its kin do and Open MPI does not; then it is the real one.
+ * MPICH does and Open MPI does not; otherwise it calls the real one.
  */
 #include <dlfcn.h>
 #include <stddef.h>

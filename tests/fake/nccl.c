@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl: a libnccl.so.2 of ours that only says its version (script.h, FAKE_NCCL), for tests of
- * hvd-probe: old numbering, hanging, crashing, no such function in the text.
+ * nccl: a fake libnccl.so.2 that only returns its version (script.h, FAKE_NCCL), for tests of hvd-
+ * probe: the old numbering, a hang, a crash, a library without that function.
  */
 #include "tests/fake/script.h"
 
@@ -9,7 +9,7 @@
 
 int ncclGetVersion(int *version);
 
-/* Real ones carry this; hvd-probe reads it where a copy does not load. */
+/* Real libraries contain this text. hvd-probe reads it from a copy that does not load. */
 extern const char fake_nccl_text[];
 const char fake_nccl_text[] = "NCCL version 2.8.4+cuda11.0";
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nvidia-ml: a libnvidia-ml.so.1 of ours on scripted values (script.h, FAKE_NVML), for tests of
- * hvd-probe and of the checks of GPUs. Two healthy H100 unless the script says otherwise.
+ * nvidia-ml: a fake libnvidia-ml.so.1 with scripted values (script.h, FAKE_NVML), for tests of hvd-
+ * probe and of the checks of GPUs. Two healthy H100 unless the script says otherwise.
  */
 #include "diagnostics/prober/nvml_abi.h"
 

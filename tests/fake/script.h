@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * script: what the fake libraries of tests/fake shall say: an environment variable "key=value;...".
- * A key of a function is its return code ("nvmlInit_v2=18"); "hang=FUNCTION" and "crash=FUNCTION"
- * do so there; a key with a GPU's number ("celsius.1=90") counts before one without.
+ * script: scripted values of the fake libraries: an environment variable "key=value;...". A
+ * function's name as key sets its return code ("nvmlInit_v2=18"). "hang=FUNCTION" and
+ * "crash=FUNCTION" make it hang or crash. A key with a GPU's number ("celsius.1=90") takes
+ * precedence over one without.
  */
 #ifndef HVD_TESTS_FAKE_SCRIPT_H
 #define HVD_TESTS_FAKE_SCRIPT_H
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The text behind key=, into dst; NULL where the script does not have it. */
+/* The text behind key= into dst; NULL if the script has no such key. */
 static inline const char *script_text(const char *variable, const char *key, char *dst, size_t size)
 {
     const char *s = getenv(variable);
@@ -37,7 +38,7 @@ static inline long long script_number(const char *variable, const char *key, int
     return value ? strtoll(value, NULL, 0) : def;
 }
 
-/* At the start of a function: hangs, crashes, or its return code. */
+/* Called first in a function: hangs, crashes, or returns its return code. */
 static inline int script_enter(const char *variable, const char *function, int gpu)
 {
     char text[64];

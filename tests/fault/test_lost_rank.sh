@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A rank is killed, stopped, or runs out of descriptors: the others end in time, or wait and say for
-# whom, and nothing is left.
+# A rank is killed, stopped, or runs out of descriptors: the others end in time, or wait and name the rank, and nothing is
+# left.
 # timeout: 900
 # takes: 20 s, waiting
 # shellcheck disable=SC2317,SC2154  # functions that check calls; what common.sh sets
@@ -9,8 +9,8 @@
 . "$(dirname "$0")/../e2e/common.sh"
 LOOP=$BUILD/tests/programs/loop
 
-# pid_of RANK FILE: waits until that rank has said that it is ready. Whoever writes the file runs in the background and
-# may not have opened it yet: it is emptied before, lest a former rank's line is found.
+# pid_of RANK FILE: waits until that rank has printed that it is ready. The background command that writes FILE may not
+# have opened it yet, so FILE is emptied before, lest a line of an earlier run is found.
 pid_of() {
     wait_until 30 pid_said "$@"
 }
@@ -31,7 +31,7 @@ start() {
     done
 }
 
-# killed_by_hand VICTIM [NAME=VALUE]...: the others say who was lost, in less than two seconds
+# killed_by_hand VICTIM [NAME=VALUE]...: the other ranks must name the lost one, in less than two seconds
 killed_by_hand() (
     victim=$1
     shift
@@ -83,7 +83,7 @@ stopped() (
     [ "$rc" -eq 0 ] && grep -q 'missing rank.*2' "$TMP/run"
 )
 
-# Rank 1 has room for so few descriptors: it joins, or says what it lacks; nobody hangs or crashes.
+# Rank 1 may open so few descriptors: it joins, or says what it lacks, and no rank hangs or crashes.
 few_descriptors() (
     export HVD_SIZE=2 HVD_RENDEZVOUS HVD_START_TIMEOUT=4
     refused=0

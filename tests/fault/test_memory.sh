@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A container's small /dev/shm does not matter: with 64 KiB of it, and with none, ranks of one host
-# share memory all the same, under hvdrun and by hand.
+# A container's small /dev/shm does not matter: with 64 KiB of it, or none, ranks of one host still share memory, under
+# hvdrun and by hand.
 # timeout: 600
 # takes: 6 s, waiting
 # shellcheck disable=SC2317,SC2154  # functions that check calls; what common.sh sets
@@ -9,7 +9,7 @@
 . "$(dirname "$0")/../e2e/common.sh"
 LOOP=$BUILD/tests/programs/loop
 
-# inside SIZE COMMAND...: in a mount namespace of its own with /dev/shm of SIZE
+# inside SIZE COMMAND...: runs the command in a mount namespace with /dev/shm of SIZE
 inside() {
     local size=$1
     shift
@@ -17,7 +17,7 @@ inside() {
     unshare --mount sh -c 'mount -t tmpfs -o size="$1" none /dev/shm && shift && exec "$@"' sh "$size" "$@"
 }
 
-# by_hand COMMAND...: two ranks of it
+# by_hand COMMAND...: two ranks of the command
 by_hand() (
     export HVD_SIZE=2 HVD_RENDEZVOUS
     HVD_RENDEZVOUS=127.0.0.1:$(free_port)
@@ -32,7 +32,7 @@ shared_memory() { # HOW...
     grep -q '"shm_slice"' "$TMP/timeline.json" && ! grep -q '"ring"' "$TMP/timeline.json"
 }
 
-# a file of /dev/shm would be seen
+# a file in /dev/shm would be found
 nothing_in_dev_shm() {
     # shellcheck disable=SC2016  # the inner shell's
     inside 64k sh -c '

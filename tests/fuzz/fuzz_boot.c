@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_boot: what comes in at the bootstrap: the first byte chooses between a stream of rendezvous
- * frames as rank 0 and as a peer reads them (proofs left out, or nothing would pass them), the
+ * fuzz_boot: input of the bootstrap. The first byte chooses between a stream of rendezvous frames
+ * as rank 0 and as a peer reads them (without proofs, which random bytes would never pass), the
  * roster behind a proof, and the agent's roster and place.
  */
 #include <stddef.h>
@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
         return 0;
-    /* Exact copies, so that a byte read past the end is seen. */
+    /* An exact copy, so that a sanitizer sees a read past the end. */
     uint8_t *copy = malloc(size);
     if (!copy)
         return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_cgroup: what the doctor reads of /proc: the first byte chooses between control groups
+ * fuzz_cgroup: what the doctor reads from /proc. The first byte chooses between control groups
  * (/proc/self/cgroup, a NUL, /proc/self/mountinfo), mounts, limits, lists of processors, the
  * kernel's log in both forms and /proc/PID/stat.
  */
@@ -28,7 +28,7 @@ static void groups(const char *text, size_t len)
         size_t n = strnlen(at->dir, sizeof(at->dir));
         if (n >= sizeof(at->dir) || at->top > n || (rc < 0 && at->version))
             abort();
-        /* never outside of the mount */
+        /* it must never leave the mount */
         if (at->version && strstr(at->dir + at->top, "/.."))
             abort();
     }
@@ -64,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     double when;
     if (size == 0)
         return 0;
-    /* An exact copy, so that a byte read past the end is seen. */
+    /* An exact copy, so that a sanitizer sees a read past the end. */
     char *text = malloc(size);
     if (!text)
         return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fuzz_checks: all checks on a machine whose environment and answers are the input: the first byte
- * chooses profiles and level, then "NAME=value" lines, then for each probe a line "@name" and its
- * answer. There are no files. Each check says something, in one line, and is not in error.
+ * chooses profiles and level, then come "NAME=value" lines, then for each probe a line "@name" and
+ * its answer. There are no files. Each check must return one line, and never the status error.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define ANSWERS 64
 
-/* The input is no string: it ends without a NUL. */
+/* A string from the input, which has no NUL at its end. */
 static char *copy(const char *from, size_t n)
 {
     char *to = malloc(n + 1);
@@ -28,7 +28,7 @@ static char *copy(const char *from, size_t n)
     return to;
 }
 
-/* The environment: lines become strings. Returns where the first answer begins. */
+/* Reads the environment: its lines become strings. Returns where the first answer begins. */
 static const char *take_environment(struct machine *m, const char *text, const char *end)
 {
     const char *at = text;

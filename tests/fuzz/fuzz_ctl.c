@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fuzz_ctl: frames between a rank and its agent, as either end reads them, with a descriptor beside
- * the first byte when the first byte of the input says so; and what a rank does with a CTL_SHARE.
+ * the first byte if the first byte of the input asks for one; and a rank's handling of a CTL_SHARE.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -20,7 +20,7 @@ static struct mesh_net net;
 static bool left[3];
 static struct link *links[3 * LINK_CLASSES];
 
-/* Seat 1 of three ranks that have an agent and have not got the segment yet. */
+/* Seat 1 of three ranks that have an agent and no segment yet. */
 static struct local *begin(void)
 {
     static int ranks[] = {0, 1, 2}, bells[3];

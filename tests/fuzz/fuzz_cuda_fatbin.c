@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_cuda_fatbin: what is inside of a file of kernels, from any bytes.
+ * fuzz_cuda_fatbin: the contents of a file of kernels, from any bytes.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_doctor: what hvd-doctor's command line takes from outside: a report for diff ('j'), the
- * options of a captured machine ('o'), text that secrets are taken out of ('r'), also out of JSON
- * ('q') and where they are written in another way ('w'). The first byte says which.
+ * fuzz_doctor: input of hvd-doctor's command line: a report for diff ('j'), the options of a
+ * captured machine ('o'), text from which secrets are removed ('r'), also from JSON ('q') and in
+ * other spellings ('w'). The first byte chooses.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define CORE   "7Qz"
 #define HARD   "p\"" CORE "\n&<\\\xc3\xa4/"
 
-/* Nothing that a terminal obeys but newlines. */
+/* No control character that a terminal obeys, except newlines. */
 static bool is_quiet(const unsigned char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
@@ -30,7 +30,7 @@ static bool is_quiet(const unsigned char *text, size_t len)
     return true;
 }
 
-/* A report that is refused is refused in one line; what is printed of one has no escapes. */
+/* A report is refused in one line. What is printed of a report has no escape sequences. */
 static void as_report(const char *text, size_t len)
 {
     json_t *a = NULL;
@@ -82,7 +82,7 @@ static bool holds(const struct buf *b, const char *word)
     return b->len && memmem(b->data, b->len, word, strlen(word));
 }
 
-/* The secret is in no output. */
+/* The secret must be in no output. */
 static void as_text(const char *text, size_t len)
 {
     struct redact *r = open_redact();
@@ -137,7 +137,7 @@ static void put_written(struct buf *out, char how)
     }
 }
 
-/* However a secret is written, and whatever stands round it, nobody sees it. */
+/* The secret must be in no output, however it is spelled and whatever surrounds it. */
 static void as_written(const char *data, size_t len)
 {
     struct buf text = {0}, clean = {0};
@@ -156,7 +156,7 @@ static void as_written(const char *data, size_t len)
     redact_destroy(r);
 }
 
-/* What was JSON is JSON afterwards, and without the secret. */
+/* JSON must still be JSON, without the secret. */
 static void as_json(const char *text, size_t len)
 {
     struct redact *r = open_redact();

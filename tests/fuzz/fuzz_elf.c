@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_elf: what hvd-probe reads of an image: a shared object, and the loader's cache, of any
+ * fuzz_elf: what hvd-probe reads from an image: a shared object and the loader's cache, of any
  * bytes.
  */
 #include <stddef.h>
@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* hvd-probe is no library: its files stand in this fuzzer. */
+/* hvd-probe is no library, so its files are included here. */
 #include "diagnostics/prober/elf.c"
 #include "diagnostics/prober/ld.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static size_t sum; /* so that nothing is left out */
+static size_t sum; /* keeps the compiler from removing the calls */
 
 static void read_all(const struct elf *e)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_frames: what a proven but broken peer may send: frames on a data link and on a control link,
- * the news that a rank was lost, the map of the hosts. The first byte chooses.
+ * fuzz_frames: messages of an authenticated but faulty peer: frames on a data link and on a control
+ * link, the message that a rank is lost, the map of the hosts. The first byte chooses.
  */
 #include <stdint.h>
 #include <stdlib.h>

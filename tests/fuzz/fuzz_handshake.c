@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_handshake: what a stranger may send before it has proven anything, to the acceptor and to
- * the connector of a handshake; and the card, which comes from a launcher. The first byte chooses.
- * None of it may ever be taken for a proof.
+ * fuzz_handshake: messages of an unauthenticated peer to the acceptor and to the connector of a
+ * handshake; and the card, which comes from a launcher. The first byte chooses. No input may be
+ * accepted as a proof.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static void shake(const uint8_t *data, size_t size, bool accepts)
         auth_accept(&a, key, &id, UINT64_MAX);
     else
         auth_connect(&a, key, &id, UINT64_MAX);
-    /* In two pieces: the size of the first is in the input too. */
+    /* In two pieces. The input also chooses where to cut. */
     size_t first = size ? data[0] % (size + 1) : 0;
     for (int i = 0; i < 2 && rc == 1; i++) {
         const uint8_t *p = i ? data + first : data;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_jobfile: a job file of any bytes; and the same bytes as a host file, as a -H list
- * and as what a host discovery script prints.
+ * fuzz_jobfile: any bytes as a job file, a host file, a -H list, and the output of a host discovery
+ * script.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_kubeconfig: a kubeconfig of any bytes; what is taken from it has no line break that would
- * become another header.
+ * fuzz_kubeconfig: a kubeconfig of any bytes. The values taken from it must have no line break,
+ * which would become another header.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_kubelist: a page of a list, cut in two places; where jansson takes the whole of it, the
- * items are the same.
+ * fuzz_kubelist: a page of a list, cut in two places. If jansson accepts the whole page, the items
+ * must be the same.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     auto_json json_t *whole = NULL;
     int rc = cut(text, len, one, two, items);
     if (cut(text, len, 0, len, other) != rc || (rc == 0 && !json_equal(items, other)))
-        abort(); /* it depends on where the bytes were split */
+        abort(); /* the result depends on where the bytes were split */
     int plain = json_read(text, len, "all of it", &whole, NULL);
     if (rc == 0 && plain < 0)
         abort();

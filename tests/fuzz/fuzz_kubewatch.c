@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_kubewatch: the bytes of a watch, split in two places; and each line as a lease and as what a
- * credential plugin prints.
+ * fuzz_kubewatch: the bytes of a watch, split in two places; and each line as a lease and as the
+ * output of a credential plugin.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -32,7 +32,7 @@ static void as_others(const char *line, size_t len)
             abort();
         return;
     }
-    /* What we write of it says the same, where its times have four digits of a year. */
+    /* The lease that we write must be equal, if its times have years of four digits. */
     char *text = lease_body(&lease, "ns", "name");
     if (text && lease_parse(text, strlen(text), &back, &err) == 0 &&
         (strcmp(back.holder, lease.holder) != 0 || back.transitions != lease.transitions ||
@@ -41,7 +41,7 @@ static void as_others(const char *line, size_t len)
     free(text);
 }
 
-/* Lists of that name, wherever they stand. */
+/* Removes lists of that name at every level. */
 static void leave_out(json_t *j)
 {
     const char *key;
@@ -54,7 +54,8 @@ static void leave_out(json_t *j)
     json_array_foreach(j, i, value) leave_out(value);
 }
 
-/* What is valid is read as the whole less these, and nothing is read beyond its end. */
+/* A valid object must be read as the whole without these lists, and nothing may be read beyond its
+ * end. */
 static void as_object(const char *line, size_t len)
 {
     auto_json json_t *whole = NULL, *part = NULL;
@@ -67,7 +68,7 @@ static void as_object(const char *line, size_t len)
     if (rc == 0 && object_read(text, len, "a line", &part, &why, NULL) < 0)
         abort();
     leave_out(whole);
-    leave_out(part); /* a name in another spelling, \u0046, is left in */
+    leave_out(part); /* a name in another spelling, with \u0046, is kept */
     if (rc == 0 && !json_equal(whole, part))
         abort();
     free(text);

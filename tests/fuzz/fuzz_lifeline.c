@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fuzz_lifeline: what the other side of a lifeline writes, and /proc/PID/stat of a process that has
- * chosen its name: the first byte chooses between the words that a watcher sees one after the
- * other, the page that a holder is given, and the line of a state.
+ * chosen its name. The first byte chooses between the words that a watcher sees one after the
+ * other, the page that a holder gets, and the line of a state.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static void words(const uint8_t *data, size_t size)
         memcpy(&word, data, sizeof(word));
         size -= sizeof(word);
         enum lifeline_state next = lifeline_next(state, old, word);
-        /* never back, never to another holder */
+        /* never back, and never to another holder */
         if (next < state || (state == LIFELINE_HELD && next == LIFELINE_HELD && word != old))
             abort();
         if (next == LIFELINE_DEAD && !(word & FUTEX_OWNER_DIED))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_nccl_build: which CUDA an NCCL was built for, read from a file of any bytes, and from text.
+ * fuzz_nccl_build: the CUDA version that an NCCL was built for, read from a file of any bytes, and
+ * from text.
  */
 #include <stddef.h>
 #include <stdint.h>

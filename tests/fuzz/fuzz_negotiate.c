@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_negotiate: foreign bytes for negotiate on the root, an inner node and a leaf, between
- * submissions, ticks and finished batches. What it hands out must have been submitted once.
+ * fuzz_negotiate: any bytes as messages for negotiate on the root, an inner node and a leaf,
+ * between submissions, ticks and finished batches. Each operation that it hands out must have been
+ * submitted once.
  *
  * Input: u8 node, then steps: u8 what, u8 length, bytes. A message gets the node's generation where
- * its first byte asks for it, else it would hardly ever be right.
+ * Input: u8 node, then steps: u8 what, u8 length, bytes. If the first byte of a message asks for
+ * it, the message gets the node's generation, which random bytes would rarely hit.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +24,7 @@ struct world {
     struct {
         uint64_t ids[NAMES];
         size_t n;
-    } queue[NAMES]; /* batches: each has a name at least */
+    } queue[NAMES]; /* batches: each has at least one name */
     size_t queued;
     uint64_t now;
 };
@@ -114,7 +116,7 @@ static void submit(struct world *w, const uint8_t *bytes, size_t len)
         w->queue[w->queued++].n = 1;
         return;
     }
-    /* The batch may come before the call returns: with the id that *ret_id has then. */
+    /* The batch may come before the call returns, with the id that *ret_id has then. */
     if (negotiate_submit(w->n, name, &sig, splits, w->now, &w->ids[i], NULL) < 0)
         w->under_way[i] = false;
     else if (find(w, w->ids[i]) < 0)
@@ -190,7 +192,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         else
             negotiate_tick(w.n, w.now += 1000);
         if (!ok)
-            break; /* undefined from here on: the engine ends */
+            break; /* undefined from here on: the engine would end */
         if (what < 4 || what == 5)
             at += what == 5 ? 0 : len;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fuzz_objects: any JSON as a Node, a Pod, a PodDisruptionBudget and an HvdJob, as an API server
- * would send them; what can be read goes through the queue, reconcile() and the pods that are made
- * of it.
+ * would send them. Objects that can be read go through the queue, reconcile() and the construction
+ * of pods.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -40,7 +40,7 @@ static void make_pods(const struct hvdjob *job, const struct gang_ops *gang, con
     }
 }
 
-/* The status is written and read again until nothing is written: three times are enough. */
+/* The status is written and read again until nothing changes: three rounds must be enough. */
 static void walk(struct hvdjob *job, const struct pod *pod, struct cluster *c)
 {
     const struct pod *list[] = {pod};
@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int have_pod = pod_parse(j, &kinds, &pod, &err);
     int have_job = hvdjob_parse(j, &kinds, &job, &err);
     struct cluster c = {&kinds, have_node == 0, &node, &used};
-    /* Many workers only make this slow. */
+    /* Many workers would only make this slow. */
     if (have_job == 0 && job.workers <= 100)
         walk(&job, have_pod == 0 ? &pod : NULL, &c);
     if (have_job == 0 && have_budget && budget_decide(&job, &budget) == BUDGET_CHANGE)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_page: what a stranger says to the page: the first byte is where a text is cut, then path,
- * host and a text of the API server, each with a NUL behind it. Whatever it is, a job's name is a
- * name, and JSON is JSON.
+ * fuzz_page: requests of a stranger to the page: the first byte is where a text is cut, then come
+ * path, host and a text of the API server, each with a NUL behind it. A job's name must be a valid
+ * name, and JSON must be valid.
  */
 #include <stdint.h>
 #include <stdlib.h>

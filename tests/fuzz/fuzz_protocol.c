@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fuzz_protocol: every body of the membership protocol, the agent's configuration and its output
- * frames; the first byte chooses. What is taken is written and read again, and applied to a roster.
+ * frames. The first byte chooses. An accepted body is written and read again, and applied to a
+ * roster.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -32,7 +33,7 @@ static void make_roster(void)
         abort();
 }
 
-/* What an agent knows, for a coordinator that knows nothing: it becomes a roster or not. */
+/* An agent's report for a coordinator without state: it becomes a roster or is refused. */
 static void rebuild(struct join_body *join)
 {
     const struct roster_host hosts[] = {{"a", "h", 0, 4}, {"b", "i", 0, 4}};
@@ -119,7 +120,7 @@ static void answers(const char *text, size_t len)
         notes_fini(&notes);
 }
 
-/* What a person may ask of a job: taken or not, the roster stays whole. */
+/* Requests of a user: accepted or not, the roster must stay consistent. */
 static void changes(const char *text, size_t len)
 {
     struct scale_body scale;
@@ -163,7 +164,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
         return 0;
-    /* An exact copy, so that a byte read past the end is seen. */
+    /* An exact copy, so that a sanitizer sees a read past the end. */
     size_t len = size - 1;
     char *copy = malloc(len ? len : 1);
     if (!copy)

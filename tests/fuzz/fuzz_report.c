@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_report: what another rank says of the operation that was under way (engine/decision.h): a
- * few reports one after the other, and the decision that follows from them.
+ * fuzz_report: reports of other ranks about the operation that was in flight (engine/decision.h):
+ * several reports one after the other, and the decision that follows from them.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (report_take(&out, &again, &err) < 0 || again.pieces != reports[i].pieces || out.len > 0)
             abort();
     }
-    /* All decide alike: the same count, the same pieces, or none of them decides. */
+    /* All ranks must decide the same: the same count, the same pieces, or no decision. */
     int good = 0;
     for (int i = 0; i < n; i++)
         good += decision_make(reports, n, departed_done, i, &decisions[i], &err) == 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_rules: a file of version rules of any bytes; what is accepted is asked with versions from
- * its own text. The first line of the input is the version.
+ * fuzz_rules: a file of version rules of any bytes. Accepted rules are asked about versions from
+ * their own text. The first line of the input is the version.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_status: what a coordinator answers to hvdrun status, read and printed; and the same bytes as
- * the file of a job. No byte of it may be a control of the terminal.
+ * fuzz_status: a coordinator's answer to hvdrun status, read and printed; and the same bytes as the
+ * file of a job. The output must have no control characters of the terminal.
  */
 #include <ctype.h>
 #include <stddef.h>

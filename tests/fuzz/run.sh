@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD NOUN SECONDS: one fuzzer for so long, from its seeds; what it finds new stays in BUILD.
-# Prints one line, and the whole log when it found a crash.
+# run.sh BUILD NOUN SECONDS: runs one fuzzer for so long, from its seeds. New inputs stay in BUILD. Prints one line, and
+# the whole log after a crash.
 set -u
 build=$1 noun=$2 seconds=$3
 seeds=tests/fuzz/corpus/$noun work=$build/corpus/$noun log=$build/log/$noun.log

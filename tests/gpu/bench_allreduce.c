@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_allreduce: hvd on GPUs beside bare ncclAllReduce of the same bytes, in alternating rounds:
- * one tensor, and the 161 gradients of ResNet-50 beside one call of their size. For one rank, and
- * under hvdrun for as many as there are GPUs (hvdrun -np N build/tests/gpu/bench_allreduce). With
- * one rank NCCL moves nothing: then the microseconds that hvd adds to a call are what counts. On
- * the fake driver (no GPU here) the figures mean nothing, and are not printed. Where there is no
- * NCCL it says so, and that is all.
+ * bench_allreduce: hvd on GPUs compared with bare ncclAllReduce of the same bytes, in alternating
+ * rounds: one tensor, and the 161 gradients of ResNet-50 compared with one call of their size. For
+ * one rank, and under hvdrun for as many as there are GPUs (hvdrun -np N
+ * build/tests/gpu/bench_allreduce). With one rank NCCL moves nothing, so the figure is the
+ * microseconds that hvd adds to a call. Figures of the fake driver (no GPU here) mean nothing, and
+ * are not printed. Without NCCL the program only says so.
  */
 #include <hvd.h>
 
@@ -43,7 +43,7 @@ static void need_nccl(const struct bench *b, int result, const char *call)
     exit(1);
 }
 
-/* Before there is a world: none of the others waits for a rank that has nothing to measure. */
+/* Before hvd_init(), so that no rank waits for another one that lacks NCCL. */
 static void load_nccl(struct bench *b, const char *id)
 {
     struct err err = {0};
@@ -144,7 +144,7 @@ int main(void)
         setenv("HVD_SIZE", "1", 0), setenv("HVD_RANK", "0", 0);
     gpu_open_number(&b.gpu, id, getenv("HVD_LOCAL_RANK") ? atoi(getenv("HVD_LOCAL_RANK")) : 0);
     if (b.gpu.fake) {
-        fake_build_path("tests/fake/nccl-2.27/libnccl.so.2", text);
+        build_path("tests/fake/nccl-2.27/libnccl.so.2", text);
         setenv("HVD_NCCL_LIB", text, 0);
     }
     load_nccl(&b, id);

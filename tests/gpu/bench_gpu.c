@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_gpu: packing and unpacking the 161 gradients of ResNet-50, one launch each, beside a copy
- * of as many bytes on the same device, in alternating rounds. GB/s count what is read and what is
- * written. On the fake driver (no GPU here) the figures mean nothing, and are not printed.
+ * bench_gpu: packing and unpacking the 161 gradients of ResNet-50, one launch each, compared with a
+ * copy of as many bytes on the same device, in alternating rounds. GB/s count bytes read and bytes
+ * written. Figures of the fake driver (no GPU here) mean nothing, and are not printed.
  */
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/resnet50.h"
@@ -53,7 +53,8 @@ static float measure(struct bench *b, int way)
     struct gpu *g = &b->gpu;
     struct err err = {0};
     float ms = 0;
-    /* The device has something to do until the host has made the launch: that is not measured. */
+    /* A copy keeps the device busy until the host has made the launch, so that launching is not
+     * measured. */
     gpu_need(enqueue(b, COPY, &err), &err);
     gpu_need(cuda_event_record(g->device, b->begin, g->stream, &err), &err);
     gpu_need(enqueue(b, way, &err), &err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gpu: a device for the programs of tests/gpu: the first one of this machine, or, where it has
- * none, one of the fake driver's (tests/fake/cuda), so that the programs are known to work.
+ * gpu: a device for the programs of tests/gpu: the first GPU of this machine, or, if it has none,
+ * one of the fake driver (tests/fake/cuda), which shows that the programs work.
  */
 #ifndef HVD_TESTS_GPU_GPU_H
 #define HVD_TESTS_GPU_GPU_H
@@ -26,7 +26,7 @@ struct gpu {
     struct CUevent_st *event;
 };
 
-/* What went wrong ends the program: it is no part of what is tested. */
+/* Ends the program after an error that is not under test. */
 static inline void gpu_need(int rc, const struct err *err)
 {
     if (rc == 0)
@@ -35,7 +35,7 @@ static inline void gpu_need(int rc, const struct err *err)
     exit(1);
 }
 
-/* The program is skipped where there are none, or the driver has no use for them. */
+/* Skips the program if there are no kernels, or the driver cannot use them. */
 static inline void gpu_need_kernels(struct gpu *g, const char *id)
 {
     char path[PATH_MAX];
@@ -53,7 +53,7 @@ static inline void gpu_need_kernels(struct gpu *g, const char *id)
     gpu_need(rc, &err);
 }
 
-/* id: for the line that tells of a skip. */
+/* id: for the line about a skip. */
 static inline void gpu_open_number(struct gpu *g, const char *id, int ordinal)
 {
     char path[PATH_MAX];
@@ -64,7 +64,7 @@ static inline void gpu_open_number(struct gpu *g, const char *id, int ordinal)
                getenv("HVD_TEST_FAKE") ? "HVD_TEST_FAKE" : err.msg);
         fake_cuda_use("cuda");
     } else {
-        fake_build_path("hvd_kernels.fatbin", path);
+        build_path("hvd_kernels.fatbin", path);
         setenv("HVD_KERNELS", path, 0);
     }
     gpu_need(cuda_device_open(ordinal, &g->device, &err), &err);

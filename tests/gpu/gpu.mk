@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What wants a GPU. In make test the tests run on the fake driver where there is none; make test-gpu is
-# for a machine that has one. Included by the Makefile, before tests/test.mk.
+# Programs that need a GPU. In make test the tests run on the fake driver if there is none. make test-gpu is for a
+# machine with a GPU. Included by the Makefile, before tests/test.mk.
 
 GPU_TESTS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/test_*.c)))
 GPU_BENCH := $(BUILD)/tests/gpu/bench_gpu $(BUILD)/tests/gpu/bench_allreduce

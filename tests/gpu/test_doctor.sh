@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hvd-doctor on this machine's GPUs: what it says of them beside what nvidia-smi says, every check of the group
-# reaches an answer, a captured machine gives the same answers, and what hides GPUs is found. make test-gpu calls
-# it; skipped where the driver has no GPU.
+# hvd-doctor on this machine's GPUs: its facts compared with nvidia-smi's, every check of the group reaches a result, a
+# captured machine gives the same results, and settings that hide GPUs are found. make test-gpu calls it. Skipped if the
+# driver has no GPU.
 # timeout: 300
 # shellcheck disable=SC2317  # functions that check calls
 # shellcheck source=tests/e2e/common.sh
@@ -18,7 +18,7 @@ NVML=$TMP/machine/answers/nvml
 gpus=$(sed -n 's/^count //p' "$NVML")
 [ "${gpus:-0}" -gt 0 ] || skip_all GPU "$(sed -n 's/^error //p' "$NVML" | grep . || echo 'the driver has no GPU')"
 
-# fact KEY: what the driver answered to the doctor
+# fact KEY: the driver's answer to the doctor
 fact() {
     sed -n "s/^$1 //p" "$NVML"
 }
@@ -37,7 +37,7 @@ as_nvidia_smi_says() {
         same bus "$(fact "gpu.$index.pci")" "$bus" || return 1
         same MiB "$(($(fact "gpu.$index.memory") >> 20))" "$memory" || return 1
         same sm "$(fact "gpu.$index.sm")" "${sm/./}" || return 1
-        # it may have done something meanwhile
+        # the temperature may have changed meanwhile
         echo "Celsius: doctor $(fact "gpu.$index.celsius"), nvidia-smi $celsius"
         local apart=$(($(fact "gpu.$index.celsius") - celsius))
         [ "${apart#-}" -le 25 ] || return 1
@@ -46,8 +46,8 @@ as_nvidia_smi_says() {
     [ "$seen" -eq "$gpus" ]
 }
 
-# Statuses of a report in one line each; the checks that load the machine or change from one second to the next
-# are left out.
+# statuses: a line for each check of a report, without checks that load the machine or change from one second to the
+# next
 statuses() {
     "$DOCTOR" --json --profile gpu --local-ranks 1 --only gpu,nccl --skip gpu-throttle,gpu-temp,gpu-foreign-procs "$@" |
         /usr/bin/python3 -c '
@@ -69,7 +69,7 @@ captured_says_the_same() {
     diff <(cut -f 1,2 "$TMP/live") <(cut -f 1,2 "$TMP/captured")
 }
 
-# hidden VALUE: a value of CUDA_VISIBLE_DEVICES with which a rank would miss its GPU
+# hidden VALUE: a value of CUDA_VISIBLE_DEVICES with which a rank would not find its GPU
 hidden() {
     local rc=0
     CUDA_VISIBLE_DEVICES=$1 "$DOCTOR" --profile gpu --only cuda-visible-devices >"$TMP/hidden" 2>&1 || rc=$?

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_kernels: the kernels against core/coll/reduce: all types, odd sizes and alignments, many
- * pieces in one launch. On the machine's GPU; where there is none on the fake driver, and what is
- * tested then is what the host works out for the launches.
+ * test_kernels: the kernels compared with core/coll/reduce: all types, odd sizes and alignments,
+ * many pieces in one launch. On the machine's GPU. On a machine without one, the fake driver runs
+ * them, and only the host's computation of launches is tested.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static const size_t sizes[] = {1,    2,    3,    4,    5,     7,     8,     9,  
                                4097, 8191, 8192, 8193, 10007, 16383, 16384, 16385, 32769, 40961};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
-/* Every other launch has so few blocks that each of them goes round several times. */
+/* Every other launch has so few blocks that each block processes several chunks. */
 static int places, launches;
 
 static void change_places(void)
@@ -37,7 +37,7 @@ static void change_places(void)
     gpu.device->multiprocessors = launches++ % 2 ? 1 : places;
 }
 
-/* The fake is slow. */
+/* The fake is slow, so it gets fewer combinations. */
 static size_t step(void)
 {
     return gpu.fake ? 2 : 1;
@@ -58,7 +58,7 @@ static void fill(uint8_t *at, size_t bytes)
 {
     for (size_t i = 0; i + 8 <= bytes; i += 8) {
         uint64_t x = random_bits();
-        /* Now and then what is special. */
+        /* Sometimes a special value. */
         if (x % 61 == 0)
             x = 0;
         else if (x % 61 == 1)
@@ -128,7 +128,7 @@ static void reference_integers(const struct gpu_change *c, uint8_t *dst, const u
     }
 }
 
-/* What becomes of n elements. */
+/* The expected result for n elements. */
 static void reference(const struct gpu_change *c, uint8_t *dst, const uint8_t *src, size_t n)
 {
     bool narrow = c->from == HVD_FLOAT32;
@@ -152,7 +152,7 @@ static void reference(const struct gpu_change *c, uint8_t *dst, const uint8_t *s
     }
 }
 
-/* All sizes in one launch; piece i begins so many bytes behind a multiple of 16. */
+/* All sizes in one launch. Piece i begins i steps after a multiple of 16 bytes. */
 static void move_with(const struct gpu_change *c, size_t from_step, size_t to_step)
 {
     struct gpu_piece pieces[SIZES];
@@ -184,7 +184,7 @@ static void move_with(const struct gpu_change *c, size_t from_step, size_t to_st
         expect_same(what, c->to, host[1] + at, wanted + at, sizes[i]);
         memcpy(host[1] + at, wanted + at, sizes[i] * b);
     }
-    /* And nothing beside the pieces. */
+    /* Nothing beside the pieces may change. */
     if (memcmp(host[1], wanted, ROOM) != 0)
         fail_msg("%s: wrote beside its pieces", what);
 }
@@ -203,7 +203,7 @@ static void move_all_ways(enum hvd_dtype from, enum hvd_dtype to)
         move_with(&c, 0, 0);
         move_with(&c, a, b); /* elements are aligned, vectors are not */
         move_with(&c, 0, b);
-        move_with(&c, 1, 3); /* nothing is */
+        move_with(&c, 1, 3); /* elements are not aligned either */
     }
 }
 
@@ -221,7 +221,7 @@ static void test_move(void **state)
     move_all_ways(HVD_INT32, HVD_UINT16);
 }
 
-/* More pieces than one launch takes. */
+/* More pieces than fit into one launch. */
 static void test_many(void **state)
 {
     enum { MANY = 1500 };

@@ -4,11 +4,13 @@
  */
 #include "tests/harness/coll_rank.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/cleanup.h"
 #include "core/base/clock.h"
 
 static int open_mesh(struct coll_rank *r, struct err *err)
@@ -127,4 +129,16 @@ struct coll_op coll_rank_op(struct coll_rank *r, enum hvd_kind kind, enum hvd_dt
         .tensors = tensors,
         .n = n,
     };
+}
+
+int coll_rank_sum(struct coll_rank *r, size_t count)
+{
+    auto_free float *x = calloc(count, sizeof(*x));
+    if (!x)
+        return -ENOMEM;
+    x[count - 1] = 1;
+    struct coll_tensor t = {x, x, count};
+    struct coll_op op = coll_rank_op(r, HVD_ALLREDUCE, HVD_FLOAT32, HVD_SUM, &t, 1);
+    int rc = coll_rank_run(r, &op);
+    return rc == 0 && x[count - 1] != (float)r->mesh->size ? -EBADMSG : rc;
 }

@@ -31,6 +31,9 @@ int coll_rank_run(struct coll_rank *r, const struct coll_op *op);
 /* Part of coll_rank_run(): waits for an event after coll_progress() has returned 1. */
 int coll_rank_wait(struct coll_rank *r, uint64_t deadline);
 
+/* An allreduce of count floats between other operations. -EBADMSG: a wrong sum. */
+int coll_rank_sum(struct coll_rank *r, size_t count);
+
 /* Fills a struct coll_op. */
 struct coll_op coll_rank_op(struct coll_rank *r, enum hvd_kind kind, enum hvd_dtype dtype,
                             enum hvd_op op, const struct coll_tensor *tensors, size_t n);

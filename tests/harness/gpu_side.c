@@ -69,7 +69,7 @@ static void use_driver(struct gpu_side *g, const char *script)
 {
     char path[PATH_MAX];
     if (gpu_side_is_real()) {
-        fake_build_path("hvd_kernels.fatbin", path);
+        build_path("hvd_kernels.fatbin", path);
         setenv("HVD_KERNELS", path, 0);
         return;
     }

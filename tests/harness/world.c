@@ -50,6 +50,17 @@ void *world_shared(size_t size)
     return p == MAP_FAILED ? NULL : p;
 }
 
+void *world_board(size_t size)
+{
+    static void *board;
+    static size_t board_size;
+    if (board_size != size) {
+        board = world_shared(size);
+        board_size = size;
+    }
+    return board ? memset(board, 0, size) : NULL;
+}
+
 static int run_quiet(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 static int run_quiet(const char *fmt, ...)

@@ -50,4 +50,8 @@ bool world_can_netns(const char *test_id);
 /* Zeroed memory shared by parent and ranks; lives as long as the process. */
 void *world_shared(size_t size);
 
+/* Shared memory for one job after the other: the same memory at each call with this size, zeroed
+ * again. NULL without memory. */
+void *world_board(size_t size);
+
 #endif

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# includes.sh: which folder may include which, as ARCHITECTURE.md draws it. Called by make lint.
+# includes.sh: checks which folder may include which, as ARCHITECTURE.md says. Called by make lint.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -37,7 +37,7 @@ declare -A allowed=(
     [examples]=''
     [images/bundle]='core/base'
 )
-# who may see a foreign library's header; everybody else may not
+# header of a foreign library: the only files that may include it
 declare -A foreign=(
     [jansson.h]='core/json core/member agent operator operator/api operator/coordinator operator/driver operator/objects operator/page operator/reconcile diagnostics diagnostics/report diagnostics/cli'
     [curl/]='core/http'
@@ -111,15 +111,15 @@ while IFS=: read -r file line text; do
 done < <(git ls-files 'core/*.[ch]' 'agent/*.[ch]' 'operator/*.[ch]' 'diagnostics/*.[ch]' \
     'examples/*.[ch]' 'images/*.[ch]' | grep -v '^core/include/' | xargs -r grep -nH '^ *# *include')
 
-# One file speaks curl, for all programs.
+# Only one file calls curl, for all programs.
 n=$(git ls-files 'core/*.c' 'agent/*.c' 'operator/*.c' 'diagnostics/*.c' | xargs -r grep -l '<curl/' | wc -l)
 if [ "$n" -gt 1 ]; then
     echo "$n files include curl, core/http/http.c alone may" >&2
     bad=1
 fi
 
-# cmocka is there only after `make test`. `make all` must build without it, so no header may bring it along and no
-# program that `all` builds (benchmarks, examples) may use it. The Makefile finds the harness files that do.
+# cmocka is installed only by `make test`. `make all` must build without it, so no header may include it and no program
+# that `all` builds (benchmarks, examples) may use it. The Makefile finds the harness files that do.
 while IFS=: read -r file line text; do
     case $file in
     tests/unit/* | tests/multi/* | tests/gpu/test_*.c | tests/harness/*.c) ;;

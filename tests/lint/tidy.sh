@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# tidy.sh BUILD FLAGS...: clang-tidy over the C sources. A file is checked again only when it, a header
-# of ours that it includes, the checks or the flags have changed: the sums of what had no finding are
-# names of empty files in ~/.cache/hvd/tidy, for a month.
+# tidy.sh BUILD FLAGS...: clang-tidy over the C sources. A file is checked again only if it, a header
+# of ours that it includes, the checks or the flags have changed. A file without findings leaves its checksum as the name
+# of an empty file in ~/.cache/hvd/tidy, for a month.
 set -u
 build=$1
 shift
 cd "$(dirname "$0")/../.." || exit 1
 log=$build/tidy
 out=${XDG_CACHE_HOME:-$HOME/.cache}/hvd/tidy
-# How many states the analyzer follows in a function: a third of its default costs a third of the time.
+# How many states the analyzer follows in a function. A third of its default takes a third of the time.
 nodes='--extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=75000'
 mkdir -p "$out" "$log" && find "$out" -type f -mtime +30 -delete
 sources=()
@@ -41,7 +41,7 @@ one() {
     fi
 }
 
-# The kernels are compiled for more than the plain processor.
+# The kernels are compiled for several processors.
 run() {
     extra=''
     case $1 in

@@ -22,7 +22,7 @@ class Event:
         self.thread, self.kind, self.loc, self.value, self.order = thread, kind, loc, value, order
         self.partner = None  # of a read-modify-write: the other event
         self.needs = ()  # the reads that a written value comes from
-        self.decided_by = ()  # the reads that decided that this is executed
+        self.decided_by = ()  # the reads on which it depends whether this event is executed
 
     def acquires(self):
         return self.order in ('acquire', 'acq_rel', 'seq_cst') and self.kind != 'W'
@@ -120,12 +120,12 @@ class Execution:
 
 
 def c11(x):
-    """None: not allowed. Else whether it has a data race."""
+    """None: not allowed. Otherwise whether it has a data race."""
     atomic = x.set(lambda e: e.order is not None and e.kind != 'F')
     fences = x.set(lambda e: e.kind == 'F')
     writes, reads = x.set(lambda e: e.kind == 'W'), x.set(lambda e: e.kind == 'R')
     release, acquire = x.set(Event.releases), x.set(Event.acquires)
-    # A release sequence: the write, and read-modify-writes that go on from it.
+    # A release sequence: the write, and the read-modify-writes that continue it.
     sequence = maybe(closure(then(x.rf, x.rmw)))
     heads = only(x.all, maybe(only(fences, x.po, x.all)), writes & atomic)
     tails = only(reads & atomic, maybe(only(x.all, x.po, fences)), x.all)
@@ -151,7 +151,7 @@ def c11(x):
 
 
 def aarch64(x):
-    """None: not allowed. Else False: an architecture knows no data race."""
+    """None: not allowed. Otherwise False, because an architecture knows no data race."""
     e, n = x.events, x.n
     reads, writes = x.set(lambda e: e.kind == 'R'), x.set(lambda e: e.kind == 'W')
     fence = x.set(lambda e: e.kind == 'F' and e.order != 'acquire')  # DMB ISH
@@ -172,11 +172,11 @@ def aarch64(x):
 
 MODELS = {'c11': c11, 'aarch64': aarch64}
 
-# ---- all of them ------------------------------------------------------------------------------
+# ---- all executions ---------------------------------------------------------------------------
 
 
 def runs(statements, thread, values, state=None):
-    """Every way through a thread's statements, each read with every value: (events, registers)."""
+    """Yields every way through a thread's statements, with every value for each read: (events, registers)."""
     events, registers, decided = state or ((), {}, ())
     if not statements:
         yield events, {r: value for r, (value, _) in registers.items()}
@@ -227,7 +227,7 @@ def domain(program):
 
 
 def executions(program, model):
-    """(registers by thread, last value of each location, has a race) of each allowed execution."""
+    """Yields (registers by thread, last value of each location, has a race) of each allowed execution."""
     judge, values = MODELS[model], domain(program)
     ways = [list(runs(tuple(t), i, values)) for i, t in enumerate(program.threads)]
     for way in itertools.product(*ways):
@@ -249,7 +249,7 @@ def executions(program, model):
 
 
 def fails(program, model):
-    """What the program must not do and can: 'a data race', the outcome, or None."""
+    """What the program must not do and can do: 'a data race', the outcome, or None."""
     for registers, last, raced in executions(program, model):
         if raced:
             return 'a data race'

@@ -3,7 +3,7 @@
 
     C name
     (* model: c11 aarch64 *)                     which memory models (both)
-    (* code: core/transport/shm.c: text *)       a line that the test stands for: it must be there
+    (* code: core/transport/shm.c: text *)       a source line that the test models: it must be there
     { }                                          everything is 0 at first
     P0 (atomic_int *flag, int *data) {           int: not atomic
       *data = 1;
@@ -17,9 +17,9 @@
     }
     ~exists (1:r0=1 /\\ 1:r1=0)
 
-A register that was not written is no number: each comparison with it is false. A compare-and-swap
+A register that was not written has no value: each comparison with it is false. A compare-and-swap
 takes the expected value as a number: atomic_compare_exchange_strong_explicit(x, 0, 1, ORDER). A loop
-that waits is an `if`: of the executions in which it ends only the last look counts.
+that waits is an `if`, which models the last read of the executions in which the loop ends.
 """
 
 import re
@@ -49,7 +49,7 @@ class Statement:
         return registers.get(self.source, (None, ()))
 
     def written(self, read, registers):
-        """What a read-modify-write writes: (value or None, the reads that it comes from)."""
+        """What a read-modify-write writes: (value or None, the reads on which it depends)."""
         if self.kind != 'rmw' or (self.expected is not None and read != self.expected):
             return None, ()
         value, needs = self.operand(registers)
@@ -138,7 +138,7 @@ class Program:
                 stack[-1].append(s)
 
     def is_bad(self, registers, last):
-        """Is the condition true? Threads' registers, and the last values of locations."""
+        """Whether the condition is true for these registers of threads and last values of locations."""
         def term(m):
             value = registers[int(m[1])].get(m[2]) if m[1] else last[m[2]]
             return str(value is not None and value == int(m[3]))
@@ -165,7 +165,7 @@ class Program:
                 changed = list(other.statements())[i]
                 if weaker:
                     changed.order = weaker
-                else:  # an if that never holds
+                else:  # a condition that is never true
                     changed.kind, changed.source, changed.value = 'if', '0', 1
                 others.append(other)
             if others:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # takes: 3 s, waiting
-"""The protocols of flags under weak memory: see README.md. Prints a line a program.
+"""The protocols of flags under weak memory: see README.md. Prints a line for each program.
 
-test_litmus.py [NAME...]: only the programs whose names hold one of these.
+test_litmus.py [NAME...]: only the programs whose names contain one of these.
 """
 
 import pathlib
@@ -31,7 +31,7 @@ def programs_of(path):
 
 
 def check_code(p):
-    """The lines that a program stands for are in the source as they are quoted."""
+    """The source must still have the lines that a program models."""
     if not p.code:
         wrong(p.name, 'it names no line of the source')
     for file, text in p.code:
@@ -48,7 +48,7 @@ def check_outcome(p):
 
 
 def check_weakened(p):
-    """Each order is needed, or is marked as spare. How many are needed."""
+    """Each order must be needed, or marked as spare. Returns how many are needed."""
     needed = 0
     for line, order, weaker in p.weakened():
         found = any(litmus.fails(w, model) for w in weaker for model in p.models)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All-to-all among the ranks of one host, through staging: random rows of all types, many of them
- * empty, some longer than all staging, beside other runs through the same cells; and in elastic
- * worlds whose ranks are killed in the middle: what each rank gives is there as a whole or not at
- * all.
+ * All-to-all among the ranks of one host, through staging. Random rows of all types: many are
+ * empty, some are longer than all staging, and other operations use the same cells between two
+ * rounds. In elastic worlds ranks are killed in the middle: each rank's rows then arrive complete
+ * or not at all.
  *
  * timeout: 300
  * takes: 40 s
@@ -36,7 +36,7 @@
 
 /* ---- against a reference -------------------------------------------------------------------- */
 
-/* Elements of each rank for each other: the same table on all ranks. */
+/* Elements from each rank to each other rank: the same table on all ranks. */
 struct table {
     enum hvd_dtype dtype;
     size_t rows[MAX_RANKS][MAX_RANKS];
@@ -45,9 +45,9 @@ struct table {
 static size_t row_length(uint64_t *random, int shape)
 {
     switch (shape) {
-    case 0: /* everybody a little to everybody */
+    case 0: /* a few elements to every rank */
         return rank_random(random) % 70;
-    case 1: /* mostly nothing */
+    case 1: /* most rows empty */
         return rank_random(random) % 5 ? 0 : rank_random(random) % 100000;
     case 2: /* around the sizes of cells */
         return (64u << 10) * (1 + rank_random(random) % 3) + rank_random(random) % 5 - 2;
@@ -117,20 +117,6 @@ static int one_round(struct coll_rank *r, const struct table *t, int round)
     return rc < 0 ? rc : check_rows(t, rank, size, round, out);
 }
 
-/* The same cells used by somebody else. */
-static int sum_between(struct coll_rank *r, int round)
-{
-    size_t count = round % 2 ? 20 : 300000;
-    auto_free float *x = calloc(count, sizeof(*x));
-    if (!x)
-        return -ENOMEM;
-    x[count - 1] = 1;
-    struct coll_tensor t = {x, x, count};
-    struct coll_op op = coll_rank_op(r, HVD_ALLREDUCE, HVD_FLOAT32, HVD_SUM, &t, 1);
-    int rc = coll_rank_run(r, &op);
-    return rc == 0 && x[count - 1] != (float)r->mesh->size ? -EBADMSG : rc;
-}
-
 static int reference_main(int rank, int size, void *arg)
 {
     struct coll_rank r;
@@ -143,7 +129,7 @@ static int reference_main(int rank, int size, void *arg)
         make_table(&t, size, &random);
         rc = one_round(&r, &t, round);
         if (rc == 0 && round % 4 == 0)
-            rc = sum_between(&r, round);
+            rc = coll_rank_sum(&r, round % 8 ? 20 : 300000);
     }
     if (rc < 0)
         printf("rank %d: %s\n", rank, strerror(-rc));
@@ -161,7 +147,7 @@ static void test_reference(void **state)
     }
 }
 
-/* A table that makes no sense ends the operation, and nothing is read outside the cell. */
+/* A table with impossible values fails the operation. Nothing is read outside the cell. */
 static int nonsense_main(int rank, int size, void *arg)
 {
     struct coll_rank r;
@@ -196,7 +182,8 @@ static void test_nonsense(void **state)
 
 /* ---- deaths --------------------------------------------------------------------------------- */
 
-/* Rows in step: to everybody, or one rank has much for one other as when it brings it the state. */
+/* Rows in this step: two to every rank, or many from one rank to one other, as when a joiner gets
+ * the training state. */
 static int64_t rows_of(int step, int size, int from, int to)
 {
     if (step % 2 == 0)
@@ -204,7 +191,7 @@ static int64_t rows_of(int step, int size, int from, int to)
     return BASE * (1 + (from + to + step) % 4);
 }
 
-/* Each element says from whom, to whom and when. */
+/* An element's value names the step, the sender and the receiver. */
 static int32_t word(int step, int from, int to)
 {
     return step * 10000 + from * 100 + to;
@@ -275,7 +262,7 @@ static void test_deaths(void **state)
         struct elastic job;
         elastic_init(&job);
         if (!deaths_run(&job, d, seed))
-            fail_msg("seed %u: no end in two minutes", seed);
+            fail_msg("seed %u: it has not ended within two minutes", seed);
         for (int m = 0; m < DEATHS_MEMBERS; m += 2)
             if (job.members[m].status != 0)
                 fail_msg("seed %u: member %d ended with status %x", seed, m, job.members[m].status);

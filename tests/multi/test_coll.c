@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Allreduce on real meshes, without the engine: worlds of 1 to 8 ranks, on one host, on as many
- * hosts as ranks, and mixed; every type and operation; counts round the internal boundaries; in
- * place and not, unaligned, fused. The oracle is exact, and buffers are overwritten as soon as an
- * operation is done.
+ * hosts as ranks, and mixed; every type and operation; counts around the internal boundaries; in
+ * place and not, unaligned, fused. Results must equal the reference exactly. Buffers are
+ * overwritten as soon as an operation is done.
  *
  * timeout: 300
  * takes: 17 s
@@ -28,7 +28,8 @@ struct job {
 
 static unsigned salt_of_next;
 
-/* One allreduce of n tensors with these counts; buffers at an odd offset, overwritten at once. */
+/* One allreduce of n tensors with these counts. Buffers begin at an odd offset and are overwritten
+ * when it is done. */
 static int check_allreduce(struct coll_rank *r, enum hvd_dtype dtype, enum hvd_op op,
                            const size_t *counts, size_t n, bool in_place)
 {
@@ -86,7 +87,7 @@ static int every_type(struct coll_rank *r)
     return 0;
 }
 
-/* Counts round the boundaries of algorithms, blocks and chunks, and fused batches. */
+/* Counts around the boundaries of algorithms, blocks and chunks, and fused batches. */
 static int every_size(struct coll_rank *r)
 {
     size_t hosts = (size_t)r->mesh->hosts, local = (size_t)r->mesh->local_size_of[0];
@@ -115,7 +116,7 @@ static int every_size(struct coll_rank *r)
     return 0;
 }
 
-/* What is meant to run a large one on this layout of hosts. */
+/* The algorithm that a large allreduce must use on this layout of hosts. */
 static const char *expected(const struct mesh *mesh)
 {
     if (mesh->size == 1)
@@ -143,7 +144,7 @@ static int large_ones(struct coll_rank *r)
     return rc;
 }
 
-/* Prescale applies once to each input, postscale once to the result. */
+/* The prescale factor applies once to each input, the postscale factor once to the result. */
 static int scales(struct coll_rank *r)
 {
     const size_t counts[] = {3, 5000, 100003};
@@ -226,7 +227,7 @@ static void test_mixed_hosts(void **state)
     run_jobs(jobs, 6);
 }
 
-/* Real network namespaces: other addresses, another stack, no shared loopback. */
+/* Ranks in network namespaces: other addresses, network stacks of their own, no shared loopback. */
 static void test_namespaces(void **state)
 {
     if (!world_can_netns("multi/coll/namespaces"))

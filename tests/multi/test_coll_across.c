@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums across hosts (coll_op.across) on real meshes, without the engine: each rank's tensors with
- * those of its local rank on the other hosts, while ranks of one host differ in counts; every
- * dtype and operation, sizes on both sides of where the algorithm changes, and the same bits
- * whatever is fused. Buffers are overwritten as soon as an operation is done.
+ * Sums across hosts (coll_op.across) on real meshes, without the engine. Each rank's tensors are
+ * summed with those of the same local rank on the other hosts, while ranks of one host differ in
+ * counts. Every dtype and operation, sizes on both sides of each change of algorithm, and the same
+ * bits whatever is fused. Buffers are overwritten as soon as an operation is done.
  *
  * timeout: 300
  * takes: 15 s
@@ -26,7 +26,7 @@
 
 static uint8_t in[MOST * 8 + 64], out[MOST * 8 + 64], again[MOST * 8 + 64];
 
-/* Every rank has come to it. */
+/* Starts the operation with all ranks marked as arrived. */
 static int across(struct coll_rank *r, struct coll_op *op)
 {
     struct coll_op barrier = coll_rank_op(r, HVD_BARRIER, HVD_FLOAT32, HVD_SUM, NULL, 0);
@@ -43,7 +43,7 @@ static int one(struct coll_rank *r, enum hvd_dtype dtype, enum hvd_op o, size_t 
     struct coll_tensor t = {in, in_place ? in : out, n};
     struct coll_op op = coll_rank_op(r, HVD_ALLREDUCE, dtype, o, &t, 1);
     op.contributors = mesh->hosts;
-    salt = salt * 8 + (unsigned)mesh->local_rank; /* another lane's would not do */
+    salt = salt * 8 + (unsigned)mesh->local_rank; /* another lane's data would be wrong */
     pattern_fill(dtype, o, mesh->host, mesh->hosts, 0, n, salt, in);
     memset(out, 0xee, sizeof(out));
     if (across(r, &op) < 0)
@@ -67,7 +67,7 @@ static int sums(struct coll_rank *r)
     for (int d = 0; d < HVD_DTYPES; d++)
         for (size_t o = 0; o < sizeof(ops) / sizeof(*ops); o++)
             for (size_t c = 0; c < sizeof(counts) / sizeof(*counts) && rc == 0; c++) {
-                /* The second of each host now and then has less, or nothing. */
+                /* Sometimes the second rank of each host has fewer elements, or none. */
                 size_t n = r->mesh->local_rank == 1 ? counts[(c * 5 + 1) % 6] : counts[c];
                 salt++;
                 if (d != HVD_BOOL && (n < MOST || o == 0))
@@ -76,7 +76,7 @@ static int sums(struct coll_rank *r)
     return rc;
 }
 
-/* Numbers whose sum depends on the order. */
+/* Values whose sum depends on the order. */
 static void fill(struct coll_rank *r, size_t n)
 {
     uint64_t random = (uint64_t)r->mesh->rank + 77;
@@ -85,7 +85,8 @@ static void fill(struct coll_rank *r, size_t n)
         f[i] = (float)(int64_t)rank_random(&random) * 1e-13f;
 }
 
-/* All in one, then one by one: large ones by the ring, small ones not. */
+/* All tensors as one batch, then one by one: large ones use the ring, small ones the direct
+ * exchange. */
 static int fused(struct coll_rank *r)
 {
     struct coll_tensor t[FUSED];

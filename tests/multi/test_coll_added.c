@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Algorithms that a back end brings (coll_add_algorithms), on real meshes without the engine: they
- * come before the coll's own, in order; one that cannot be cancelled begins only when every rank
- * has come to the operation, and an operation that not all ranks have come to can be taken back.
+ * Algorithms that a back end adds (coll_add_algorithms), on real meshes without the engine. They
+ * are tried before coll's own, in the order in which they were added. An algorithm that cannot be
+ * cancelled begins only when every rank has started the operation. Until then the operation can be
+ * cancelled.
  *
  * timeout: 120
  */
@@ -20,14 +21,14 @@
 #include "tests/harness/world.h"
 
 #define DEVICE 5
-#define TURNS  3 /* of an operation until it is done */
+#define TURNS  3 /* coll_progress() calls until an operation is done */
 
 struct job {
     const char *hosts;
     _Atomic int *came; /* shared: calls of coll_start() for the operation under test */
 };
 
-/* What the algorithm of the test knows: how often it began, who had come by then. */
+/* Calls of this test's algorithm: how often it began, and how many ranks had started by then. */
 struct played {
     _Atomic int *came;
     int starts, came_at_start, turns, inits;
@@ -88,7 +89,8 @@ static struct coll_op broadcast_on(struct coll_rank *r, int device, struct coll_
     return op;
 }
 
-/* A device that nobody knows; then ours, in the order in which they were added. */
+/* A device without an algorithm is refused. Then this test's algorithms run in the order in which
+ * they were added. */
 static int order(struct coll_rank *r, struct played *p1, struct played *p2)
 {
     static float data[8];
@@ -131,7 +133,7 @@ static int waits_for_all(struct coll_rank *r, struct played *p)
     return 0;
 }
 
-/* Rank 0 alone begins an operation, and takes it back. */
+/* Rank 0 alone begins an operation and cancels it. */
 static int taken_back(struct coll_rank *r, struct played *p)
 {
     static float data[8];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of collectives: the second round of the same operations allocates nothing, and a creation
- * or a start that gets no memory says so, leaks nothing and breaks nothing.
+ * Memory of collectives: after the first rounds the same operations allocate nothing. A creation or
+ * a start whose allocation fails returns an error, leaks nothing and breaks nothing.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,13 +43,13 @@ static int steady(struct coll_rank *r)
     const size_t counts[] = {8, 5000, COUNT};
     long before = 0;
     int rc = in && out ? 0 : -ENOMEM;
-    /* The first two rounds fill both work buffers and make all links. */
+    /* The first two rounds fill both work buffers and create all links. */
     for (int round = 0; round < 5 && rc == 0; round++) {
         if (round == 2)
             before = fail_alloc.calls;
         for (size_t i = 0; i < 3 && rc == 0; i++)
             rc = every_kind(r, in, out, counts[i]);
-        /* An odd number of operations: each has the other work buffer next time. */
+        /* With an odd number of operations each one has the other work buffer in the next round. */
         struct coll_op op = coll_rank_op(r, HVD_BARRIER, HVD_UINT8, HVD_SUM, NULL, 0);
         rc = rc == 0 ? coll_rank_run(r, &op) : rc;
     }

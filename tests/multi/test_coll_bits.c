@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What must not change a result: what a tensor is fused with, when the ranks arrive, which run it
- * is. Random floats, several layouts of hosts, bits compared. And cancelled operations: inputs are
- * untouched, and the next generation works.
+ * A result must not depend on what a tensor is fused with, on when the ranks arrive, or on the run:
+ * random floats, several layouts of hosts, bits compared. After a cancelled operation inputs are
+ * untouched and the next generation works.
  *
  * timeout: 300
  * takes: 8 s
@@ -68,7 +68,7 @@ static void set_free(struct set *s)
     }
 }
 
-/* Finite random values of many magnitudes. */
+/* Finite random values of very different magnitudes. */
 static int set_make(struct set *s, enum hvd_dtype dtype, int rank)
 {
     uint64_t state = 88172645463325252ULL + (uint64_t)rank * 7919;
@@ -90,7 +90,7 @@ static int set_make(struct set *s, enum hvd_dtype dtype, int rank)
     return 0;
 }
 
-/* Tensors order[0..n) as one batch into out. */
+/* Reduces tensors order[0..n) as one batch into out. */
 static int reduce_batch(struct coll_rank *r, struct set *s, const int *order, size_t n)
 {
     struct coll_tensor t[TENSORS];
@@ -112,8 +112,7 @@ static int compare(struct coll_rank *r, struct set *s)
     return 0;
 }
 
-/* All tensors once, in batches and an order that all ranks draw alike, with delays that they do
- * not. */
+/* All tensors once. All ranks draw the same batches and order, and each rank its own delays. */
 static int shuffled_round(struct coll_rank *r, struct set *s, uint64_t *common, uint64_t *own)
 {
     int order[TENSORS], rc = 0;
@@ -205,7 +204,8 @@ static void wait_for(_Atomic int *counter, int value)
         usleep(100);
 }
 
-/* The last rank never starts; the others must not get through and are cancelled at odd times. */
+/* The last rank never starts. The other ranks must not finish, and are cancelled at random times.
+ */
 static int cancel_one(struct coll_rank *r, const struct coll_op *op, struct shared *sh, int round)
 {
     int rank = r->mesh->rank, size = r->mesh->size, rc = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank is killed in the middle of collectives: every other one has an error in under 2 s,
- * whatever it was waiting in and however far it is from the dead one.
+ * A rank is killed in the middle of collectives: every other rank gets an error within 2 s,
+ * whatever it waits for and however many links away the lost rank is.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -33,7 +33,7 @@ struct job {
     } * shared;
 };
 
-/* The same operation again and again until it fails. */
+/* Repeats the same operation until it fails. */
 static int rank_main(int rank, int size, void *arg)
 {
     const struct job *job = arg;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Of three ranks on one host one gives the epoch up while another has an operation nearly done:
- * what the first one reports and what the other one returns are never apart. Each case is a given
- * order of what the ranks do: a word in shared memory says whose turn it is.
+ * Of three ranks on one host one gives the epoch up while another one is about to finish an
+ * operation. The report of the first and the return value of the second must always agree. Each
+ * case prescribes the order in which the ranks work: a word in shared memory names the rank whose
+ * turn it is.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,22 +21,22 @@
 #include "tests/harness/coll_rank.h"
 #include "tests/harness/world.h"
 
-/* Gives up and reports; may finish; only helps. */
+/* QUITTER gives the epoch up and reports; LAST may finish; HELPER only takes part. */
 enum { QUITTER, LAST, HELPER, RANKS };
 
-/* Whose turn it is to work (to start, if it has not yet, and to get as far as it gets), a letter
- * each: Q, L, H; q: QUITTER gives up, and then looks. */
-#define BEHIND_REPORT       "QHqL"   /* LAST comes when the report is out */
-#define SLICE_BEHIND_REPORT "LQHQqL" /* it has staged before; its slice is summed only then */
+/* The order of turns, one letter each: in its turn Q, L or H starts the operation if it has not
+ * yet, and progresses as far as it can. In the turn q QUITTER gives the epoch up and reports. */
+#define BEHIND_REPORT       "QHqL"   /* LAST stages after the report */
+#define SLICE_BEHIND_REPORT "LQHQqL" /* LAST stages early, its slice is summed after the report */
 #define BEFORE_REPORT       "QHLq"
 #define SLICE_BEFORE_REPORT "LQHQLq"
 
-/* A way to do an operation. */
+/* A kind and size of operation. */
 struct way {
     const char *name;
     enum hvd_kind kind;
-    size_t count; /* floats that a rank gives; of each part, where it has parts */
-    bool slices;  /* each owner sums one */
+    size_t count; /* floats of input for each rank, or for each part where the kind has parts */
+    bool slices;  /* each owner sums a slice */
     bool in_place;
 };
 
@@ -44,12 +45,12 @@ struct job {
     const char *turns;
     bool inelastic;
     struct seen {
-        _Atomic int ready; /* ranks that are through the barrier */
+        _Atomic int ready; /* ranks that have passed the barrier */
         _Atomic int turn;
         _Atomic int last_rc;             /* of LAST's final turn: coll_progress() */
-        _Atomic int said, agreed;        /* pieces that are final: in the report; as LAST sees it */
+        _Atomic int said, agreed;        /* pieces that are final: in the report; in LAST's view */
         _Atomic uint32_t decided[RANKS]; /* how far each piece is, as LAST sees it */
-        _Atomic int wrong[RANKS];        /* elements of the result; -1: it cannot be had */
+        _Atomic int wrong[RANKS];        /* wrong elements of the result; -1: no result available */
     } * seen;
 };
 
@@ -85,7 +86,7 @@ static int wrong_in(const struct job *job, const float *out)
     return wrong;
 }
 
-/* Less than 1: some are not. */
+/* The number of final pieces; negative or 0 if not all are final. */
 static int final_pieces(const struct coll_standing *st)
 {
     int n = 0;
@@ -153,7 +154,7 @@ static int play(struct coll_rank *r, const struct job *job, const struct coll_op
     return rc ? rc : wait_for(&seen->turn, (int)strlen(job->turns));
 }
 
-/* What the survivors make of it: LAST has returned it, or has reported. */
+/* What a survivor does next: LAST has returned the result, or reports. */
 static void settle(struct coll_rank *r, const struct job *job, const float *out)
 {
     struct seen *seen = job->seen;
@@ -186,7 +187,7 @@ static int rank_main(int rank, int size, void *arg)
         parts[i] = job->way.count;
     op.send_counts = op.recv_counts = parts;
     op.root = LAST;
-    /* Nobody writes to the segment before all have come to it. */
+    /* No rank may write to the segment before all have attached. */
     struct coll_op barrier = coll_rank_op(&r, HVD_BARRIER, HVD_FLOAT32, HVD_SUM, NULL, 0);
     int rc = in && out ? coll_rank_run(&r, &barrier) : 14;
     if (rc == 0)
@@ -234,8 +235,8 @@ static const struct way ways[] = {
     {"reducescatter", HVD_REDUCESCATTER, 100, false, false},
 };
 
-/* Each of them in that order of turns: what came of it is as check says, and right on every rank.
- */
+/* Runs each operation in this order of turns: check must accept what the ranks saw, and every rank
+ * must have the right result. */
 static void run_all(const char *turns, const char *slice_turns, void (*check)(const struct seen *))
 {
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
@@ -253,7 +254,8 @@ static void is_reported_by_last(const struct seen *seen)
     assert_true(seen->agreed > 0);
 }
 
-/* Done here, and the report does not say so: it is not returned, and LAST reports that it is. */
+/* LAST has the result, but QUITTER's report does not contain it: LAST must not return it, and must
+ * report it. */
 static void test_not_returned(void **state)
 {
     run_all(BEHIND_REPORT, SLICE_BEHIND_REPORT, is_reported_by_last);
@@ -265,13 +267,13 @@ static void is_returned_and_reported(const struct seen *seen)
     assert_true(seen->said > 0);
 }
 
-/* Returned, and then the report says so, whatever becomes of LAST. */
+/* LAST has returned the result: QUITTER's report must contain it. */
 static void test_reported(void **state)
 {
     run_all(BEFORE_REPORT, SLICE_BEFORE_REPORT, is_returned_and_reported);
 }
 
-/* Nobody goes on behind a loss: whoever has a result keeps it. */
+/* In a fixed job no rank continues after a loss: a rank that has the result returns it. */
 static void test_inelastic(void **state)
 {
     struct job job = {.way = ways[1], .turns = BEHIND_REPORT, .inelastic = true};

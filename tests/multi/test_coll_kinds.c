@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Allgather, broadcast, alltoall, reduce-scatter and barrier on real meshes, without the engine:
+ * Allgather, broadcast, all-to-all, reduce-scatter and barrier on real meshes, without the engine:
  * uneven and empty parts, every root, several layouts of hosts. Buffers are overwritten as soon as
  * an operation is done.
  *
@@ -25,10 +25,10 @@
 
 struct job {
     const char *hosts;
-    _Atomic unsigned *entered; /* shared by all ranks: barriers */
+    _Atomic unsigned *entered; /* barriers entered by all ranks, shared */
 };
 
-/* A byte that tells who made it, for whom, and where it lies. */
+/* A byte that depends on sender, receiver and position. */
 static uint8_t mark(int from, int to, size_t i, unsigned salt)
 {
     return (uint8_t)((unsigned)from * 37 + (unsigned)to * 11 + salt * 5 + i + i / 251);
@@ -56,7 +56,7 @@ static void fill_part(uint8_t *dst, size_t n, int from, int to, unsigned salt)
         dst[i] = mark(from, to, i, salt);
 }
 
-/* Elements that rank gives: ragged, some nothing. */
+/* Elements of this rank's part: uneven, some parts empty. */
 static size_t ragged(int rank, size_t scale, unsigned salt)
 {
     unsigned k = ((unsigned)rank + salt) % 4;
@@ -141,7 +141,7 @@ static int check_alltoall(struct coll_rank *r, size_t scale, unsigned salt)
     return rc;
 }
 
-/* in_place: the result goes to the begin of the input. */
+/* With in_place the result goes to the beginning of the input. */
 static int check_reducescatter(struct coll_rank *r, enum hvd_dtype dtype, enum hvd_op o,
                                size_t scale, unsigned salt, bool in_place)
 {
@@ -166,7 +166,7 @@ static int check_reducescatter(struct coll_rank *r, enum hvd_dtype dtype, enum h
     return rc;
 }
 
-/* Nobody leaves a barrier before everybody has entered it. */
+/* No rank leaves a barrier before all ranks have entered it. */
 static int check_barrier(struct coll_rank *r, _Atomic unsigned *entered, unsigned round)
 {
     if ((unsigned)r->mesh->rank == round % (unsigned)r->mesh->size)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensors of a device through locked memory and the host's algorithms (core/backend/staged), on
- * real meshes without the engine, each rank with a device of the fake driver: every kind, sizes
- * round the chunks, fused tensors, with and without kernels, on a slow device; taken back, and a
- * device that fails. What is on a device is filled and read by copies, as on a real one.
+ * GPU tensors through pinned host memory and the host's algorithms (core/backend/staged), on real
+ * meshes without the engine; each rank has a device of the fake driver. Every kind, sizes around
+ * the chunks, fused tensors, with and without kernels, on a slow device; cancelled operations, and
+ * a device that fails. Device memory is filled and read by copies, as on a real device.
  *
  * timeout: 300
  * takes: 12 s
@@ -28,7 +28,7 @@
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
-#define ROOM   ((size_t)32 << 20) /* of a rank's inputs, and of its outputs */
+#define ROOM   ((size_t)32 << 20) /* bytes of a rank's inputs, and of its outputs */
 #define FLOATS (STAGED_CHUNK / 4)
 #define FUSED  700
 
@@ -47,11 +47,11 @@ struct rank {
     struct CUstream_st *stream; /* the user's */
     struct CUevent_st *event;
     struct cuda_memory in, out, locked;
-    uint8_t *host; /* locked: what is copied to and fro */
+    uint8_t *host; /* pinned: copied to and from the device */
     unsigned salt;
 };
 
-/* Everything there is, in one direction. */
+/* Copies the whole buffer in one direction. */
 static int copy(struct rank *me, enum cuda_copy way, void *device, size_t bytes)
 {
     struct err err = {0};
@@ -66,13 +66,13 @@ static int copy(struct rank *me, enum cuda_copy way, void *device, size_t bytes)
     return rc < 0 ? FAIL("%s", err.msg) : 0;
 }
 
-/* In order: the input is filled by the user's stream, and the operation waits for that. */
+/* The user's stream fills the input, and the operation waits for that. */
 static int run(struct rank *me, struct coll_op *op, size_t bytes)
 {
     static void *ready[FUSED];
     struct err err = {0};
     int rc = 0;
-    /* It has other things to do first. */
+    /* The stream has other work first. */
     for (int i = 0; i < 8 && rc == 0; i++)
         rc = cuda_copy(me->d, CUDA_COPY_INSIDE, me->out.at, me->in.at, 8, me->stream, &err);
     if (rc == 0)
@@ -172,19 +172,19 @@ static int broadcast(struct rank *me, size_t n, int root, bool in_place)
     return rc;
 }
 
-/* What rank gives to another; some give nothing. */
+/* Elements from one rank to another; some are 0. */
 static size_t share(int from, int to, size_t scale)
 {
     return (from + 2 * to) % 3 == 2 ? 0 : scale / (size_t)(1 + (from + to) % 4) + (size_t)to;
 }
 
-/* Rank from's numbers for rank to. */
+/* What rank `from` sends to rank `to`. */
 static void give(uint8_t *dst, int from, int to, size_t n, unsigned salt)
 {
     pattern_fill(SUM, from, 8, (size_t)to * 1000, n, salt, dst);
 }
 
-/* all: every rank gets the same (an allgather). */
+/* all: every rank gets the same, as in an allgather. */
 static int exchange(struct rank *me, size_t scale, bool all)
 {
     int rank = me->r.mesh->rank, size = me->r.mesh->size;
@@ -254,7 +254,7 @@ static int kinds(void *arg)
     return rc;
 }
 
-/* What is one chunk has one place in locked memory, however large it is. */
+/* Kinds other than allreduce use one pinned buffer, however large they are. */
 static int locked(void *arg)
 {
     struct rank *me = arg;
@@ -266,7 +266,7 @@ static int locked(void *arg)
     return rc;
 }
 
-/* The second time nothing is made anew. */
+/* Repeating an operation creates nothing. */
 static int steady(void *arg)
 {
     static const char *const makes[] = {"cuMemAlloc_v2", "cuMemHostAlloc", "cuEventCreate",
@@ -285,7 +285,7 @@ static int steady(void *arg)
     return rc;
 }
 
-/* Rank 0 alone begins an operation, and takes it back; its memory is as it was. */
+/* Rank 0 alone begins an operation and cancels it: its memory is unchanged. */
 static int taken_back(void *arg)
 {
     struct rank *me = arg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An elastic world: ranks are killed at any moment, come and go at boundaries; the others lose no
- * step, have the same bits, and know who contributed.
+ * An elastic world: ranks are killed at any moment, join and leave at boundaries. The survivors
+ * lose no step, have the same bits, and know which ranks contributed.
  *
  * timeout: 600
  * takes: 50 s
@@ -33,16 +33,16 @@
 
 #define STEPS (EFFORT_WHOLE ? 400 : 160)
 
-/* What the members write down: the hash of each result, who contributed to it. */
+/* What the members record: the hash of each result, and the ranks that contributed to it. */
 struct board {
     int steps;
     bool in_place;
-    _Atomic int at[ELASTIC_MAX]; /* the step each member is in */
+    _Atomic int at[ELASTIC_MAX]; /* the step in which each member is */
     uint64_t hash[ELASTIC_MAX][STEPS][OPS];
-    uint32_t masks[ELASTIC_MAX][STEPS][OPS][2]; /* the contributors of its elements: at most two */
+    uint32_t masks[ELASTIC_MAX][STEPS][OPS][2]; /* contributors of elements: at most two sets */
     uint32_t worlds[ELASTIC_MAX][STEPS];        /* size of the world in that step */
-    int joined_at[ELASTIC_MAX];                 /* the first step a joiner took part in */
-    _Atomic int hold; /* nobody begins this step as long as it is this one; 0: none */
+    int joined_at[ELASTIC_MAX];                 /* the first step of a joiner */
+    _Atomic int hold; /* no member begins this step while it is set; 0: none */
 };
 
 #if EFFORT_WHOLE
@@ -62,7 +62,8 @@ __attribute__((no_sanitize("thread"))) static uint64_t hash_of(const float *data
     return h;
 }
 
-/* Elements are sums of 1 << member: each tells who contributed. At most two different ones. */
+/* Elements are sums of 1 << member, so each names its contributors. A result has at most two
+ * different values. */
 __attribute__((no_sanitize("thread"))) static int note_masks(struct board *b, int member, int step,
                                                              int op, const float *data)
 {
@@ -116,7 +117,7 @@ static int step_ops(struct board *b, int member, int step, float **in, float **o
         if (rc)
             return rc;
         b->hash[member][step][op] = hash_of(result, counts[op]);
-        /* The user may overwrite all of it now. */
+        /* The user may overwrite inputs and outputs now. */
         memset(in[op], 0xff, (size_t)counts[op] * sizeof(float));
         memset(out[op], 0xff, (size_t)counts[op] * sizeof(float));
     }
@@ -172,7 +173,7 @@ static uint32_t survivors(const struct elastic *job)
     return mask;
 }
 
-/* Everybody who has a result has the same one, and it has everybody's part who lived on. */
+/* All members that have a result have the same one, and it contains the part of every survivor. */
 static void check_results(const struct board *b, const struct elastic *job)
 {
     for (int step = 0; step < b->steps; step++) {
@@ -196,14 +197,11 @@ static void check_results(const struct board *b, const struct elastic *job)
     }
 }
 
-/* A test that gets no processor for a while does not come too late: two thirds of the steps are
- * made before let_go(). */
+/* `hold` keeps the last third of the steps until let_go(), so that events come in time even if the
+ * test gets no processor for a while. */
 static struct board *fresh_board(int steps, bool in_place)
 {
-    static struct board *board;
-    if (!board)
-        board = world_shared(sizeof(*board));
-    memset(board, 0, sizeof(*board));
+    struct board *board = world_board(sizeof(*board));
     board->steps = steps;
     board->in_place = in_place;
     board->hold = steps * 2 / 3;
@@ -251,7 +249,7 @@ static void test_kill_in_place(void **state)
     kill_one(true);
 }
 
-/* Down to one, rank 0 first. */
+/* Kills ranks until one remains, rank 0 first. */
 static void test_kill_all_but_one(void **state)
 {
     struct board *b = fresh_board(100, true);
@@ -288,7 +286,7 @@ static void test_kill_two_at_once(void **state)
     elastic_fini(&job);
 }
 
-/* A second one dies in each phase of the repair. */
+/* A second rank dies in each phase of the repair. */
 static void test_kill_in_repair(void **state)
 {
     static const char *const places[] = {"revoke", "report", "install", "connect",
@@ -309,24 +307,24 @@ static void test_kill_in_repair(void **state)
         kill(job.members[2].pid, SIGKILL);
         let_go(b);
         if (!elastic_run(&job, elastic_all_over, NULL, 60000))
-            fail_msg("killed at %s: no end in a minute", place);
+            fail_msg("killed at %s: it has not ended within a minute", place);
         uint32_t left = survivors(&job);
-        /* Not every repair comes by every place. */
+        /* A repair does not pass every place, so the second rank may live. */
         if (left != 9 && left != 0xb)
-            fail_msg("killed at %s: %x is left", place, left);
+            fail_msg("killed at %s: members %x are left", place, left);
         check_results(b, &job);
         elastic_fini(&job);
     }
 }
 
-/* How the members reach each other: one host; each its own; two of two. */
+/* The members' hosts: one host, a host each, two hosts of two. */
 static const char *const places_of[][4] = {
     {"HVD_X=1", "HVD_X=1", "HVD_X=1", "HVD_X=1"},
     {"HVD_SHM=0", "HVD_SHM=0", "HVD_SHM=0", "HVD_SHM=0"},
     {"HVD_LOCALITY=a", "HVD_LOCALITY=a", "HVD_LOCALITY=b", "HVD_LOCALITY=b"},
 };
 
-/* Again and again, at any moment. */
+/* Kills one rank at a random moment, many times. */
 static void test_kill_at_random(void **state)
 {
     for (unsigned seed = 1; seed <= EFFORT(36); seed++) {
@@ -343,18 +341,18 @@ static void test_kill_at_random(void **state)
         kill(job.members[seed % 3].pid, SIGKILL);
         let_go(b);
         if (!elastic_run(&job, elastic_all_over, NULL, 60000))
-            fail_msg("seed %u: no end in a minute", seed);
+            fail_msg("seed %u: it has not ended within a minute", seed);
         if (survivors(&job) != (0xf & ~(1u << seed % 3))) {
             for (int m = 0; m < 4; m++)
                 printf("member %d: status %x, at step %d\n", m, job.members[m].status, b->at[m]);
-            fail_msg("seed %u: %x is left", seed, survivors(&job));
+            fail_msg("seed %u: members %x are left", seed, survivors(&job));
         }
         check_results(b, &job);
         elastic_fini(&job);
     }
 }
 
-/* Those who join, members FROM and on. */
+/* All joiners (members from `from` on) wait for admission. */
 static bool all_wait(struct elastic *job, void *arg)
 {
     for (int m = *(int *)arg; m < job->n; m++)
@@ -392,14 +390,14 @@ static void test_grow_and_shrink(void **state)
     elastic_fini(&job);
 }
 
-/* A rank, or one that joins, dies while the ranks of a planned change meet: everybody enters the
- * same worlds. */
+/* A rank or a joiner dies while the ranks of a planned change meet: all survivors enter the same
+ * worlds. */
 static void test_kill_in_change(void **state)
 {
     static const char *const places[] = {"report", "install", "connect", "settle", "resubmit"};
     for (int i = 0; i < 10; i++) {
         if (!EFFORT_WHOLE && (i + i / 2) % 2)
-            continue; /* of each place one kind of death */
+            continue; /* one way to die for each place */
         struct board *b = fresh_board(60, false);
         struct elastic job;
         char variable[64];
@@ -416,9 +414,9 @@ static void test_kill_in_change(void **state)
         elastic_announce(&job);
         let_go(b);
         if (!elastic_run(&job, elastic_all_over, NULL, 60000))
-            fail_msg("killed at %s: no end in a minute", places[i / 2]);
+            fail_msg("killed at %s: it has not ended within a minute", places[i / 2]);
         if ((survivors(&job) & ~2u) != 0x1d)
-            fail_msg("killed at %s: %x is left", places[i / 2], survivors(&job));
+            fail_msg("killed at %s: members %x are left", places[i / 2], survivors(&job));
         check_results(b, &job);
         for (int step = 0; step < 60; step++)
             for (int m = 2; m < 5; m++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of an elastic world: a repair in which one rank finds none, at each place in turn; many
- * epochs, of which none leaves anything behind.
+ * Memory of an elastic world: a repair in which an allocation of one rank fails, each in turn; and
+ * many epochs, none of which leaks.
  *
  * timeout: 300
  */
@@ -31,19 +31,10 @@ enum { HEALTHY, SHORT, DIES, RANKS, OUT = 3 /* exit code */ };
 
 struct board {
     _Atomic int at[RANKS];
-    int nth;        /* allocation of SHORT that fails, from step 20 on */
-    _Atomic int in; /* SHORT had no such many */
+    int nth;        /* the allocation of SHORT that fails, from step 20 on */
+    _Atomic int in; /* SHORT made fewer allocations than that */
     _Atomic int stop;
 };
-
-static struct board *fresh_board(void)
-{
-    static struct board *b;
-    if (!b)
-        b = world_shared(sizeof(*b));
-    memset(b, 0, sizeof(*b));
-    return b;
-}
 
 static int sockets_open(void)
 {
@@ -90,14 +81,14 @@ static void test_no_memory(void **state)
     bool all = false;
     int out = 0, n;
     for (n = 0; FAIL_ALLOC && !all; n++) {
-        struct board *b = fresh_board();
+        struct board *b = world_board(sizeof(*b));
         struct elastic job;
         elastic_init(&job);
         b->nth = n;
         for (int m = 0; m < RANKS; m++)
             elastic_add(&job, sum_with_little, b, NULL);
         if (!elastic_run(&job, elastic_all_over, NULL, 60000))
-            fail_msg("allocation %d: no end in a minute", n);
+            fail_msg("allocation %d: it has not ended within a minute", n);
         int status = job.members[SHORT].status;
         if (job.members[HEALTHY].status != 0 || !WIFEXITED(status) ||
             (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != OUT))
@@ -157,7 +148,7 @@ static bool begun(struct elastic *job, void *arg)
 
 static void test_many_epochs(void **state)
 {
-    struct board *b = fresh_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     elastic_init(&job);
     for (int m = 0; m < 2; m++)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Threads beside hvd_commit(): requests that a second thread submits after all ranks have agreed on
- * another world and before this rank is in it. This program has an inject_point() of its own, which
- * the committing thread runs into at just that place and at which it waits for the second thread.
+ * Threads beside hvd_commit(): a second thread submits requests after all ranks have agreed on a
+ * new world and before this rank is in it. This program defines inject_point() itself: the
+ * committing thread calls it at exactly that place and waits there for the second thread.
  *
- * A planned change ends such requests with -ESTALE. After a loss they are done in the world that
- * they were submitted in, or end with -ESTALE on all ranks where one rank submitted its own later.
- * Their memory ends in front of a guard in each case.
+ * A planned change fails such requests with -ESTALE. After a loss they run in the world in which
+ * they were submitted, or fail with -ESTALE on all ranks if one rank submitted its own later.
+ * Behind their memory lie guard values that must stay.
  *
  * timeout: 300
  */
@@ -32,13 +32,13 @@
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
-#define LIMIT 60000 /* ms that a test waits for anything */
+#define LIMIT 60000 /* ms: limit of every wait */
 #define MAX   8     /* ranks */
 #define WIDE  3     /* elements of a row */
-#define ROWS  24    /* of a reducescatter: for 1 to 4, 6 and 8 ranks */
+#define ROWS  24    /* of a reducescatter: divisible by 1, 2, 3, 4, 6 and 8 ranks */
 #define GUARD 77.0f
 
-/* What a second thread submits at once: one operation of each kind, and a group. */
+/* What the second thread submits: one operation of each kind, and a group. */
 enum {
     ALLREDUCE,
     ALLGATHER,
@@ -52,16 +52,16 @@ enum {
 
 struct board {
     _Atomic int at;
-    _Atomic int entered[MAX]; /* worlds that each member has come to by hvd_commit() */
+    _Atomic int entered[MAX]; /* worlds that each member has entered by hvd_commit() */
 };
 
 struct part {
     struct board *board;
-    const char *place; /* where the second threads submit */
-    bool late;         /* member 1 comes to the place only when member 0 is past its boundary */
-    int skips;         /* the member that submits behind the boundary, -1: none */
-    int expected;      /* how what was submitted at the place ends */
-    int ranks;         /* of the world to come */
+    const char *place; /* the inject point at which the second threads submit */
+    bool late;         /* member 1 reaches the place only when member 0 is past its boundary */
+    int skips;         /* the member that submits after the boundary; -1: none */
+    int expected;      /* return code of the operations submitted at the place */
+    int ranks;         /* ranks of the next world */
     bool lost[MAX];
     bool any_lost;
 };
@@ -71,18 +71,18 @@ struct operation {
     hvd_handle handle;
     int rc, rank, size;
     int64_t shape[2];
-    float *in, *out; /* in front of a guard */
+    float *in, *out; /* followed by guard values */
     size_t nin, nout;
 };
 
-/* The second thread. */
+/* States of the second thread. */
 enum { NOTHING, WANTED, SUBMITTED, OVER };
 
-/* Of a member, for both threads and for inject_point(). */
+/* This member's state, shared by its two threads and inject_point(). */
 static struct {
     const struct part *part;
     int member;
-    const char *_Atomic place; /* where the second thread submits now; NULL: nowhere */
+    const char *_Atomic place; /* where the second thread submits next; NULL: nowhere */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     _Atomic int state;
@@ -145,7 +145,7 @@ static int submit_all(void)
     return 0;
 }
 
-/* What the output holds when it was done by these ranks of the world of the request; NULL: all. */
+/* Checks the output of an operation of the ranks that are not in lost; NULL: of all ranks. */
 static int check_done(const struct operation *o, int kind, const bool *lost)
 {
     float sum = 0;
@@ -187,7 +187,7 @@ static int check_untouched(const struct operation *o)
     return 0;
 }
 
-/* expected: 0 or -errno of all. */
+/* expected: 0 or -errno, for every operation. */
 static int wait_all(int expected, const bool *lost)
 {
     int bad = 0;
@@ -239,7 +239,7 @@ static void *submitter(void *arg)
     }
 }
 
-/* In place of base/inject's: the same library, another end of it. */
+/* Replaces inject_point() of base/inject. */
 void inject_point(const char *place)
 {
     if (!me.place || strcmp(me.place, place) != 0 || me.state != NOTHING)
@@ -254,7 +254,7 @@ void inject_point(const char *place)
 
 /* ---- the members ---- */
 
-/* Steps until this member has come to another world. */
+/* Runs steps until this member enters another world. */
 static int step_on(struct board *b, int member)
 {
     int rc = 0;
@@ -286,13 +286,13 @@ static int train(int member, void *arg)
     if (!w.is_new) {
         me.place = p->place;
         rc = step_on(p->board, member);
-        if (rc == 0 && me.state == NOTHING) /* behind the boundary */
+        if (rc == 0 && me.state == NOTHING) /* after the boundary */
             rc = submit_all();
         rc = rc ? rc : me.failure;
         rc = rc ? rc : wait_all(p->expected, p->any_lost ? p->lost : NULL);
         me.place = NULL;
     }
-    /* In the new world, on all of its ranks. */
+    /* Checks the new world on all of its ranks. */
     if (rc == 0 && hvd_size() != p->ranks)
         rc = FAIL("a world of %d", hvd_size());
     rc = rc ? rc : submit_all();
@@ -325,14 +325,10 @@ static const char *const one[] = {"HVD_X=1", NULL}, *const many[] = {"HVD_SHM=0"
 static struct part *fresh_part(const struct part *p)
 {
     static struct part *part;
-    static struct board *board;
     if (!part)
         part = world_shared(sizeof(*part));
-    if (!board)
-        board = world_shared(sizeof(*board));
-    memset(board, 0, sizeof(*board));
     *part = *p;
-    part->board = board;
+    part->board = world_board(sizeof(*part->board));
     return part;
 }
 
@@ -388,7 +384,7 @@ static void test_shrinks(void **state)
     }
 }
 
-/* A rank is lost, the others come to their boundary, and rank 1 submits when rank 0 is past it. */
+/* A rank is lost, the others reach their boundary, and rank 1 submits when rank 0 is past it. */
 static void lose(const struct part *part)
 {
     for (int i = 0; i < 2; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An elastic world in which nobody is lost: a planned change is one epoch, however soon it comes
- * after the one before. A rank that leaves the old mesh first is no loss for those that are
+ * An elastic world without losses: each planned change makes one epoch, however soon it follows the
+ * previous one. A rank that leaves the old mesh early is not reported as lost by ranks that are
  * still finishing there.
  *
  * timeout: 300
@@ -25,14 +25,14 @@
 #include "tests/harness/world.h"
 
 #define RANKS   4
-#define LIMIT   60000 /* ms that a test waits for anything */
+#define LIMIT   60000 /* ms: limit of every wait */
 #define CHANGES 60
 
 struct board {
     _Atomic int at, stop;
 };
 
-/* stop is looked at by member 0 alone: all end in the same step. */
+/* Only member 0 reads stop, and all ranks agree on its value: all end in the same step. */
 static int train(int member, void *arg)
 {
     struct board *b = arg;
@@ -60,7 +60,7 @@ static bool published(struct elastic *job, void *arg)
     return job->publishes >= *(const int *)arg;
 }
 
-/* steps: that are between the beginning of an epoch and the next change. */
+/* steps: from the beginning of an epoch to the next change. */
 static void change_often(const char *const places[RANKS], int steps)
 {
     struct board *b = world_shared(sizeof(*b));
@@ -77,7 +77,7 @@ static void change_often(const char *const places[RANKS], int steps)
         assert_true(elastic_run(&job, published, &expected, LIMIT));
         assert_true(elastic_run_to(&job, &b->at, atomic_load(&b->at) + steps, LIMIT));
         if (job.publishes != expected)
-            fail_msg("change %d of %s: %d epochs for it", i, places[RANKS - 1],
+            fail_msg("change %d of %s made %d epochs", i, places[RANKS - 1],
                      job.publishes - expected + 1);
     }
     atomic_store(&b->stop, 1);

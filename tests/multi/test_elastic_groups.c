@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An elastic world: groups of operations of which a part is done when a rank dies.
+ * An elastic world: a rank dies while operations of a group are partly done.
  *
  * timeout: 300
  */
@@ -32,19 +32,10 @@ enum { ROOT = 2, RANKS = 3 };
 
 struct board {
     _Atomic int at;
-    uint64_t
-        whole[RANKS]; /* of the group in which the root died: a bit for each that has its data */
-    uint64_t dead[RANKS]; /* and for each that failed for it */
+    /* Of the group in which the root died, a bit for each operation: it has the root's data; it
+     * failed because of the root. */
+    uint64_t whole[RANKS], dead[RANKS];
 };
-
-static struct board *fresh_board(void)
-{
-    static struct board *b;
-    if (!b)
-        b = world_shared(sizeof(*b));
-    memset(b, 0, sizeof(*b));
-    return b;
-}
 
 static int broadcast_group(struct board *b, int member, int step, float **data)
 {
@@ -81,7 +72,7 @@ static int broadcast_group(struct board *b, int member, int step, float **data)
     return 0;
 }
 
-/* Until the root is dead. */
+/* Repeats the group until the root is lost. */
 static int broadcast_until(int member, void *arg)
 {
     struct board *b = arg;
@@ -110,13 +101,13 @@ static bool warm(struct elastic *job, void *arg)
     return atomic_load(&b->at) >= 10;
 }
 
-/* What of the group has the root's data, has it everywhere; the rest fails everywhere. */
+/* An operation of the group has the root's data on all ranks, or fails on all ranks. */
 static void test_root_dies_in_group(void **state)
 {
     static const char *const one[] = {"HVD_X=1", NULL}, *const many[] = {"HVD_SHM=0", NULL};
     int parts = 0;
     for (unsigned seed = 1; seed <= 60; seed++) {
-        struct board *b = fresh_board();
+        struct board *b = world_board(sizeof(*b));
         struct elastic job;
         struct timespec nap = {.tv_nsec = (seed * 2654435761u >> 8) % 2000000};
         elastic_init(&job);
@@ -126,14 +117,14 @@ static void test_root_dies_in_group(void **state)
         nanosleep(&nap, NULL);
         kill(job.members[ROOT].pid, SIGKILL);
         if (!elastic_run(&job, elastic_all_over, NULL, 60000))
-            fail_msg("seed %u: no end in a minute", seed);
+            fail_msg("seed %u: it has not ended within a minute", seed);
         for (int m = 0; m < 2; m++) {
             assert_int_equal(job.members[m].status, 0);
             assert_int_equal(b->whole[m] & b->dead[m], 0);
         }
         if (b->dead[0] != b->dead[1])
-            fail_msg("seed %u: %x fail here, %x there", seed, (unsigned)b->dead[0],
-                     (unsigned)b->dead[1]);
+            fail_msg("seed %u: operations %x failed on member 0, %x on member 1", seed,
+                     (unsigned)b->dead[0], (unsigned)b->dead[1]);
         parts += b->whole[0] != 0;
         elastic_fini(&job);
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An elastic world: every kind of operation while ranks are killed: what each rank gives is there
- * as a whole or not at all, the same on everybody; a broadcast from a lost root says so.
+ * An elastic world: every kind of operation while ranks are killed. Each rank's part is in the
+ * result completely or not at all, and the same on all ranks. A broadcast from a lost root fails
+ * with that reason.
  *
  * timeout: 300
  * takes: 12 s
@@ -27,9 +28,9 @@
 #include "tests/harness/world.h"
 
 #define STEPS 120
-#define WIDE  5000 /* elements of a row: some operations are long enough to be killed in */
+#define WIDE  5000 /* elements of a row: long enough to be killed in the middle */
 
-/* Sanitizers make everything slow: fewer seeds then. */
+/* Sanitizers slow everything down: fewer seeds. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SEEDS(n) ((n) / 4)
 #else
@@ -38,17 +39,17 @@
 
 struct board {
     _Atomic int at[ELASTIC_MAX];
-    uint64_t gathered[ELASTIC_MAX][STEPS]; /* whose rows an allgather had */
-    uint64_t summed[ELASTIC_MAX][STEPS];   /* whose part a reducescatter had */
-    int64_t told[ELASTIC_MAX][STEPS];      /* what a broadcast brought; -1: its root was lost */
+    uint64_t gathered[ELASTIC_MAX][STEPS]; /* members whose rows an allgather had */
+    uint64_t summed[ELASTIC_MAX][STEPS];   /* members whose parts a reducescatter had */
+    int64_t told[ELASTIC_MAX][STEPS];      /* what a broadcast delivered; -1: its root was lost */
 };
 
-/* Members of the world by rank, as everybody said at the last boundary. */
+/* Members of the world by rank, as all reported them at the last boundary. */
 struct crew {
     int64_t members[ELASTIC_MAX];
 };
 
-/* Member m gives m + 1 rows of its number. */
+/* Member m contributes m + 1 rows of its number. */
 static int gather(struct board *b, int member, int step, const struct crew *crew)
 {
     int64_t shape[] = {member + 1, WIDE};
@@ -100,7 +101,7 @@ static int tell(struct board *b, int member, int step)
     return rc < 0 ? FAIL("tell: %s", hvd_error()) : 0;
 }
 
-/* Everybody gives everybody two rows that say from whom to whom. */
+/* Each rank sends every rank two rows that name sender and receiver. */
 static int exchange(int member, const struct crew *crew)
 {
     int size = hvd_size();
@@ -145,7 +146,7 @@ static int scatter(struct board *b, int member, int step)
     struct hvd_request r = {.kind = HVD_REDUCESCATTER,
                             .name = "scatter",
                             .input = rows,
-                            .output = step % 2 ? rows : mine, /* in place, too */
+                            .output = step % 2 ? rows : mine, /* sometimes in place */
                             .dtype = HVD_FLOAT32,
                             .ndim = 2,
                             .shape = shape,
@@ -179,7 +180,7 @@ static int work(int member, void *arg)
         rc = rc ? rc : scatter(b, member, step);
         if (rc == 0 && hvd_barrier("all") < 0)
             rc = FAIL("barrier: %s", hvd_error());
-        /* The dead are seen until here, and in every third step beyond. */
+        /* Lost ranks count in sizes until the next boundary, here every third step. */
         if (rc == 0 && step % 3 == 2) {
             rc = hvd_commit();
             rc = rc < 0    ? FAIL("commit: %s", hvd_error())
@@ -199,12 +200,14 @@ static void check(const struct board *b, const struct elastic *job, unsigned see
             if (!WIFEXITED(job->members[m].status))
                 continue;
             if (b->gathered[m][step] != b->gathered[0][step])
-                fail_msg("seed %u, step %d: member %d gathered others than member 0", seed, step,
-                         m);
+                fail_msg("seed %u, step %d: member %d gathered other members' rows than member 0",
+                         seed, step, m);
             if (b->told[m][step] != b->told[0][step])
-                fail_msg("seed %u, step %d: member %d was told something else", seed, step, m);
+                fail_msg("seed %u, step %d: member %d received another broadcast than member 0",
+                         seed, step, m);
             if (b->summed[m][step] != b->summed[0][step])
-                fail_msg("seed %u, step %d: member %d has the sum of others", seed, step, m);
+                fail_msg("seed %u, step %d: member %d summed other members' parts than member 0",
+                         seed, step, m);
         }
     }
 }
@@ -234,7 +237,7 @@ static void test_kinds(void **state)
             kill(job.members[i == 0 ? 1 : 3].pid, SIGKILL);
         }
         if (!elastic_run(&job, elastic_all_over, NULL, 60000))
-            fail_msg("seed %u: no end in a minute", seed);
+            fail_msg("seed %u: it has not ended within a minute", seed);
         for (int m = 0; m < 4; m++)
             if (m % 2 == 0 && job.members[m].status != 0)
                 fail_msg("seed %u: member %d ended with status %x", seed, m, job.members[m].status);

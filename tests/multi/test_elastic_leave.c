@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An elastic world: ranks that call hvd_shutdown() while others lose a rank. What one who has left
- * was given as a result is the result of those who are left, too.
+ * An elastic world: ranks that call hvd_shutdown() while others lose a rank. If a rank that has
+ * left got a result, the remaining ranks get the same result.
  *
  * timeout: 300
  */
@@ -40,16 +40,7 @@ struct board {
     float result[RANKS]; /* of the last operation; 0: none */
 };
 
-static struct board *fresh_board(void)
-{
-    static struct board *b;
-    if (!b)
-        b = world_shared(sizeof(*b));
-    memset(b, 0, sizeof(*b));
-    return b;
-}
-
-/* And returns when all of its threads have stopped. */
+/* Stops a member and returns when all of its threads have stopped. */
 static void stop(struct elastic *job, int member)
 {
     int status;
@@ -78,8 +69,8 @@ static bool first_waits(struct elastic *job, void *arg)
     return job->members[STAYS].waiting;
 }
 
-/* Of this process only the calling thread gets on while it wants to: what it does it does before
- * the engine's own thread sees anything. */
+/* Lets the calling thread run before all other threads of this process: they share its processor
+ * with idle priority. So it acts before the engine's own thread sees anything. */
 static void be_first(void)
 {
     const struct sched_param none = {0};
@@ -99,7 +90,7 @@ static void be_first(void)
         closedir(dir);
 }
 
-/* The last sum begins when the test says so. */
+/* The last sum begins when the test sets `go`. */
 static int sum_and_leave(int member, void *arg)
 {
     struct board *b = arg;
@@ -114,7 +105,7 @@ static int sum_and_leave(int member, void *arg)
         atomic_store(&b->at[member], step);
         while (step == WARM && !atomic_load(&b->go[member]))
             if (member == STAYS)
-                nap_ms(1); /* the others are to be quick */
+                nap_ms(1); /* the other two spin, to be quick */
         if (hvd_allreduce("sum", data, data, 10, HVD_FLOAT32, HVD_SUM) < 0)
             return FAIL("step %d: %s", step, hvd_error());
     }
@@ -123,15 +114,15 @@ static int sum_and_leave(int member, void *arg)
     return 0;
 }
 
-/* One rank hears that another one is lost and looks at what is final: nothing. That one lives all
- * the same, and stages its part; the third one, which was stopped meanwhile, finds all parts, has
- * the result, and leaves. The first one must come to the same result by itself. */
+/* STAYS is told that another rank is lost, and finds no final pieces. That rank is alive, and
+ * stages its part. LEAVES, which was stopped meanwhile, finds all parts, has the result, and
+ * leaves. STAYS must then compute the same result from the segment. */
 static void test_leave_with_result(void **state)
 {
     static const char *const env[] = {"HVD_FREEZE_AFTER=10", NULL};
     int left_first = 0;
     for (int i = 0; i < ROUNDS; i++) {
-        struct board *b = fresh_board();
+        struct board *b = world_board(sizeof(*b));
         struct elastic job;
         elastic_init(&job);
         for (int m = 0; m < RANKS; m++)
@@ -155,14 +146,14 @@ static void test_leave_with_result(void **state)
         assert_int_equal(job.members[LEAVES].status, 0);
         left_first += b->result[LEAVES] == 7;
         if (b->result[STAYS] != b->result[LEAVES])
-            fail_msg("%d: %g here, %g for one who has left", i, (double)b->result[STAYS],
-                     (double)b->result[LEAVES]);
+            fail_msg("round %d: the result is %g, but %g on the rank that left", i,
+                     (double)b->result[STAYS], (double)b->result[LEAVES]);
         elastic_fini(&job);
     }
     print_message("the result was first in %d of %d\n", left_first, ROUNDS);
 }
 
-/* ---- a loss that is read in the moment of hvd_shutdown() ---- */
+/* ---- a loss that is read while hvd_shutdown() runs ---- */
 
 static struct {
     struct board *board;
@@ -170,8 +161,8 @@ static struct {
     _Atomic int lost, closing;
 } moment;
 
-/* In place of base/inject's: the engine's thread stands where it has read the loss until the main
- * thread is inside hvd_shutdown(). */
+/* Replaces inject_point() of base/inject: the engine's thread waits where it has read the loss
+ * until the main thread is inside hvd_shutdown(). */
 void inject_point(const char *place)
 {
     if (!moment.armed)
@@ -201,7 +192,7 @@ static int leave_in_that_moment(int member, void *arg)
         while (!atomic_load(&moment.lost))
             nap_ms(1);
         hvd_shutdown();
-        /* And lives on: only its BYE tells the others not to wait. */
+        /* The process lives on: only its BYE tells the others not to wait. */
         while (!atomic_load(&b->go[LEAVES]))
             nap_ms(1);
         return 0;
@@ -216,7 +207,7 @@ static int leave_in_that_moment(int member, void *arg)
 
 static void test_leave_at_a_loss(void **state)
 {
-    struct board *b = fresh_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     elastic_init(&job);
     for (int m = 0; m < RANKS; m++)
@@ -254,7 +245,7 @@ static int leave_in_the_middle(int member, void *arg)
             return 0;
         }
         if (step == WARM && member == DIES)
-            nap_ms(20); /* the operation has begun without it */
+            nap_ms(20); /* until the operation has begun without this rank */
         if (hvd_allreduce("sum", &x, &x, 1, HVD_FLOAT32, HVD_SUM) < 0)
             return FAIL("step %d: %s", step, hvd_error());
     }
@@ -266,7 +257,7 @@ static int leave_in_the_middle(int member, void *arg)
 static void test_leave_in_the_middle(void **state)
 {
     static const char *const env[] = {"HVD_FREEZE_AFTER=10", NULL};
-    struct board *b = fresh_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     elastic_init(&job);
     for (int m = 0; m < RANKS; m++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An elastic world: a rank that has no descriptors left when a repair needs them. It says so
- * itself; the others go on without it.
+ * An elastic world: a rank that has no file descriptors left when a repair needs them. It fails
+ * with that reason, and the others continue without it.
  *
  * timeout: 300
  * takes: 3 s, waiting
@@ -38,15 +38,13 @@ struct board {
 
 static struct board *fresh_board(rlim_t limit)
 {
-    static struct board *b;
-    if (!b)
-        b = world_shared(sizeof(*b));
-    memset(b, 0, sizeof(*b));
+    struct board *b = world_board(sizeof(*b));
     b->limit = limit;
     return b;
 }
 
-/* Three are in step 20 when one dies; SHORT has so few descriptors from then on. */
+/* All three are in step 20 when DIES is killed. From then on SHORT has this limit of descriptors.
+ */
 static int sum(int member, void *arg)
 {
     struct board *b = arg;
@@ -85,13 +83,13 @@ static void test_few_descriptors(void **state)
             for (int m = 0; m < RANKS; m++)
                 elastic_add(&job, sum, b, places[m][hosts]);
             if (!elastic_run(&job, elastic_all_over, NULL, 60000))
-                fail_msg("limit %d: no end in a minute", (int)limit);
+                fail_msg("limit %d: it has not ended within a minute", (int)limit);
             int status = job.members[SHORT].status;
             if (job.members[HEALTHY].status != 0 || !WIFEXITED(status) ||
                 (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != OUT))
-                fail_msg("limit %d: status %x, of the healthy one %x", (int)limit, status,
+                fail_msg("limit %d: status %x, and %x of the healthy rank", (int)limit, status,
                          job.members[HEALTHY].status);
-            /* The first, the one that did not come to be, the one without the short one. */
+            /* Epochs: the first one, the one that SHORT could not enter, the one without SHORT. */
             if (job.publishes > 3)
                 fail_msg("limit %d: %d epochs", (int)limit, job.publishes);
             out += WEXITSTATUS(status) == OUT;

@@ -37,15 +37,6 @@ struct board {
     int trace;
 };
 
-static struct board *fresh_board(void)
-{
-    static struct board *b;
-    if (!b)
-        b = world_shared(sizeof(*b));
-    memset(b, 0, sizeof(*b));
-    return b;
-}
-
 static bool never(struct elastic *job, void *arg)
 {
     return false;
@@ -76,7 +67,7 @@ static struct hvd_request gather_of(const char *name, const float *rows, const i
                                 .device = -1};
 }
 
-/* What splits say is what is there. */
+/* The rows must be as the reported splits say. */
 static int check_gathered(hvd_handle h, int64_t rows)
 {
     struct hvd_result r;
@@ -96,7 +87,8 @@ static int check_gathered(hvd_handle h, int64_t rows)
     return 0;
 }
 
-/* ---- everybody has staged its part, nobody has read it --------------------------------------- */
+/* ---- every rank has staged its part, no rank has read it --------------------------------------
+ */
 
 static int stage_and_die(int member, void *arg)
 {
@@ -130,7 +122,7 @@ static int stage_and_die(int member, void *arg)
 static void test_all_is_staged(void **state)
 {
     static const char *const env[] = {"HVD_FREEZE_AFTER=10", NULL};
-    struct board *b = fresh_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     struct past p = {b, 3, WARM};
     elastic_init(&job);
@@ -150,7 +142,8 @@ static void test_all_is_staged(void **state)
     elastic_fini(&job);
 }
 
-/* ---- a repair that cannot be ----------------------------------------------------------------- */
+/* ---- a repair that fails -----------------------------------------------------------------------
+ */
 
 static int sum_until_told(int member, void *arg)
 {
@@ -159,7 +152,8 @@ static int sum_until_told(int member, void *arg)
     float *data = calloc((size_t)count, sizeof(*data));
     if (hvd_init() < 0)
         return FAIL("init: %s", hvd_error());
-    setenv("HVD_PEER_TIMEOUT_SECONDS", "never", 1); /* no mesh can be made from here on */
+    setenv("HVD_PEER_TIMEOUT_SECONDS", "never",
+           1); /* an invalid value: no mesh can be created from here on */
     for (int step = 0;; step++) {
         const struct hvd_request r = rank_request("sum", data, &count);
         hvd_handle h;
@@ -172,11 +166,11 @@ static int sum_until_told(int member, void *arg)
     return 3;
 }
 
-/* Whatever part of the engine notices the loss. */
+/* The repair fails, whichever part of the engine notices the loss. */
 static void test_no_repair(void **state)
 {
     for (int i = 0; i < 30; i++) {
-        struct board *b = fresh_board();
+        struct board *b = world_board(sizeof(*b));
         struct elastic job;
         struct past p = {b, 4, 20 + i};
         elastic_init(&job);
@@ -192,7 +186,8 @@ static void test_no_repair(void **state)
     }
 }
 
-/* ---- a fork in the middle -------------------------------------------------------------------- */
+/* ---- a fork during a repair --------------------------------------------------------------------
+ */
 
 static int sockets_open(void)
 {
@@ -203,7 +198,7 @@ static int sockets_open(void)
     return n;
 }
 
-/* How many sockets a child has that is forked now. */
+/* Forks, and returns how many sockets the child has. */
 static void *fork_when_told(void *arg)
 {
     struct board *b = arg;
@@ -224,7 +219,7 @@ static int sum_and_fork(int member, void *arg)
     float data[1000] = {0};
     void *status = NULL;
     pthread_t thread;
-    int before = sockets_open() - 1; /* without the agent's */
+    int before = sockets_open() - 1; /* without the agent's socket */
     if (hvd_init() < 0)
         return FAIL("init: %s", hvd_error());
     if (member == 0)
@@ -251,7 +246,7 @@ static bool first_waits(struct elastic *job, void *arg)
 
 static void test_fork_in_repair(void **state)
 {
-    struct board *b = fresh_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     struct past p = {b, 3, 20};
     elastic_init(&job);
@@ -270,7 +265,8 @@ static void test_fork_in_repair(void **state)
     elastic_fini(&job);
 }
 
-/* ---- a boundary that one leaves before another one has finished it --------------------------- */
+/* ---- a boundary that one rank leaves before another one has finished it ------------------------
+ */
 
 #define CHANGES 100
 
@@ -300,11 +296,11 @@ static bool change_is_in(struct elastic *job, void *arg)
     return !job->changing;
 }
 
-/* Rank 0 joins its host, of three ranks, with another one, and runs in jerks: it often finds that
- * the other host has gone on. The ranks beside it have to hear of that. */
+/* Rank 0 shares a host with two ranks and is stopped and continued again and again, so it often
+ * finds that the other host is already in the next epoch. It must tell the ranks of its host. */
 static void test_a_peer_has_gone_on(void **state)
 {
-    struct board *b = fresh_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     struct past p = {b, 4, 5};
     elastic_init(&job);
@@ -329,9 +325,10 @@ static void test_a_peer_has_gone_on(void **state)
     elastic_fini(&job);
 }
 
-/* ---- looking on ------------------------------------------------------------------------------ */
+/* ---- statistics during a repair ----------------------------------------------------------------
+ */
 
-/* What another thread asks while the repair waits for a rank that is stopped. */
+/* What another thread reads while the repair waits for a stopped rank. */
 static void *ask_when_told(void *arg)
 {
     struct board *b = arg;
@@ -380,7 +377,7 @@ static bool answered(struct elastic *job, void *arg)
 
 static void test_ask_in_repair(void **state)
 {
-    struct board *b = fresh_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     struct past p = {b, 3, WARM + 10};
     elastic_init(&job);
@@ -403,7 +400,8 @@ static void test_ask_in_repair(void **state)
     close(b->trace);
 }
 
-/* ---- what an onlooker compares --------------------------------------------------------------- */
+/* ---- batch counters that monitors compare ------------------------------------------------------
+ */
 
 static int sum_slowly(int member, void *arg)
 {
@@ -434,10 +432,10 @@ static bool all_told(struct elastic *job, void *arg)
            job->members[2].batches > 0;
 }
 
-/* One that has joined counts its batches from where the others are: it is not behind. */
+/* A joiner continues the others' batch counter, so that it does not seem to be behind. */
 static void test_batches_of_joiner(void **state)
 {
-    struct board *b = fresh_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     struct past p = {b, 2, 500}, first = {b, 3, 1};
     elastic_init(&job);
@@ -456,9 +454,9 @@ static void test_batches_of_joiner(void **state)
     uint64_t others = job.members[0].batches, joined = job.members[2].batches;
     atomic_store(&b->answered, 1);
     assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
-    /* Each tells once a second, so they are a few steps apart. */
+    /* Ranks report once a second, so their counters differ by a few steps. */
     if (others < 500 || joined + 20 < others || joined > others + 20)
-        fail_msg("%llu batches, but %llu of the one that joined", (unsigned long long)others,
+        fail_msg("%llu batches, but %llu of the joiner", (unsigned long long)others,
                  (unsigned long long)joined);
     elastic_fini(&job);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every kind of operation through hvd.h in worlds of 1 to 8 ranks, against an exact oracle.
+ * Every kind of operation through hvd.h in worlds of 1 to 8 ranks, compared with an exact
+ * reference.
  *
  * timeout: 300
  */
@@ -71,7 +72,7 @@ static int allreduce_matrix(int rank, int size, void *arg)
     return hvd_shutdown() != 0;
 }
 
-/* Around the boundaries of the ways to do it: beside the flags, symmetric, slices, chunks. */
+/* Counts around the boundaries of the algorithms: beside the flags, symmetric, slices, chunks. */
 static int allreduce_large(int rank, int size, void *arg)
 {
     static const size_t counts[] = {16383,  16384,  16385,  65536,   262143,
@@ -97,8 +98,8 @@ static int run(struct hvd_request *r, hvd_handle *ret)
     return rc == 0 ? hvd_wait(*ret) : rc;
 }
 
-/* Every other operation has memory of its own for the result, some of it not enough; true: the
- * result is where it should be. */
+/* Every second operation brings memory for the result, sometimes too little. True if the result is
+ * where it should be. */
 static bool placed(const struct hvd_request *r, const struct hvd_result *res)
 {
     return !r->output || (res->data == r->output) == (res->shape[0] <= r->output_rows);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory of the engine: a whole life (init, timeline, every kind of operation, shutdown) with each
- * of its allocations failing in turn, on one rank, on the other, on all. The failing rank says
- * ENOMEM, the others name it in bounded time, no output is half written, nothing is leaked, and the
- * next life of the same processes is good.
+ * of its allocations failing in turn: on one rank, on the other, on all. The failing rank returns
+ * ENOMEM, the others name it in bounded time, no output is half written, nothing leaks, and the
+ * next life of the same processes succeeds.
  *
  * timeout: 400
  * takes: 14 s, waiting
@@ -29,21 +29,21 @@
 #include "tests/harness/fail_alloc.h"
 #include "tests/harness/world.h"
 
-static char trace_path[32]; /* a file that goes with its rank */
+static char trace_path[32]; /* an anonymous file, which ends with its rank */
 
-#define COUNT  12 /* elements: a multiple of all sizes of worlds here */
+#define COUNT  12 /* elements: divisible by every size of world here */
 #define GROUP  3
 #define OPS    (HVD_KINDS + GROUP)
 #define ROUNDS 6 /* enough for a frozen plan */
 
-/* Who cannot join makes the others wait. A machine that is slower than the short wait is given the
- * long one. */
+/* A rank that cannot join makes the others wait. If the short wait is too short for a slow machine,
+ * the attempt is repeated with the long one. */
 #define START_SHORT "0.1"
 #define START_LONG  "20"
 
-/* What the ranks of a world share. */
+/* Shared by the ranks of a world. */
 struct board {
-    int victim; /* -1: all of them */
+    int victim; /* rank whose allocations fail; -1: all ranks */
     char hosts[8];
     _Atomic int came[2], injected, failed, bad, late;
     _Atomic unsigned turn;
@@ -63,7 +63,7 @@ static int say(const struct board *b, long n, const char *what)
     return -EBADMSG;
 }
 
-/* Until all ranks are here; a rank that has ended is for the parent's time-out. */
+/* Waits until all ranks are here. If a rank has ended, the parent's time limit ends the wait. */
 static void together(struct board *b, int size)
 {
     unsigned turn = atomic_load(&b->turn);
@@ -100,7 +100,8 @@ static void fill(struct op *o, int i)
                                       .device = -1};
 }
 
-/* Elements that an operation writes, and what element k must be. All ranks give the same input. */
+/* The number of elements that an operation writes, and the value that element k must have. All
+ * ranks give the same input. */
 static int written(const struct op *o, int size)
 {
     switch (o->request.kind) {
@@ -121,7 +122,7 @@ static float expected(const struct op *o, int rank, int size, int k)
     return o->request.kind == HVD_BROADCAST ? o->in[k] : o->in[k] * (float)size;
 }
 
-/* All of the output is right, or, where the operation failed, all of it may be as it was. */
+/* True if all of the output is right, or, after a failure, all of it is unchanged. */
 static bool output_whole(const struct op *o, int rank, int size, bool failed)
 {
     int n = written(o, size);
@@ -147,7 +148,7 @@ static bool result_right(const struct op *o, hvd_handle h, int rank, int size)
     return right;
 }
 
-/* How a call may end: well, for want of memory where some failed, or because of the victim. */
+/* A call may succeed, fail for want of memory where an allocation failed, or name the victim. */
 static bool end_allowed(const struct board *b, int rc, int rank)
 {
     char name[16];
@@ -179,7 +180,7 @@ static int submit_all(struct board *b, long n, struct op *ops, hvd_handle *handl
     return 0;
 }
 
-/* Every kind at once. *ret_failed: how the first that failed did. */
+/* Every kind at once. *ret_failed: the error of the first one that failed. */
 static int every_kind(struct board *b, long n, int rank, int *ret_failed)
 {
     struct op ops[OPS];
@@ -203,7 +204,7 @@ static int every_kind(struct board *b, long n, int rank, int *ret_failed)
     return bad;
 }
 
-/* Small ones in a row: to the frozen plan, and out of it. */
+/* Small operations in a row: into the frozen plan and out of it. */
 static int steady(struct board *b, long n, int rank, int *ret_failed)
 {
     int size = hvd_size();
@@ -221,7 +222,7 @@ static int steady(struct board *b, long n, int rank, int *ret_failed)
     return 0;
 }
 
-/* hvd_init() here; 1: it ended as it may. *ret_failed: with an error. */
+/* hvd_init(). Returns 1 if it failed as it may, with the error in *ret_failed. */
 static int join(struct board *b, long n, int rank, int *ret_failed)
 {
     int rc = hvd_init();
@@ -237,7 +238,7 @@ static int join(struct board *b, long n, int rank, int *ret_failed)
     return 1;
 }
 
-/* A life. 0, or -EBADMSG after a line; *ret_failed: something ended with an error, as it may. */
+/* One life. Returns 0, or -EBADMSG after a message. *ret_failed: a call failed as it may. */
 static int live(struct board *b, long n, int rank, int *ret_failed)
 {
     int rc = join(b, n, rank, ret_failed);
@@ -254,7 +255,7 @@ static int live(struct board *b, long n, int rank, int *ret_failed)
     return bad;
 }
 
-/* A life with the n-th allocation failing here, or none (-1). */
+/* One life with the n-th allocation failing on this rank; -1: none fails. */
 static int live_counted(struct board *b, long n, int rank, int *ret_failed)
 {
     long before = fail_alloc.live;
@@ -267,14 +268,14 @@ static int live_counted(struct board *b, long n, int rank, int *ret_failed)
         printf("%ld allocations were not freed\n", fail_alloc.live - before);
         rc = say(b, n, "a leak");
     }
-    /* It takes milliseconds, a second where a rank waits for one that does not come. */
+    /* A life takes milliseconds, or a second where a rank waits for one that does not join. */
     if (rc == 0 && clock_ns() - start > 60 * CLOCK_S)
         rc = say(b, n, "it took too long");
     return rc;
 }
 
-/* The same on all ranks at once. ret_late: it must be done again with the long wait. 1: no
- * allocation failed any more, and all went well. */
+/* The same life on all ranks at once. ret_late: repeat with the long wait. Returns 1 if no
+ * allocation failed any more and all went well. */
 static int attempt(struct board *b, long n, int rank, int size, const char *wait, bool *ret_late)
 {
     bool here = b->victim < 0 || b->victim == rank;
@@ -305,11 +306,11 @@ static int rank_main(int rank, int size, void *arg)
     snprintf(trace_path, sizeof(trace_path), "/proc/self/fd/%d", trace);
     setenv("HVD_LOCALITY", host, 1);
     setenv("HVD_START_TIMEOUT", START_LONG, 1);
-    /* Once for what stays: buffers of stdio, caches of the C library. */
+    /* What is allocated once and kept: buffers of stdio, caches of the C library. */
     for (int i = 0; i < 2; i++) {
         rc = live(b, -1, rank, &failed);
         if (rc < 0 || failed)
-            return say(b, -1, "not even with memory"), 1;
+            return say(b, -1, "it failed before any allocation did"), 1;
     }
     for (long n = 0; n < 3000 && rc == 0; n++) {
         bool late = false;
@@ -317,7 +318,7 @@ static int rank_main(int rank, int size, void *arg)
         if (late)
             rc = attempt(b, n, rank, size, START_LONG, &late);
         if (late)
-            return say(b, n, "it failed with all the memory it wants"), 1;
+            return say(b, n, "it failed although no allocation did"), 1;
     }
     return rc != 1;
 }
@@ -327,7 +328,7 @@ struct life {
     struct board *board;
 };
 
-/* hosts: a letter for each rank. */
+/* hosts: a letter for each rank, equal letters share a host. */
 static void life_start(struct life *l, const char *hosts, int victim)
 {
     static const char *const env[] = {"HVD_LOG_LEVEL=error", "HVD_FREEZE_AFTER=2", NULL};
@@ -342,7 +343,7 @@ static void life_start(struct life *l, const char *hosts, int victim)
 static bool counted_here(void)
 {
     if (!FAIL_ALLOC)
-        printf("SKIP: multi/engine_alloc: no sanitizer: its allocator is its own\n");
+        printf("SKIP: multi/engine_alloc: a sanitizer has its own allocator\n");
     return FAIL_ALLOC;
 }
 
@@ -355,7 +356,7 @@ static void test_alone(void **state)
     assert_int_equal(world_wait(life.world, NULL), 0);
 }
 
-/* They wait more than they work: all of them at once. */
+/* These worlds mostly wait, so all run at once. */
 static void test_with_others(void **state)
 {
     struct life lives[5];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank that joins while others train: they go on until it is ready, whatever becomes of it
- * before; what every function of hvd.h answers meanwhile; every call that lets it in.
+ * A rank that joins while others train: they train on until it is ready, whatever happens to it
+ * before; what every function of hvd.h returns meanwhile; every call that admits it.
  *
  * timeout: 300
  */
@@ -24,9 +24,10 @@
 #include "tests/harness/enter_job.h"
 #include "tests/harness/rank.h"
 
-#define GOES_ON 50 /* steps of the others while one starts up */
+#define GOES_ON 50 /* steps of the others while a joiner starts up */
 
-/* ---- they go on ----------------------------------------------------------------------------- */
+/* ---- the others train on -----------------------------------------------------------------------
+ */
 
 static int slow_joiner(int member, void *arg)
 {
@@ -56,7 +57,7 @@ static void test_others_go_on(void **state)
     enter_job_end(&job, 0);
 }
 
-/* Those that are ready come in; one that takes its time holds nobody up. */
+/* Joiners that are ready are admitted. A slow joiner delays nobody. */
 static int very_slow_joiner(int member, void *arg)
 {
     if (hvd_init() < 0)
@@ -86,7 +87,8 @@ static void test_one_is_ready_before_the_other(void **state)
     enter_job_end(&job, 0);
 }
 
-/* ---- what is answered meanwhile ------------------------------------------------------------- */
+/* ---- what functions return before admission -----------------------------------------------------
+ */
 
 static int check_world(void)
 {
@@ -173,13 +175,14 @@ static void test_answers(void **state)
     assert_true(elastic_run(&job, enter_job_waits, &member, ENTER_LIMIT));
     elastic_announce(&job);
     enter_job_step(&job, 20);
-    assert_int_equal(access(mine, F_OK), 0); /* the timeline has begun when it came in */
+    assert_int_equal(access(mine, F_OK), 0); /* the timeline began at admission */
     enter_job_end(&job, 0);
     unlink(mine);
     rmdir(path);
 }
 
-/* ---- what lets it in ------------------------------------------------------------------------ */
+/* ---- calls that admit ---------------------------------------------------------------------------
+ */
 
 static int plain_joiner(int member, void *arg)
 {
@@ -230,8 +233,8 @@ static void test_many_threads_enter(void **state)
     enter_job_end(&job, 0);
 }
 
-/* Two have the same place until they come in; what was made for it is refused by the one that has
- * another one now, and read by nobody. */
+/* Two joiners have the same provisional place. The one that got another place refuses messages made
+ * for the old place, and nobody reads them. */
 static int asks_for_parts(int member, void *arg)
 {
     int64_t splits[ENTER_OLD + 1] = {0}, rows = 8, step = -1;

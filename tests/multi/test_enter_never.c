@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank that would join while others train and never comes in: it leaves, dies, is sent away or
- * waits in vain. They do not notice.
+ * A rank that starts to join while others train and is never admitted: it leaves, dies, is refused
+ * or waits in vain. The others do not notice.
  *
  * timeout: 300
  * takes: 2 s, waiting
@@ -56,10 +56,10 @@ static int out_of_a_fork(int member, void *arg)
         return printf("the child: %x\n", status), 6;
     return hvd_rank() == ENTER_OLD
                ? 0
-               : enter_job_wrong(member, "after a fork"); /* and no hvd_shutdown() */
+               : enter_job_wrong(member, "after a fork"); /* without hvd_shutdown() */
 }
 
-/* No loss, no repair, no boundary that is more than agreement. */
+/* The others see no loss, no repair, and no boundary that does more than agree. */
 static void test_they_do_not_notice(void **state)
 {
     const elastic_rank_f ends[] = {gone_again, dead_at_once, out_of_a_fork};
@@ -100,7 +100,7 @@ static void test_not_wanted_any_more(void **state)
     elastic_dismiss(&job, member, "nobody needs it");
     enter_job_step(&job, 20);
     assert_int_equal(job.publishes, 1);
-    assert_int_equal(job.members[member].bye, 1); /* the agent knows */
+    assert_int_equal(job.members[member].bye, 1); /* the agent has its BYE */
     enter_job_end(&job, 0);
 }
 

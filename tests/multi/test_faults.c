@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks that are killed, stopped or never come: the others end with a clear error, in time.
+ * Ranks that are killed, stopped or never come: the others end in time, with an error that names
+ * the rank.
  *
  * timeout: 300
  * takes: 8 s, waiting
@@ -28,14 +29,14 @@
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
-/* What parent and ranks tell each other. */
+/* Shared by the parent and the ranks. */
 struct board {
     _Atomic int victim;
-    _Atomic int ready;           /* ranks that are at work */
-    _Atomic uint64_t killed_ns;  /* when the parent killed */
-    _Atomic uint64_t noticed_ns; /* when the last rank noticed */
+    _Atomic int ready;           /* ranks that train */
+    _Atomic uint64_t killed_ns;  /* when the parent killed the victim */
+    _Atomic uint64_t noticed_ns; /* when the last rank noticed the loss */
     _Atomic int children;        /* live forked children that checked their calls */
-    _Atomic int over;            /* children may go */
+    _Atomic int over;            /* children may end */
     _Atomic int stalls;
     int count; /* elements of the operations */
     bool fork, idle;
@@ -48,7 +49,7 @@ static void raise_to(_Atomic uint64_t *max, uint64_t v)
         ;
 }
 
-/* A worker of a data loader: lives on when its rank is killed, and may not use the engine. */
+/* A data loader's worker: it outlives its killed rank, and may not use the engine. */
 static void be_a_child(struct board *b)
 {
     float x = 1;
@@ -93,14 +94,15 @@ static int work_until_lost(int rank, int size, void *arg)
     if (hvd_allreduce("y", x, x, n, HVD_FLOAT32, HVD_SUM) != -ECONNRESET)
         return FAIL("afterwards: %s", hvd_error());
     uint64_t start = clock_ns();
-    /* It does not wait its 5 s for those that are gone. */
+    /* hvd_shutdown() must not wait its 5 s for lost ranks. */
     if (hvd_shutdown() != 0 || clock_ns() - start > 4 * CLOCK_S)
         return FAIL("shutdown");
     free(x);
     return 0;
 }
 
-/* Its end is seen at once, not by a time-out (20 s), nor when its children end (60 s). */
+/* A killed rank is noticed at once: not after a time limit (20 s), and not when its children end
+ * (60 s). */
 #define LIMIT_NS (10 * CLOCK_S)
 
 static void kill_one(const struct world_options *o, struct board *b)
@@ -232,7 +234,8 @@ static void test_stopped(void **state)
     assert_true(stalls > 0);
 }
 
-/* The schedule is frozen and the others are in its next operation; nobody waits for ever. */
+/* A rank is stopped while the schedule is frozen and the others are in its next operation. No rank
+ * may wait for ever. */
 static int lose_stopped_of(int rank, struct board *b)
 {
     const char host[2] = {(char)('a' + (b->count ? rank : 0)), 0};
@@ -246,7 +249,7 @@ static int lose_stopped_of(int rank, struct board *b)
     atomic_fetch_add(&b->ready, 1);
     while (rank == b->victim && !atomic_load(&b->over))
         nap_ms(1);
-    /* The victim may find that the others had brought all that its operation needs. */
+    /* The victim's first operations may succeed, if the others had given all that they need. */
     do
         rc = hvd_allreduce("x", &x, &x, 1, HVD_FLOAT32, HVD_MAX);
     while (rc == 0 && rank == b->victim);
@@ -267,7 +270,7 @@ static int lose_stopped(int rank, int size, void *arg)
     return rc;
 }
 
-/* Ranks that did not end as they must. */
+/* Returns how many ranks ended in the wrong way. */
 static int stop_for_good(int victim, int hosts)
 {
     static const char *const env[] = {"HVD_STALL_CHECK_TIME_SECONDS=1", "HVD_LOG_LEVEL=error",
@@ -286,7 +289,7 @@ static int stop_for_good(int victim, int hosts)
     return world_wait(w, NULL);
 }
 
-/* On a busy machine a rank that is only slow may be taken for the silent one: then once more. */
+/* On a busy machine a slow rank may be taken for the silent one: then the test repeats once. */
 static void test_stopped_for_good(void **state)
 {
     for (int hosts = 0; hosts < 2; hosts++) {

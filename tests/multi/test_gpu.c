@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensors of a GPU through hvd.h, on the fake driver, by each way there is for them: every kind,
- * in place and not, results that the engine makes room for, fused and frozen steps on a slow device
- * that fills its inputs late, beside tensors of the host. What is refused and what fails is in
- * test_gpu_faults.c.
+ * GPU tensors through hvd.h, on the fake driver, by each way to exchange them: every kind, in place
+ * and not, results that the engine allocates, fused and frozen steps on a slow device that fills
+ * its inputs late, beside tensors of the host. Refusals and failures are in test_gpu_faults.c.
  *
- * With HVD_TEST_REAL_GPU=1 (make test-gpu) on the first GPU of this machine and with the real NCCL:
- * what ranks that share a GPU can do, and NCCL with one rank.
+ * With HVD_TEST_REAL_GPU=1 (make test-gpu) the tests use the first GPU of this machine and the real
+ * NCCL: as far as ranks can share a GPU, and NCCL with one rank.
  *
  * timeout: 300
  * takes: 12 s
@@ -65,7 +64,7 @@ static size_t size_of(int i)
     return i % 20 == LARGE ? 140000 + (size_t)i : (size_t)(i * 97 % 3000) + 1;
 }
 
-/* Steps as a program has them: gradients from the last to the first, waited for at the end. The
+/* Steps as a program makes them: gradients from the last to the first, waited for at the end. The
  * schedule freezes on the way. */
 static int step(struct gpu_side *g, int rank, int size, int k)
 {
@@ -218,7 +217,7 @@ static int kinds(struct gpu_side *g, int rank, int size)
     return rc;
 }
 
-/* ---- on the fake ---- */
+/* ---- on the fake driver ---- */
 
 static void both(int size, const char *const *env, const char *way)
 {
@@ -247,15 +246,15 @@ static void test_nccl(void **state)
     gpu_job_run(2, gpu_job_nccl("2.27", NULL), (struct gpu_job){"nccl", NULL, 0, -1, sums});
     gpu_job_run(2, gpu_job_nccl("2.27", NULL),
                 (struct gpu_job){"nccl", "count=8;delay_us=200", 0, -1, steps});
-    /* Without our kernels NCCL scales by itself. */
+    /* Without our kernels NCCL itself scales. */
     gpu_job_run(2, gpu_job_nccl("2.27", NULL),
                 (struct gpu_job){"nccl", "count=8;cuModuleLoadData=209", 0, -1, steps});
-    /* and what it cannot do goes through the host where that is allowed */
+    /* sums that NCCL cannot do go through the host, where that is allowed */
     gpu_job_run(2, gpu_job_nccl("2.27", "HVD_GPU_FALLBACK=1"),
                 (struct gpu_job){"nccl", "count=8;cuModuleLoadData=209", 0, -1, sums});
 }
 
-/* Asked for by name, without a word of falling back. */
+/* A back end chosen by name, without permission to fall back. */
 static void test_named(void **state)
 {
     static const char *const env[] = {"HVD_BACKEND=staged", NULL};
@@ -273,7 +272,7 @@ static void test_real_staged(void **state)
     gpu_job_run(2, gpu_job_fallback, (struct gpu_job){"staged", NULL, 0, 0, sums});
 }
 
-/* CUDA's own packages bring none. One that is there and broken is no reason to skip. */
+/* CUDA's own packages do not contain NCCL. An NCCL that is broken is no reason to skip. */
 static void test_real_nccl(void **state)
 {
     struct err why;

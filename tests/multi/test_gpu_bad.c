@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Machines that do not fit tensors of GPUs, on the fake driver and NCCL: each is one line with the
- * doctor's code on every rank, and nothing falls back unless the user allows it.
+ * Machines on which GPU tensors cannot be exchanged, on the fake driver and NCCL. Every rank prints
+ * one line with the doctor's code. Nothing falls back to the host unless the user allows it.
  *
  * timeout: 300
  */
@@ -28,18 +28,18 @@
 struct machine {
     const char *script;  /* FAKE_CUDA */
     const char *nccl;    /* version of the fake; NULL: none */
-    const char *mapped;  /* another one is in the process already */
+    const char *mapped;  /* another NCCL that the process has mapped already */
     const char *visible; /* CUDA_VISIBLE_DEVICES; NULL: not set */
 };
 
 struct job {
-    struct machine machine[RANKS]; /* of each rank */
-    int gpu;                       /* -1: one each */
-    bool driver;                   /* there is one */
+    struct machine machine[RANKS]; /* machine of each rank */
+    int gpu;                       /* the GPU that all ranks use; -1: one each */
+    bool driver;                   /* the machine has a driver */
     const char *backend, *fallback;
-    const char *words[3]; /* the sentence has them */
-    bool init;            /* hvd_init() says it */
-    bool works;           /* it does after all */
+    const char *words[3]; /* words that the error must have */
+    bool init;            /* hvd_init() returns the error */
+    bool works;           /* the job works after all */
 };
 
 static void set(const char *name, const char *value)
@@ -67,7 +67,7 @@ static void set_machine(const struct job *job, const struct machine *m)
     }
 }
 
-/* One line, with all of the words. */
+/* The error must be one line with all of the words. */
 static int check_said(const struct job *job, const char *said)
 {
     for (size_t i = 0; i < 3 && job->words[i]; i++)
@@ -98,7 +98,7 @@ static int rank_main(int rank, int size, void *arg)
     struct gpu_side g;
     set_machine(job, m);
     if (job->driver && gpu_side_open(&g, job->gpu < 0 ? rank : job->gpu, 1 << 16, m->script) < 0)
-        return check_said(job, g.err.msg); /* so says any CUDA program */
+        return check_said(job, g.err.msg); /* any CUDA program would get this error */
     int rc = hvd_init();
     if (job->init) {
         rc = rc < 0 ? check_said(job, hvd_error()) : FAIL("hvd_init() is content");
@@ -134,7 +134,7 @@ static void run_job(struct job job)
 
 static void test_driver(void **state)
 {
-    /* none, where the user wants what needs one */
+    /* no NCCL, where the user asks for it */
     run_job((struct job){.machine = BOTH(.nccl = "2.27"),
                          .backend = "nccl",
                          .words = {"rank 0 cannot use it", "NVIDIA driver", "nvml-load, HVD5001"},
@@ -143,11 +143,11 @@ static void test_driver(void **state)
                          .backend = "staged",
                          .words = {"NVIDIA driver", "nvml-load, HVD5001"},
                          .init = true});
-    /* too old for anything */
+    /* a driver too old for anything */
     run_job((struct job){.machine = BOTH(.script = "version=10020"),
                          .driver = true,
                          .words = {"CUDA 10.2", "cuda-driver-version, HVD5022"}});
-    /* too old for the runtime that NCCL brings */
+    /* a driver too old for the runtime that NCCL brings */
     run_job((struct job){
         .machine = BOTH(.script = "count=8;version=12020", .nccl = "2.27"),
         .driver = true,
@@ -157,12 +157,12 @@ static void test_driver(void **state)
 
 static void test_nccl(void **state)
 {
-    /* too old for the GPU: it works, slowly at first */
+    /* an NCCL too old for the GPU: it works, slowly at first */
     run_job((struct job){.machine = BOTH(.script = "count=8;sm=120", .nccl = "2.18"),
                          .driver = true,
                          .gpu = -1,
                          .works = true});
-    /* which is too old for it */
+    /* a GPU too old for the NCCL */
     run_job((struct job){.machine = BOTH(.script = "count=8;sm=70", .nccl = "2.27"),
                          .driver = true,
                          .gpu = -1,
@@ -181,7 +181,7 @@ static void test_nccl(void **state)
                          .backend = "nccl",
                          .words = {"rank 0 has NCCL 2.27", "2.18", "xw-version-skew, HVD9601"},
                          .init = true});
-    /* none: not without the user's word */
+    /* no NCCL, without permission to fall back */
     run_job((struct job){.machine = BOTH(.script = "count=8"),
                          .driver = true,
                          .gpu = -1,
@@ -205,7 +205,7 @@ static void test_gpus(void **state)
                          .driver = true,
                          .gpu = 0,
                          .words = {"ranks 0 and 1", "same GPU", "gpu-count, HVD5004"}});
-    /* more ranks than GPUs, and each takes that of its local rank */
+    /* more ranks than GPUs, and each rank uses the GPU of its local rank */
     run_job((struct job){
         .machine = {{.script = "count=1", .nccl = "2.27"}, {.script = "count=1", .nccl = "2.27"}},
         .driver = true,

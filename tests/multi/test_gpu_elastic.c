@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An elastic world whose tensors are on GPUs (of the fake driver), while ranks are killed and one
- * comes: what each rank gives is there as a whole or not at all, the same on everybody, also where
- * the result takes the place of the input; by each way there is.
+ * An elastic world whose tensors are on GPUs of the fake driver, while ranks are killed and one
+ * joins. Each rank's part is in the result completely or not at all, the same on all ranks, also in
+ * place; by each way to exchange GPU tensors.
  *
  * timeout: 600
  * takes: 70 s
@@ -38,17 +38,17 @@
 struct board {
     _Atomic int at[ELASTIC_MAX];
     _Atomic int batches[ELASTIC_MAX];
-    uint64_t reduced[ELASTIC_MAX][STEPS][TENSORS]; /* whose parts a sum had */
-    uint64_t gathered[ELASTIC_MAX][STEPS];
-    uint64_t summed[ELASTIC_MAX][STEPS]; /* a reducescatter */
-    int64_t told[ELASTIC_MAX][STEPS];    /* what a broadcast brought; -1: its root was lost */
+    uint64_t reduced[ELASTIC_MAX][STEPS][TENSORS]; /* members whose parts a sum had */
+    uint64_t gathered[ELASTIC_MAX][STEPS];         /* members whose rows an allgather had */
+    uint64_t summed[ELASTIC_MAX][STEPS];           /* members whose parts a reducescatter had */
+    int64_t told[ELASTIC_MAX][STEPS]; /* what a broadcast delivered; -1: its root was lost */
 };
 
 struct member {
     struct gpu_side g;
     struct board *b;
     int number, step;
-    int64_t crew[ELASTIC_MAX]; /* by rank, as everybody said at the last boundary */
+    int64_t crew[ELASTIC_MAX]; /* member of each rank, as all reported at the last boundary */
 };
 
 static void fill(struct member *m, size_t n, float value)
@@ -58,7 +58,7 @@ static void fill(struct member *m, size_t n, float value)
         f[i] = value;
 }
 
-/* Several in place at once, fused; each element is the sum of powers of two. */
+/* Several tensors in place, fused. Each element is a sum of powers of two, one for each member. */
 static int reduce(struct member *m)
 {
     hvd_handle h[TENSORS];
@@ -91,7 +91,7 @@ static int reduce(struct member *m)
     return 0;
 }
 
-/* Member m gives m + 1 rows of its number. */
+/* Member m contributes m + 1 rows of its number. */
 static int gather(struct member *m)
 {
     int64_t shape[] = {m->number + 1, WIDE};
@@ -131,7 +131,7 @@ static int tell(struct member *m)
         return FAIL("%s", m->g.err.msg);
     int rc = rank_wait(&r, &h);
     m->b->told[m->number][m->step] = -1;
-    if (rc == -EOWNERDEAD) /* nobody has waited for what was sent */
+    if (rc == -EOWNERDEAD) /* no operation waited for the copy to the device */
         return gpu_side_read(&m->g, m->g.in.at, 4) < 0 ? FAIL("%s", m->g.err.msg) : 0;
     if (rc < 0 || gpu_side_read(&m->g, m->g.in.at, (size_t)n * 4) < 0)
         return FAIL("tell: %s %s", m->g.err.msg, hvd_error());
@@ -144,7 +144,7 @@ static int tell(struct member *m)
     return 0;
 }
 
-/* Everybody gives everybody two rows that say from whom to whom. */
+/* Each rank sends every rank two rows that name sender and receiver. */
 static int exchange(struct member *m)
 {
     int size = hvd_size();
@@ -181,7 +181,7 @@ static int scatter(struct member *m)
     struct hvd_request r =
         gpu_side_request(&m->g, HVD_REDUCESCATTER, "scatter", HVD_FLOAT32, 2, shape);
     hvd_handle h;
-    r.output = m->step % 2 ? m->g.in.at : m->g.out.at; /* in place, too */
+    r.output = m->step % 2 ? m->g.in.at : m->g.out.at; /* sometimes in place */
     fill(m, n, (float)(1 << m->number));
     if (gpu_side_send(&m->g, 0, n * 4) < 0 || rank_wait(&r, &h) < 0 ||
         gpu_side_read(&m->g, r.output, (size_t)2 * WIDE * 4) < 0)
@@ -207,7 +207,7 @@ static int one_step(struct member *m)
     return rc;
 }
 
-/* Where the others are. */
+/* All ranks agree on the step. */
 static int agree(struct member *m)
 {
     int64_t step = m->step;
@@ -224,7 +224,7 @@ static int train(struct member *m)
         atomic_store(&m->b->at[m->number], m->step);
         rc = one_step(m);
         m->step++;
-        /* The dead are seen until here, and in every third step beyond. */
+        /* Lost ranks count in sizes until the next boundary, here every third step. */
         if (rc == 0 && m->step % 3 == 0) {
             rc = hvd_commit();
             rc = rc < 0 ? FAIL("commit: %s", hvd_error()) : rc == 1 ? agree(m) : 0;
@@ -250,7 +250,7 @@ static int work(int number, void *arg)
     return rc;
 }
 
-/* Who was there all the time has seen the same. */
+/* Members that were there all the time must have seen the same. */
 static void check(const struct board *b, int other, const char *what)
 {
     for (int step = 0; step < STEPS; step++) {
@@ -259,26 +259,18 @@ static void check(const struct board *b, int other, const char *what)
                 fail_msg("%s, step %d: member %d has another sum %d: %lx, %lx", what, step, other,
                          i, (long)b->reduced[other][step][i], (long)b->reduced[0][step][i]);
         if (b->gathered[other][step] != b->gathered[0][step])
-            fail_msg("%s, step %d: member %d gathered others", what, step, other);
+            fail_msg("%s, step %d: member %d gathered other rows", what, step, other);
         if (b->told[other][step] != b->told[0][step])
-            fail_msg("%s, step %d: member %d was told something else", what, step, other);
+            fail_msg("%s, step %d: member %d received another broadcast", what, step, other);
         if (b->summed[other][step] != b->summed[0][step])
-            fail_msg("%s, step %d: member %d has the sum of others", what, step, other);
+            fail_msg("%s, step %d: member %d summed other members' parts", what, step, other);
     }
 }
 
-static struct board *clean_board(void)
-{
-    static struct board *b;
-    b = b ? b : world_shared(sizeof(*b));
-    memset(b, 0, sizeof(*b));
-    return b;
-}
-
-/* Members 1 and 3 die. */
+/* Members 1 and 3 are killed. */
 static void kill_two(const char *const *env, unsigned seed)
 {
-    struct board *b = clean_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     uint64_t random = seed;
     char what[32];
@@ -295,7 +287,7 @@ static void kill_two(const char *const *env, unsigned seed)
         kill(job.members[i == 0 ? 1 : 3].pid, SIGKILL);
     }
     if (!elastic_run(&job, elastic_all_over, NULL, 60000))
-        fail_msg("%s: no end in a minute", what);
+        fail_msg("%s: it has not ended within a minute", what);
     for (int m = 0; m < 4; m += 2)
         if (job.members[m].status != 0)
             fail_msg("%s: member %d ended with status %x", what, m, job.members[m].status);
@@ -308,10 +300,10 @@ static bool wants_in(struct elastic *job, void *arg)
     return job->members[2].waiting;
 }
 
-/* Member 2 comes, and member 1 dies afterwards. */
+/* Member 2 joins, and then member 1 is killed. */
 static void grow(const char *const *env)
 {
-    struct board *b = clean_board();
+    struct board *b = world_board(sizeof(*b));
     struct elastic job;
     elastic_init(&job);
     for (int m = 0; m < 2; m++)
@@ -337,7 +329,7 @@ static void test_staged(void **state)
     grow(env);
 }
 
-/* 2.27 makes a communicator smaller, 2.18 begins anew, 2.8 blocks. */
+/* 2.27 shrinks the communicator, 2.18 creates a new one, and calls of 2.8 block. */
 static void test_nccl(void **state)
 {
     static const char *const versions[] = {"2.27", "2.18", "2.8"};

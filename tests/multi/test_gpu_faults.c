@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensors of a GPU through hvd.h, on the fake driver: what is refused at once, where there is no
- * way for them, and a GPU or an NCCL that fails, hangs or loses a rank in the middle.
+ * GPU tensors through hvd.h, on the fake driver: requests that are refused at once because there is
+ * no way to exchange them, and a GPU or an NCCL that fails, hangs or loses a rank in the middle.
  *
  * timeout: 300
  * takes: 12 s
@@ -27,7 +27,7 @@
 #include "tests/harness/gpu_job.h"
 #include "tests/harness/rank.h"
 
-#define PATIENCE_S 20 /* until the others hear of one that has failed */
+#define PATIENCE_S 20 /* until the other ranks hear of a failure */
 
 /* ---- refused ---- */
 
@@ -63,7 +63,7 @@ static int refused(struct gpu_side *g, int rank, int size)
     return rc ? rc : gpu_job_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 10, true, 2);
 }
 
-/* On a GPU here and in the host's memory there: all are told. */
+/* A tensor is on a GPU on one rank and in host memory on another: all ranks get an error. */
 static int mixed(struct gpu_side *g, int rank, int size)
 {
     const int64_t n = 10;
@@ -87,7 +87,7 @@ static int refusing(struct gpu_side *g, const char *words)
     struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "t", HVD_FLOAT32, 1, &n);
     if (rank_wait(&r, &h) != -ENOTSUP || !strstr(hvd_error(), words))
         return FAIL("%s", hvd_error());
-    /* From then on there is nothing but that answer. */
+    /* Every later call returns the same error. */
     if (hvd_allreduce("x", &one, &one, 1, HVD_FLOAT32, HVD_SUM) != -ENOTSUP)
         return FAIL("%s", hvd_error());
     return 0;
@@ -108,7 +108,7 @@ static int shared(struct gpu_side *g, int rank, int size)
     return refusing(g, "use the same GPU");
 }
 
-/* Rank 1's GPU fails in the middle; everybody hears of it, from whom it is known. */
+/* Rank 1's GPU fails in the middle. All ranks get an error that names rank 1. */
 static int broken(struct gpu_side *g, int rank, int size)
 {
     const int64_t n = 1000000;
@@ -127,15 +127,14 @@ static int broken(struct gpu_side *g, int rank, int size)
     return 0;
 }
 
-/* ---- NCCL that fails: its operation is off the GPU when the ranks hear of it, else memory could
- * not be given back at their end ---- */
+/* ---- NCCL fails: its operation must be off the GPU before the ranks hear of it ---- */
 
 static void go(int signal)
 {
     _exit(0);
 }
 
-/* ends: rank 1 does, a second later. */
+/* ends: rank 1 ends a second later. */
 static int fail_second(struct gpu_side *g, int rank, int size, bool ends,
                        const char *const words[3])
 {
@@ -166,7 +165,7 @@ static int hangs(struct gpu_side *g, int rank, int size)
     return fail_second(g, rank, size, false, words);
 }
 
-/* Rank 1 cannot begin its communicator; the others wait in theirs. */
+/* Rank 1 cannot create its communicator, while the others wait in theirs. */
 static int fails_first(struct gpu_side *g, int rank, int size)
 {
     const int64_t n = 1000;
@@ -191,7 +190,7 @@ static int fails_later(struct gpu_side *g, int rank, int size)
     return fail_second(g, rank, size, false, words);
 }
 
-/* Rank 1 ends without a word while NCCL runs. */
+/* Rank 1 ends without a goodbye while NCCL runs. */
 static int dies(struct gpu_side *g, int rank, int size)
 {
     static const char *const words[3] = {"rank 1"};

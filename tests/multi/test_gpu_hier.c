@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Allreduce of tensors of GPUs in two levels through hvd.h, on the fake driver and the fake NCCL,
- * ranks on several hosts (HVD_LOCALITY): every dtype and operation, sizes of several chunks, in
- * place and not, fused and frozen steps, the same bits whatever is fused; the other kinds beside
- * it; where it cannot be had; ranks that want different things; a GPU that fails.
+ * Allreduce of GPU tensors in two levels through hvd.h, on the fake driver and the fake NCCL, ranks
+ * on several hosts (HVD_LOCALITY): every dtype and operation, sizes of several chunks, in place and
+ * not, fused and frozen steps, the same bits whatever is fused; other kinds between the sums;
+ * worlds that cannot use two levels; ranks with different settings; a GPU that fails.
  *
  * timeout: 900
  * takes: 30 s
@@ -39,11 +39,11 @@ struct job {
     const char *hosts; /* a character a rank */
     const char *script;
     unsigned delay_us;
-    bool unused; /* NCCL over all ranks is what runs */
+    bool unused; /* NCCL over all ranks must run instead */
     int (*body)(struct gpu_side *g, int rank, int size, const struct job *job);
 };
 
-/* One whose shards went through the host, or did not. */
+/* One operation. through_host: whether its shards must go through the host. */
 static int submit_wait(struct gpu_side *g, const struct hvd_request *r, bool through_host)
 {
     hvd_handle h;
@@ -53,7 +53,7 @@ static int submit_wait(struct gpu_side *g, const struct hvd_request *r, bool thr
     return rc < 0 || went == through_host ? rc : -EXDEV;
 }
 
-/* The same of one that is checked, by one more such copy. */
+/* One allreduce and the check of its result, which is one more copy through the host. */
 static int one_sum(struct gpu_side *g, int rank, int size, enum hvd_dtype dtype, enum hvd_op op,
                    size_t n, bool in_place, bool through_host)
 {
@@ -109,7 +109,8 @@ static size_t length(int i)
     return (size_t)(i * 97 % 3000) + 1 + (i % 20 == 7 ? 70000 : 0);
 }
 
-/* Gradients from the last to the first, waited for at the end; alone: one after the other. */
+/* Gradients from the last to the first, waited for at the end. alone: each is waited for at once.
+ */
 static int submit_all(struct gpu_side *g, bool alone)
 {
     hvd_handle handles[TENSORS];
@@ -150,7 +151,7 @@ static int steps(struct gpu_side *g, int rank, int size, const struct job *job)
     return rc;
 }
 
-/* Numbers whose sum depends on the order. */
+/* Values whose sum depends on the order. */
 static void fill(struct gpu_side *g, int rank, size_t bytes)
 {
     uint64_t random = (uint64_t)rank + 5;
@@ -178,7 +179,7 @@ static int same_bits(struct gpu_side *g, int rank, int size, const struct job *j
     return rc;
 }
 
-/* ---- beside it ---- */
+/* ---- other kinds between sums ---- */
 
 static int gather(struct gpu_side *g, int rank, int size, const struct job *job)
 {
@@ -262,7 +263,7 @@ static int rank_main(int rank, int size, void *arg)
     return rc;
 }
 
-/* more: a setting; beside it NCCL has nothing but sockets between hosts, where it does not say. */
+/* more: a setting. Unless it says otherwise NCCL has only sockets between hosts. */
 static void run_job(const char *version, const char *more, struct job job)
 {
     const char *const env[] = {*gpu_job_nccl(version, NULL), "NCCL_NET=Socket", more, NULL};
@@ -273,7 +274,7 @@ static void run_job(const char *version, const char *more, struct job job)
 
 static const char *const yes = "HVD_HIERARCHICAL_ALLREDUCE=1";
 
-/* Where nobody has said anything. */
+/* Without any setting. */
 static void test_by_itself(void **state)
 {
     run_job("2.27", NULL, (struct job){"aabb", NULL, 0, false, gather});

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of allreduce in two levels: the first operation on GPUs of an engine (GPU, NCCL, both
- * communicators, the choice) and one more, with each of the allocations of hvd's own code on one
- * rank in them failing in turn. It says so or all went well; nobody takes another way than the
- * others, nobody waits without end, nothing is left on the GPU, and the next engine of the same
- * processes is good.
+ * Memory of allreduce in two levels: an engine's first operation on GPUs (GPU, NCCL, both
+ * communicators, the choice) and a second one, with each allocation of hvd's own code on one rank
+ * failing in turn. Each attempt returns an error or succeeds. All ranks choose the same way, no
+ * rank waits for ever, nothing is left on the GPU, and the next engine of the same processes works.
  *
  * timeout: 900
  * takes: 17 s
@@ -28,20 +27,20 @@
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
-#define WORLDS  4 /* they mostly wait: side by side, each with its share of the allocations */
+#define WORLDS  4 /* side by side, because ranks mostly wait; each takes a share of the places */
 #define RANKS   4
 #define COUNT   3001
 #define MOST    2000 /* allocations */
-#define SECONDS 150  /* of a life: NCCL waits for a rank that did not come for 60 */
+#define SECONDS 150  /* of a life: NCCL waits 60 s for a rank that does not come */
 
 struct board {
     int world, victim;
     _Atomic int over, told;
 };
 
-/* Copies to the host tell which way it went. Where there was no memory for the kernels of a rank it
- * is NCCL over all of them. fail_at: of the engine's allocations, those of the test do not count.
- */
+/* One sum. Copies to the host show whether it went in two levels. If a rank had no memory for its
+ * kernels, NCCL over all ranks must run. fail_at counts the engine's allocations, without those of
+ * this test. */
 static int one(struct gpu_side *g, int rank, int salt, bool two_levels, long *fail_at)
 {
     const int64_t n = COUNT;
@@ -53,7 +52,8 @@ static int one(struct gpu_side *g, int rank, int salt, bool two_levels, long *fa
         f[i] = (float)(rank + salt + i % 10);
     if (gpu_side_send(g, 0, COUNT * 4) < 0)
         return FAIL("%s", g->err.msg);
-    fail_alloc.own = true; /* what fails inside NCCL's init others learn by waiting for it */
+    /* Not inside NCCL: the other ranks would notice that only by a long wait. */
+    fail_alloc.own = true;
     fail_alloc.fail_at = *fail_at;
     int rc = rank_wait(&r, &h);
     *fail_at = fail_alloc.fail_at;
@@ -70,12 +70,13 @@ static int one(struct gpu_side *g, int rank, int salt, bool two_levels, long *fa
     return 0;
 }
 
-/* 0: all went well; < 0: it was told; > 0: wrong. */
+/* Returns 0 if all went well, < 0 for an error that was returned, > 0 for a wrong result. */
 static int live(struct gpu_side *g, int rank, long fail_at, bool fails, long *ret_failed)
 {
     if (hvd_init() < 0)
         return FAIL("init: %s", hvd_error());
-    int rc = hvd_barrier("all"); /* who fails behind it may be gone before it is done here */
+    /* A rank that fails after the barrier may be gone before the barrier is done here. */
+    int rc = hvd_barrier("all");
     fail_alloc.failed = 0;
     for (int i = 0; i < 2 && rc == 0; i++)
         rc = one(g, rank, i, !fails, &fail_at);
@@ -86,7 +87,7 @@ static int live(struct gpu_side *g, int rank, long fail_at, bool fails, long *re
     return rc;
 }
 
-/* n: the allocation of the victim's that fails; -1: none does. */
+/* n: the victim's allocation that fails; -1: none. */
 static int attempt(const struct board *b, int rank, long n, bool *ret_failed)
 {
     struct gpu_side g;
@@ -110,7 +111,7 @@ static int rank_main(int rank, int size, void *arg)
     struct board *b = arg;
     bool failed;
     setenv("HVD_LOCALITY", rank < 2 ? "a" : "b", 1);
-    int rc = attempt(b, rank, -1, &failed); /* what is made once, and stays */
+    int rc = attempt(b, rank, -1, &failed); /* what is allocated once and kept */
     for (long n = b->world; n < MOST && rc == 0 && !atomic_load(&b->over); n += WORLDS) {
         rc = attempt(b, rank, n, &failed);
         if (rc > 0)
@@ -119,7 +120,8 @@ static int rank_main(int rank, int size, void *arg)
             b->told += rc < 0;
             atomic_store(&b->over, !failed);
         }
-        rc = attempt(b, rank, -1, &failed); /* nobody begins the next before all have seen over */
+        rc = attempt(b, rank, -1,
+                     &failed); /* no rank begins the next attempt before all have read `over` */
         if (rc != 0)
             return FAIL("after allocation %ld: %d %s", n, rc, hvd_error());
     }
@@ -132,7 +134,7 @@ static void test_allocations(void **state)
     struct board *boards[WORLDS];
     int bad = 0, told = 0;
     if (!FAIL_ALLOC) {
-        printf("SKIP: multi/gpu_hier_alloc: no sanitizer: its allocator is its own\n");
+        printf("SKIP: multi/gpu_hier_alloc: a sanitizer has its own allocator\n");
         skip();
     }
     for (int w = 0; w < WORLDS; w++) {

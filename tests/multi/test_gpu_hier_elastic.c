@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Allreduce of tensors of GPUs in two levels while ranks are lost: killed at each phase of an
- * operation (packing and NCCL inside the host, the shard's way out, between hosts, back, and what
- * spreads the result), one of them, one of every host, a whole host. The same operation is done
- * again from inputs that it has overwritten, all that are left have the same bits, and go on in two
- * levels where their hosts are still equal, else by NCCL over all ranks; a rank that comes makes
- * them equal again.
+ * Allreduce of GPU tensors in two levels while ranks are killed at each phase of an operation:
+ * packing and NCCL inside the host, the shard's copy to the host, the sum between hosts, the copy
+ * back, the distribution. One rank dies, one of every host, or a whole host. The survivors repeat
+ * the operation from inputs that it has overwritten, and have the same bits. They continue in two
+ * levels if their hosts are still equal, otherwise by NCCL over all ranks. A joiner makes the hosts
+ * equal again.
  *
  * timeout: 900
  * takes: 70 s
@@ -35,42 +35,42 @@
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
-#define CHUNK   ((int64_t)1 << 20) /* floats that are under way together */
-#define PIECES  512                /* tensors that are, too */
+#define CHUNK   ((int64_t)1 << 20) /* floats that are in flight together */
+#define PIECES  512                /* tensors that are in flight together */
 #define TINY    4                  /* elements of each of them */
-#define FEW     5003               /* of a tensor where nobody dies */
+#define FEW     5003               /* elements of a tensor in steps without a death */
 #define TENSORS 9
 #define STEPS   5
-#define DOOM    2 /* the step in which they die */
+#define DOOM    2 /* the step in which ranks are killed */
 #define MEMBERS 8
 
 #define STRIDE  (EFFORT_WHOLE ? 7 : 14)
 #define MOST(n) (EFFORT_WHOLE ? (n) : 1)
 
 struct board {
-    /* What is asked for. */
-    int chunks;           /* of what they die with; the last one is short */
-    bool tiny;            /* many tensors, else one */
-    unsigned doomed;      /* members */
-    const char *function; /* of the driver's, and its call in the step at which they die */
+    /* The test's choice. */
+    int chunks;           /* size of the sum in which ranks die; the last chunk is short */
+    bool tiny;            /* many tensors instead of one */
+    unsigned doomed;      /* members to be killed, a bit each */
+    const char *function; /* they die at this call of this function of the driver in step DOOM */
     long call;
-    _Atomic bool dying; /* one has come to it: all of them do */
-    bool waits;         /* the last step lasts until all who are to come are there */
-    /* What has come of it, by member and step. */
+    _Atomic bool dying; /* one doomed member has reached the call: all of them die */
+    bool waits;         /* the last step is repeated until all joiners are there */
+    /* What was seen, by member and step. */
     _Atomic int at[ELASTIC_MAX];
-    int parts[MEMBERS][STEPS];     /* whose inputs are in the sum of one tensor */
-    uint64_t bits[MEMBERS][STEPS]; /* of a sum whose order shows, of several tensors */
-    bool levels[MEMBERS][STEPS];   /* it went in two levels */
+    int parts[MEMBERS][STEPS];     /* members whose inputs are in a tensor's sum */
+    uint64_t bits[MEMBERS][STEPS]; /* hash of sums that depend on the order */
+    bool levels[MEMBERS][STEPS];   /* the sum went in two levels */
 };
 
 struct member {
     struct gpu_side g;
     struct board *b;
     int number, step;
-    long before; /* calls when the step began */
+    long before; /* calls of the function when the step began */
 };
 
-/* ---- dying ---------------------------------------------------------------------------------- */
+/* ---- death ---------------------------------------------------------------------------------- */
 
 static void *watch(void *arg)
 {
@@ -108,7 +108,7 @@ static int64_t count_of(const struct member *m)
     return b->tiny ? (b->chunks * PIECES - 100) * TINY : b->chunks * CHUNK - 12345;
 }
 
-/* n elements as one tensor, or as many that are summed together. */
+/* Sums n elements as one tensor, or as many tensors that are fused. */
 static int sum(struct member *m, int64_t n)
 {
     static struct hvd_request r[8 * PIECES];
@@ -152,7 +152,7 @@ static int large(struct member *m)
     return 0;
 }
 
-/* Several, of numbers whose sum depends on the order. */
+/* Several tensors of values whose sum depends on the order. */
 static int small(struct member *m)
 {
     static const int64_t n[TENSORS] = {1, 2, 3, 700, 70001, 5, 31, 4096, 12347};
@@ -183,7 +183,7 @@ static int small(struct member *m)
     return 0;
 }
 
-/* Where the others are. */
+/* All ranks agree on the step. */
 static int agree(struct member *m)
 {
     int64_t step = m->step;
@@ -193,7 +193,7 @@ static int agree(struct member *m)
     return 0;
 }
 
-/* The last but one is repeated until the one who comes is there. */
+/* The last but one step is repeated until the joiner is there. */
 static bool goes_on(const struct member *m)
 {
     return m->b->waits && m->step == STEPS - 2 && hvd_size() < 4;
@@ -242,7 +242,7 @@ struct job {
     int chunks;
     bool tiny;
     unsigned doomed;
-    bool still; /* those who are left go on in two levels */
+    bool still; /* the survivors continue in two levels */
 };
 
 static struct board *clean_board(void)
@@ -268,12 +268,12 @@ static void check_member(const struct board *b, const struct job *j, int first, 
     for (int step = 0; step < STEPS; step++) {
         int parts = b->parts[member][step];
         if (parts != b->parts[first][step] || b->bits[member][step] != b->bits[first][step])
-            fail_msg("step %d: members %d and %d have not the same", step, first, member);
+            fail_msg("step %d: members %d and %d differ", step, first, member);
         bool last = step == STEPS - 1;
-        /* Several do not die in the same moment. */
+        /* Doomed ranks do not die at the same moment. */
         if ((unsigned)parts & ~all || left & ~(unsigned)parts || (last && parts != (int)left) ||
             (step < DOOM && parts != (int)all))
-            fail_msg("step %d: a sum of %x", step, (unsigned)parts);
+            fail_msg("step %d: a sum of members %x", step, (unsigned)parts);
         if ((step < DOOM || last) && b->levels[member][step] != (step < DOOM || j->still))
             fail_msg("step %d: two levels: %d", step, b->levels[member][step]);
     }
@@ -295,7 +295,7 @@ static void lose(const struct job *j, const char *function, long call)
     for (int m = 0; m < n; m++)
         add(&job, b, j->version, j->hosts[m]);
     if (!elastic_run(&job, elastic_all_over, NULL, 90000))
-        fail_msg("no end in 90 s");
+        fail_msg("it has not ended within 90 s");
     for (int m = 0; m < n; m++) {
         bool doomed = j->doomed & 1U << m;
         if (job.members[m].status != (doomed ? SIGKILL : 0))
@@ -308,9 +308,9 @@ static void lose(const struct job *j, const char *function, long call)
     elastic_fini(&job);
 }
 
-/* In the order of what is done: launches that keep the input; for each chunk some that pack it
- * before NCCL's reduce-scatter, its shard out, back, and launches that unpack it behind NCCL's
- * allgather. HVD_TEST_STRIDE=1 is every place. */
+/* Places in the order of the work: launches that keep the input; for each chunk launches that pack
+ * it before NCCL's reduce-scatter, the copy of its shard to the host, the copy back, and launches
+ * that unpack it after NCCL's allgather. HVD_TEST_STRIDE=1 tries every place. */
 static void lose_everywhere(const struct job *j, long launches)
 {
     const char *asked = getenv("HVD_TEST_STRIDE");
@@ -334,7 +334,7 @@ static void test_one(void **state)
         lose_everywhere(&jobs[i], (jobs[i].tiny ? 5 : 2) * jobs[i].chunks);
 }
 
-/* One of every host: two levels again, with fewer. */
+/* One rank of every host dies: the survivors use two levels again. */
 static void test_equal(void **state)
 {
     static const struct job jobs[] = {{"aaabbb", "2.27", 2, true, 1U << 0 | 1U << 5, true},
@@ -356,7 +356,7 @@ static bool wants_in(struct elastic *job, void *arg)
     return job->members[4].waiting;
 }
 
-/* Member 3 is lost; member 4 takes its place on that host. */
+/* Member 3 is lost, and member 4 replaces it on that host. */
 static void test_comes_back(void **state)
 {
     static const char *const versions[] = {"2.27", "2.18"};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Repairs of operations on a GPU (of the fake driver) at chosen places: what had overwritten its
- * input is begun anew from that input, however many ranks are lost on the way and however few are
- * left.
+ * Repairs of operations on a GPU (of the fake driver) at chosen places. An operation that has
+ * overwritten its input is repeated from that input, however many ranks are lost on the way and
+ * however few remain.
  *
  * timeout: 120
  * takes: 11 s
@@ -32,18 +32,18 @@
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
-#define CHUNK ((int64_t)1 << 20) /* floats that staged sums at once */
+#define CHUNK ((int64_t)1 << 20) /* floats that the staged way sums at once */
 #define COUNT (4 * CHUNK)
 
-#define TRIES 8   /* on a busy machine a rank may not get to dying in time */
-#define LATE  250 /* exit code: the sum was done before anybody died */
+#define TRIES 8   /* on a busy machine the doomed rank may come too late to its death */
+#define LATE  250 /* exit code: the sum was complete before the rank died */
 
 struct plan {
-    int doomed; /* dies when so many chunks of its tensor are overwritten */
+    int doomed; /* this member dies when `chunks` chunks of its tensor are overwritten */
     int chunks;
-    float sum;    /* what the others have in the end */
-    float whole;  /* if nobody had died */
-    int delay_us; /* of all that the GPUs do */
+    float sum;    /* the result of the others */
+    float whole;  /* the result if no rank had died */
+    int delay_us; /* of each operation on the GPUs */
 };
 
 static int fill(struct gpu_side *g, float value)
@@ -66,17 +66,18 @@ static int check(struct gpu_side *g, const struct plan *plan)
     return sum == plan->whole ? LATE : 0;
 }
 
-/* The fake's memory can be looked at, while its stream writes it. */
+/* The fake driver's device memory is host memory, so it can be read while a stream writes it. */
 __attribute__((no_sanitize("thread"))) static void die_in_the_middle(const struct gpu_side *g,
                                                                      const struct plan *plan,
                                                                      float value)
 {
     const volatile float *at = (const volatile float *)g->in.at + plan->chunks * CHUNK - 1;
-    while (*at != value) /* until the copy to the GPU has come to it */
+    while (*at != value) /* until the tensor is on the GPU */
         usleep(100);
     while (*at == value)
         ;
-    usleep((unsigned)plan->delay_us * 5 / 4); /* its event, too, and the next begins */
+    /* Until the chunk's event is recorded too, and the next chunk begins. */
+    usleep((unsigned)plan->delay_us * 5 / 4);
     raise(SIGKILL);
 }
 
@@ -109,7 +110,8 @@ static int work(int number, void *arg)
     return rc;
 }
 
-/* The job with n members, the last with its own environment, until a death is in time. */
+/* Runs the job with n members, the last with an environment of its own, until a rank dies in time.
+ */
 static void run_job(struct elastic *job, struct plan *plan, int n, const char *const *env,
                     const char *const *last_env)
 {
@@ -131,7 +133,7 @@ static void survive(struct elastic *job, int member)
         fail_msg("member %d ended with status %x", member, job->members[member].status);
 }
 
-/* Member 3 dies before the others have brought anything back to their tensors. */
+/* Member 3 dies before the others have copied any result back to their tensors. */
 static void test_second_loss(void **state)
 {
     static const char *const env[] = {"HVD_BACKEND=staged", NULL};
@@ -145,7 +147,7 @@ static void test_second_loss(void **state)
     elastic_fini(&job);
 }
 
-/* So slow that what the lost operation has left on the stream is there yet. */
+/* A slow GPU: what the lost operation has put on the stream is still there. */
 static void test_one_is_left(void **state)
 {
     static const char *const env[] = {"HVD_BACKEND=staged", NULL};
@@ -156,9 +158,9 @@ static void test_one_is_left(void **state)
     elastic_fini(&job);
 }
 
-/* ---- what hangs on the GPU when a rank is lost ---------------------------------------------- */
+/* ---- work that hangs on the GPU when a rank is lost ----------------------------------------- */
 
-#define RESULTS 12 /* more than are kept to be used again */
+#define RESULTS 12 /* more than the engine keeps for reuse */
 #define SMALL   1000
 
 static hvd_handle submit(struct gpu_side *g, enum hvd_kind kind, const char *name)
@@ -171,8 +173,7 @@ static hvd_handle submit(struct gpu_side *g, enum hvd_kind kind, const char *nam
     return hvd_submit(&r, 1, &h) < 0 ? FAIL("%s", hvd_error()) : h;
 }
 
-/* The results of operations before it are given back while one waits for a rank that will not come
- * any more. */
+/* Earlier results are released while a sum waits for a rank that will not come. */
 static int release(struct gpu_side *g, int number)
 {
     hvd_handle results[RESULTS], sum;
@@ -199,7 +200,7 @@ static int release(struct gpu_side *g, int number)
     return last == 1 ? 0 : FAIL("%g, not 1", (double)last);
 }
 
-static _Atomic pid_t *stopped; /* in shared memory: who is about to stand still */
+static _Atomic pid_t *stopped; /* in shared memory: the process that is about to stop */
 
 static bool stands_still(pid_t pid)
 {
@@ -207,10 +208,10 @@ static bool stands_still(pid_t pid)
     return pid > 0 && vitals_read(pid, &v) == 0 && v.stopped;
 }
 
-/* One dies, when another one stands still already and cannot take part in what follows. */
+/* One rank dies once another one is stopped and cannot take part in the repair. */
 static void leave(int number)
 {
-    usleep(400000); /* the sum is on the GPUs */
+    usleep(400000); /* until the sum is on the GPUs */
     if (number == 2) {
         atomic_store(stopped, getpid());
         raise(SIGSTOP);
@@ -220,7 +221,7 @@ static void leave(int number)
     raise(SIGKILL);
 }
 
-/* The repair does not come to be; the tensor is this rank's again. */
+/* The repair fails. The tensor then belongs to this rank again. */
 static int give_up(struct gpu_side *g, int number)
 {
     hvd_handle sum = submit(g, HVD_ALLREDUCE, "sum");
@@ -228,7 +229,7 @@ static int give_up(struct gpu_side *g, int number)
         leave(number);
     if (hvd_wait(sum) == 0)
         return FAIL("a sum without the others");
-    /* As cudaFree() does it, this waits for all that is on the GPU. */
+    /* Like cudaFree(), this waits for all work on the GPU. */
     struct cuda_visit visit = {0};
     alarm(20);
     int rc = cuda_enter(g->d, &visit, &g->err);
@@ -256,7 +257,7 @@ static void hang_job(struct elastic *job, int n, int (**use)(struct gpu_side *g,
     static const char *const env[] = {lib, NULL};
     static const char *const hangs[] = {lib, "FAKE_NCCL_HANG=ncclAllReduce:1:async", NULL};
     char path[PATH_MAX];
-    fake_build_path("tests/fake/nccl-2.27/libnccl.so.2", path);
+    build_path("tests/fake/nccl-2.27/libnccl.so.2", path);
     snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
     elastic_init(job);
     for (int m = 0; m < n; m++)
@@ -283,7 +284,7 @@ static bool first_is_over(struct elastic *job, void *arg)
     return job->members[0].over;
 }
 
-/* Member 2 stands still, so that the next epoch waits. */
+/* Member 2 is stopped, so that the next epoch waits. */
 static void test_give_up(void **state)
 {
     int (*use)(struct gpu_side * g, int number) = give_up;

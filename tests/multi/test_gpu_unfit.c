@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank that cannot go on in an elastic job whose tensors are on GPUs: a joiner that has not what
- * the others use or wants something else, a GPU that fails. It says why and leaves; the others go
- * on without it.
+ * A rank that cannot continue in an elastic job whose tensors are on GPUs: a joiner that lacks what
+ * the others use or has another setting, or a GPU that fails. The rank gives the reason and leaves.
+ * The others continue without it.
  *
  * timeout: 300
  * takes: 5 s
@@ -28,17 +28,17 @@
 
 #define STEPS 60
 #define COUNT 5000
-#define UNFIT 7 /* exit code of one that could not go on */
+#define UNFIT 7 /* exit code of a rank that could not continue */
 
 struct board {
     _Atomic int at[ELASTIC_MAX];
-    _Atomic int fails; /* this member's GPU does; -1: nobody's */
-    _Atomic int hold;  /* the others stay below the last step until it is 0 */
-    bool late;         /* until more than two are there nothing is done on GPUs */
+    _Atomic int fails; /* the member whose GPU fails; -1: none */
+    _Atomic int hold;  /* the others do not reach the last step while it is set */
+    bool late;         /* no operation runs on GPUs until there are more than two ranks */
     char said[ELASTIC_MAX][512];
 };
 
-/* All elements are the same: how many ranks. Of a type that NCCL knows by our kernels only. */
+/* Each element is the number of ranks. NCCL sums this type only by our kernels. */
 static int sum(struct gpu_side *g, int64_t n, bool breaks)
 {
     static bool broken;
@@ -56,7 +56,7 @@ static int sum(struct gpu_side *g, int64_t n, bool breaks)
     if (rc < 0 || hvd_wait(h) < 0)
         return UNFIT;
     if (broken)
-        return 0; /* it was done already: the next one cannot be */
+        return 0; /* the sum was done before the GPU failed: the next one fails */
     if (gpu_side_read(g, g->in.at, (size_t)n * 2) < 0)
         return FAIL("%s", g->err.msg);
     for (int64_t i = 0; i < n; i++)
@@ -65,7 +65,7 @@ static int sum(struct gpu_side *g, int64_t n, bool breaks)
     return 0;
 }
 
-/* Each reads the board at its own time: whether they hold is agreed on with the step. */
+/* Each rank reads `hold` at a time of its own, so the ranks agree on it together with the step. */
 static int train(struct gpu_side *g, int member, struct board *b)
 {
     int rc = 0;
@@ -117,7 +117,7 @@ static void expect_left(struct elastic *job, const struct board *b, int member, 
     printf("member %d: %s\n", member, b->said[member]);
     assert_int_equal(job->members[member].status, UNFIT << 8);
     if (!strstr(b->said[member], words))
-        fail_msg("\"%s\" is not in: %s", words, b->said[member]);
+        fail_msg("the error lacks \"%s\": %s", words, b->said[member]);
 }
 
 static bool is_over(struct elastic *job, void *arg)
@@ -132,9 +132,9 @@ static bool wants_in(struct elastic *job, void *arg)
 
 struct newcomer {
     const char *const *env;
-    const char *words; /* of why it is refused */
-    bool late;         /* the first operation on GPUs is behind its coming */
-    bool beside;       /* another one comes, too, that fits */
+    const char *words; /* words of the refusal */
+    bool late;         /* it joins before the first operation on GPUs */
+    bool beside;       /* another joiner comes that fits */
 };
 
 static void joins(const char *const *env, const struct newcomer *n)

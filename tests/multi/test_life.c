@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Life of the engine: init and shutdown again and again, calls at the wrong time, settings that
- * make no sense, one rank that leaves before the others.
+ * Life of the engine: repeated init and shutdown, calls at the wrong time, invalid settings, one
+ * rank that leaves before the others.
  *
  * timeout: 300
  * takes: 8 s, waiting
@@ -64,7 +64,7 @@ static int live_once(int i)
     return 0;
 }
 
-/* A thread that was joined is listed until the kernel has taken it apart: the fewest of half a
+/* The kernel lists a joined thread until it has freed it, so this is the smallest count of half a
  * second. */
 static int count_threads(void)
 {
@@ -120,7 +120,7 @@ static int wrong_time(int rank, int size, void *arg)
         return FAIL("text: %s", hvd_error());
     if (hvd_init() != 0 || !hvd_initialized())
         return FAIL("init twice: %s", hvd_error());
-    if (hvd_init() != 0) /* again: does nothing */
+    if (hvd_init() != 0) /* a second init does nothing */
         return FAIL("init twice: %s", hvd_error());
     if (hvd_rank() != rank || hvd_size() != size || hvd_local_rank() != rank ||
         hvd_local_size() != size || hvd_cross_rank() != 0 || hvd_cross_size() != 1 ||
@@ -166,7 +166,7 @@ static void test_bad_settings(void **state)
     assert_int_equal(world_run(1, bad_setting, NULL), 0);
 }
 
-/* What is under way when this rank leaves ends with -ESHUTDOWN. */
+/* What is in flight when this rank leaves ends with -ESHUTDOWN. */
 static int leave_early(int rank, int size, void *arg)
 {
     float x = 1;
@@ -269,7 +269,7 @@ static int pending_at_shutdown(int rank, int size, void *arg)
     return clock_ns() - start < 4 * CLOCK_S ? 0 : FAIL("it took too long");
 }
 
-/* Nobody waits the 5 s; a machine that has other things to do is asked again. */
+/* No rank waits the 5 s of hvd_shutdown(). On a busy machine the test may repeat. */
 static void test_pending_at_shutdown(void **state)
 {
     int bad = 1;
@@ -278,7 +278,7 @@ static void test_pending_at_shutdown(void **state)
     assert_int_equal(bad, 0);
 }
 
-/* Threads that are in the middle of calls when another one shuts down. */
+/* Calls in a loop while another thread shuts down. */
 static void *call_on(void *arg)
 {
     char name[16];
@@ -312,7 +312,7 @@ static int shutdown_beside_calls(int rank, int size, void *arg)
                 return FAIL("round %d: %d", k, code);
         }
         if (size > 1)
-            break; /* the others may have been in the middle of something: no second round */
+            break; /* the others' operations may have been in flight: no second round */
     }
     return 0;
 }
@@ -332,7 +332,7 @@ static long cpu_us(void)
     return t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* An idle rank costs nothing: no timer, no spinning. On a busy machine it takes a while until all
+/* An idle rank uses no CPU: no timer, no spinning. On a busy machine it takes a while until all
  * threads sleep. */
 static int idle(int rank, int size, void *arg)
 {
@@ -361,7 +361,7 @@ static void test_idle(void **state)
 
 /* ---- timeline ---- */
 
-/* A file that begins as an array, ends as one, and has these words. */
+/* The file must begin and end as an array and have both words. */
 static int expect_trace(const char *path, const char *word, const char *other)
 {
     char *text = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl: every collective and dtype through core/backend/nccl_comm on the libnccl.so.2 of
- * tests/fake, 1 to 4 ranks, NCCL of five ages; counts that are equal, uneven and nothing. Then the
- * ways out of trouble: tests/multi/test_nccl_faults.
+ * Every collective and dtype through core/backend/nccl_comm on the libnccl.so.2 of tests/fake: 1 to
+ * 4 ranks, five versions of NCCL, counts that are equal, uneven and 0. Failures are in
+ * tests/multi/test_nccl_faults.
  *
  * takes: 4 s, waiting
  */
@@ -21,7 +21,7 @@
 
 #define COUNT(a)  (sizeof(a) / sizeof((a)[0]))
 #define MOST      40000 /* elements: more than a cell of the fake holds */
-#define ROWS      700   /* at most from one rank to another: more than a letter */
+#define ROWS      700   /* at most from one rank to another: more than one message of the fake */
 #define ELEM_MOST 8
 
 struct buffers {
@@ -72,7 +72,7 @@ static bool same(enum hvd_dtype dtype, const uint8_t *at, int value)
     return memcmp(at, want, hvd_dtype_size(dtype)) == 0;
 }
 
-/* What rank r gives at place i. */
+/* What rank r contributes at index i. */
 static int given(int r, size_t i)
 {
     return 1 + (int)((i + (size_t)r * 3) % 5);
@@ -99,7 +99,7 @@ static int reduced(enum hvd_op op, int size, size_t i)
     return v;
 }
 
-/* ---- one of each ---- */
+/* ---- one operation of each kind ---- */
 
 struct job {
     struct nccl_rank r;
@@ -120,7 +120,7 @@ static struct coll_op op_of(const struct job *j, enum hvd_kind kind, enum hvd_op
                             .n = n};
 }
 
-/* Two tensors of a batch, and one without elements between them. */
+/* Two tensors of a batch, and an empty one between them. */
 static int allreduce(struct job *j, enum hvd_op op, size_t n)
 {
     size_t elem = hvd_dtype_size(j->dtype), first = n / 3;
@@ -139,7 +139,7 @@ static int allreduce(struct job *j, enum hvd_op op, size_t n)
     return 0;
 }
 
-/* In place; a third of the sum, doubled, without kernels: only floats can. */
+/* In place; a third of the sum, doubled. Without kernels only floats can be scaled. */
 static int scaled(struct job *j, size_t n)
 {
     size_t elem = hvd_dtype_size(j->dtype);
@@ -158,7 +158,7 @@ static int scaled(struct job *j, size_t n)
     return 0;
 }
 
-/* Everybody has the same, so that the average is it. */
+/* All ranks have the same values, so the average is equal to them. */
 static int average(struct job *j, size_t n)
 {
     size_t elem = hvd_dtype_size(j->dtype);
@@ -209,7 +209,7 @@ static int allgather(struct job *j, const size_t *counts)
     return rc;
 }
 
-/* from gives to so many */
+/* rows from rank `from` to rank `to` */
 static size_t rows(int from, int to, bool uneven)
 {
     return uneven ? (size_t)((from * 5 + to * 3) % 4) * 233 : ROWS;
@@ -260,9 +260,9 @@ static int reducescatter(struct job *j, const size_t *counts)
     return rc;
 }
 
-/* ---- all of them ---- */
+/* ---- all kinds ---- */
 
-/* Without kernels NCCL cannot do it: then the sentence is what is wanted. */
+/* What NCCL can do without kernels. Anything else must fail with the error that says so. */
 static bool possible(const struct job *j, enum hvd_op op)
 {
     bool old = j->r.api.version < 21000;
@@ -311,13 +311,13 @@ static int all_kinds(int rank, int size, void *arg)
 {
     static const struct {
         const char *name;
-        int dtypes; /* how many to try: all of them once, two of the others */
+        int dtypes; /* how many dtypes to try: all once, two with the other versions */
     } * v, versions[] = {
                {"2.27", HVD_DTYPES}, {"2.18", 0}, {"2.14", 0}, {"2.13", 0}, {"2.8", HVD_DTYPES}};
     struct nccl_meeting *meetings = arg;
     int rc = 0;
-    /* A process has one NCCL: each version in a child of its own would be the real thing, but these
-     * are loaded by their paths, and do not see each other. */
+    /* A process normally has one NCCL. These are loaded by their paths and do not see each other,
+     * so one process can use all of them. */
     for (v = versions; v < versions + COUNT(versions) && rc == 0; v++) {
         struct job j = {.b = malloc(sizeof(*j.b))};
         if (!j.b || nccl_rank_open(&j.r, v->name, rank, size, &meetings[v - versions]) < 0)
@@ -348,7 +348,8 @@ static void test_kinds(void **state)
     }
 }
 
-/* An event recorded before the launch has ended would miss it: nothing is on the stream before. */
+/* An event that is recorded before the launch has ended would miss it: nothing may be on the stream
+ * before. */
 static int polled(int rank, int size, void *arg)
 {
     struct nccl_rank r = {0};
@@ -387,7 +388,7 @@ static void test_polled(void **state)
     assert_int_equal(world_run(2, polled, world_shared(sizeof(struct nccl_meeting))), 0);
 }
 
-/* A communicator whose calls sleep until they are done: the driver is not held up by that. */
+/* A communicator whose calls block until they are done: the driver must not block. */
 static int blocking(int rank, int size, void *arg)
 {
     struct nccl_rank r = {0};

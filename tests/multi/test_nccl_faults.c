@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_faults: a communicator on the libnccl.so.2 of tests/fake in trouble. Every call of NCCL's
- * fails on one rank, at once or later, or does not come back; a rank is killed. The rank concerned
- * says which call it was, nobody waits longer than the limits, and the ranks that are left go on
- * with a new communicator or a smaller one. Nothing is left behind in NCCL but what cannot be
- * ended.
+ * Failures of a communicator on the libnccl.so.2 of tests/fake. Every NCCL call fails on one rank,
+ * at once or later, or does not return; a rank is killed. The failing rank names the call, no rank
+ * waits longer than the limits, and the remaining ranks continue with a new communicator or a
+ * smaller one. Nothing is left behind in NCCL except calls that cannot be ended.
  *
  * timeout: 600
  * takes: 80 s, waiting
@@ -25,34 +24,34 @@
 #include "tests/harness/world.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-/* Where something hangs; else there is time. What follows on a hang, on a busy machine, has to end
- * within it, too. */
+/* Limit where a call hangs; other tests have more time. What follows on a hang must end within it
+ * too, on a busy machine. */
 #define LATE_MS  4000
 #define ABORT_MS 3000
-#define BOUND_MS 15000 /* of what has one, on a machine that has other work, too */
+#define BOUND_MS 15000 /* for what must end, on a busy machine too */
 
 enum stage {
     AT_START, /* the first start fails */
-    AT_RUN,   /* an operation does */
-    AT_END,   /* only the abort */
-    NOWHERE,  /* nobody notices */
+    AT_RUN,   /* an operation fails */
+    AT_END,   /* only the abort fails */
+    NOWHERE,  /* no rank notices */
 };
 
 struct fault {
-    const char *version, *fail, *hang; /* rank `who`'s FAKE_NCCL_FAIL and _HANG */
+    const char *version, *fail, *hang; /* FAKE_NCCL_FAIL and FAKE_NCCL_HANG of rank `who` */
     int who;
     enum stage stage;
     enum hvd_kind kind; /* of the operation */
     bool uneven;
     double prescale;
     const char *words; /* in the error of the rank that has the fault */
-    int left;          /* calls left behind there */
-    int left_others;
+    int left;          /* calls that stay in NCCL on that rank */
+    int left_others;   /* and on the others */
 };
 
 /* clang-format off */
 static const struct fault faults[] = {
-    /* at once */
+    /* failures at once */
     {"2.27", "ncclGetUniqueId", 0, 0, AT_START, 0, 0, 1, "ncclGetUniqueId: unhandled system error", 0, 0},
     {"2.27", "ncclCommInitRankConfig", 0, 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig: unhandled system", 0, 0},
     {"2.13", "ncclCommInitRank", 0, 1, AT_START, 0, 0, 1, "ncclCommInitRank: unhandled system", 0, 1},
@@ -73,14 +72,14 @@ static const struct fault faults[] = {
     {"2.27", "ncclRedOpCreatePreMulSum", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 2, "ncclRedOpCreatePreMulSum", 0, 0},
     {"2.27", "ncclRedOpDestroy", 0, 1, NOWHERE, HVD_ALLREDUCE, 0, 2, "", 0, 0},
     {"2.27", "ncclCommAbort", 0, 1, AT_END, HVD_ALLREDUCE, 0, 1, "", 0, 0},
-    /* later */
+    /* failures later */
     {"2.27", "ncclCommInitRankConfig:1:async:2", 0, 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig: unhandled system", 0, 0},
     {"2.14", "ncclCommInitRankConfig:1:async:3", 0, 1, AT_START, 0, 0, 1, "internal error", 0, 0},
     {"2.27", "ncclCommGetAsyncError:1:async:6", 0, 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig: remote process", 0, 0},
     {"2.27", "ncclAllReduce:1:async:6", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "remote process exited", 0, 0},
     {"2.13", "ncclAllReduce:1:async:2", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "unhandled system", 0, 0},
     {"2.27", "ncclGroupEnd:1:async:1", 0, 1, AT_RUN, HVD_ALLTOALL, 0, 1, "unhandled cuda error", 0, 0},
-    /* never */
+    /* calls that do not return */
     {"2.27", 0, "ncclGetUniqueId", 0, AT_START, 0, 0, 1, "ncclGetUniqueId did not end in time", 1, 0},
     {"2.27", 0, "ncclCommInitRankConfig", 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig did not end", 1, 0},
     {"2.27", 0, "ncclCommInitRankConfig:1:async", 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig did not", 0, 0},
@@ -96,7 +95,7 @@ static const struct fault faults[] = {
 };
 /* clang-format on */
 
-/* Whatever it computes: nobody looks at it. */
+/* Any operation: its result is not read. */
 static int run_kind(struct nccl_rank *r, const struct fault *f)
 {
     static float in[4096], out[4096];
@@ -120,7 +119,7 @@ struct trial {
     struct nccl_meeting *meeting;
 };
 
-/* All ranks are at the same place again; then a new communicator, which works. */
+/* All ranks meet, then create a new communicator, which must work. */
 static int go_on(struct nccl_rank *r, const struct trial *t, int rank, int size)
 {
     if (!nccl_rank_meet(r, 0, size, 10000))
@@ -150,7 +149,7 @@ static int with_fault(int rank, int size, void *arg)
     const struct fault *f = t->fault;
     uint32_t limit = f->hang ? LATE_MS : 10000;
     bool mine = rank == f->who;
-    bool stuck = f->left || f->left_others; /* its abort does not end */
+    bool stuck = f->left || f->left_others; /* the abort of a call that hangs does not end */
     struct nccl_rank r = {.limits = {limit, limit, limit, stuck ? ABORT_MS : 10000},
                           .patience_ms = (int)limit * 2,
                           .stop = mine ? NULL : &t->meeting->arrived[0]};
@@ -197,14 +196,14 @@ static void test_faults(void **state)
 struct loss {
     struct nccl_meeting *meeting;
     const char *version;
-    int dead;                /* this rank is killed */
-    bool told;               /* NCCL tells of it (sockets); else it waits (memory, NVLink) */
-    bool shrinks;            /* and the survivors go on with a smaller one, else anew */
-    const char *fail, *hang; /* of the lowest survivor, in its shrink */
-    bool again;              /* the survivors hear of the next loss while NCCL makes it smaller */
+    int dead;     /* this rank is killed */
+    bool told;    /* NCCL reports the loss (sockets), otherwise it waits (memory, NVLink) */
+    bool shrinks; /* survivors shrink the communicator, otherwise they create a new one */
+    const char *fail, *hang; /* of the lowest survivor, during its shrink */
+    bool again;              /* the survivors hear of a second loss during the shrink */
 };
 
-/* -1: it became no smaller one, and is to be aborted. */
+/* Shrinks. Returns -1 if that failed as expected, and the communicator is to be aborted. */
 static int get_smaller(struct nccl_rank *r, const struct loss *l, int rank, int size)
 {
     bool failed = l->fail || l->hang;
@@ -247,9 +246,9 @@ static int survive(struct nccl_rank *r, const struct loss *l, int rank, int size
 static int lose(int rank, int size, void *arg)
 {
     const struct loss *l = arg;
-    /* a shrink that fails on one rank holds the others up until they are late */
+    /* a shrink that fails on one rank makes the others wait for their limit */
     uint32_t shrink_ms = l->fail || l->hang ? 2000 : 15000;
-    /* where a shrink is in the way of an abort it has the time to come back, on any machine */
+    /* where a shrink delays an abort it must return within this time, on any machine */
     struct nccl_rank r = {.limits = {15000, shrink_ms, 15000, l->again ? 60000 : 5000}};
     int first = l->dead == 0, rc;
     setenv("FAKE_NCCL_REMOTE", l->told ? "1" : "0", 1);
@@ -298,12 +297,13 @@ static void test_losses(void **state)
     for (size_t i = 0; i < COUNT(losses); i++) {
         struct loss l = losses[i];
         l.meeting = world_shared(sizeof(struct nccl_meeting));
-        if (world_run(3, lose, &l) != 1) /* the one that was killed */
+        if (world_run(3, lose, &l) != 1) /* the killed rank */
             fail_msg("NCCL %s, rank %d dies, loss %zu", l.version, l.dead, i);
     }
 }
 
-/* Ranks that ask for different collectives wait for ever in NCCL: here, until somebody gives up. */
+/* Ranks that ask for different collectives wait for ever in NCCL: here until the operation is
+ * aborted. */
 static int differ(int rank, int size, void *arg)
 {
     const struct fault mine = {.kind = rank == 0 ? HVD_ALLREDUCE : HVD_ALLGATHER, .prescale = 1};

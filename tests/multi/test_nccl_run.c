@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations on a GPU by NCCL (core/backend/nccl_run), on real meshes without the engine, each rank
- * with a GPU of the fake driver and NCCL of tests/fake, whose launches run on the fake's streams:
- * every kind, dtype and operation, odd sizes, fused tensors, in place and not, scaled, with kernels
- * and without, NCCL of five ages; inputs that are late, streams that are slow, what is taken back,
- * and what the steady state makes anew. The ways out of trouble: test_nccl_run_faults.
+ * Operations on a GPU by NCCL (core/backend/nccl_run), on real meshes without the engine. Each rank
+ * has a GPU of the fake driver and the NCCL of tests/fake, whose launches run on the fake's
+ * streams. Every kind, dtype and operation, odd sizes, fused tensors, in place and not, scaled,
+ * with kernels and without, five versions of NCCL; late inputs, slow streams, cancelled operations,
+ * and what the steady state creates. Failures are in test_nccl_run_faults.
  *
  * timeout: 600
  * takes: 9 s
@@ -36,7 +36,7 @@ struct job {
 
 static struct job job;
 
-/* ---- what can be done with what there is ---- */
+/* ---- what each version can do ---- */
 
 static bool is_float(enum hvd_dtype t)
 {
@@ -60,7 +60,7 @@ static bool possible(const struct gpu_rank *me, enum hvd_dtype t, enum hvd_op o,
     return job.version >= 21100 || (!scaled && !old);
 }
 
-/* It is refused before anything is done, and says why. */
+/* The sum is refused before anything runs, with a reason. */
 static int refused(struct gpu_rank *me, const struct gpu_rank_sum *s)
 {
     struct coll_tensor t = {me->in, me->out, s->counts[0]};
@@ -78,7 +78,7 @@ static int refused(struct gpu_rank *me, const struct gpu_rank_sum *s)
 
 static int sum(struct gpu_rank *me, const struct gpu_rank_sum *s)
 {
-    /* a third has no end in any of these types */
+    /* a third is not exact in any of these types */
     if (s->scaled && s->op == HVD_AVERAGE && me->r.mesh->size == 3)
         return 0;
     return possible(me, s->dtype, s->op, s->scaled) ? gpu_rank_allreduce(me, s) : refused(me, s);
@@ -130,8 +130,8 @@ static int sizes(struct gpu_rank *me)
     return rc;
 }
 
-/* One launch packs as many tensors as fit into one, and one unpacks them; a single one that NCCL
- * can do as it is needs none. */
+/* One launch packs as many tensors as fit into it, and one unpacks them. A single tensor that NCCL
+ * can sum as it is needs no launch. */
 static int fused(struct gpu_rank *me)
 {
     static const size_t numbers[] = {1, 2, 3, 511, 512, 513, 700};
@@ -155,8 +155,8 @@ static int fused(struct gpu_rank *me)
     return rc;
 }
 
-/* Large ones go beside the buffer, without a launch of their own; where nothing is small there is
- * no buffer. */
+/* Large tensors bypass the buffer, without launches of their own. Without small tensors there is no
+ * buffer. */
 static int large(struct gpu_rank *me)
 {
     static const size_t mixed[] = {3, 140001, 17, 0, 200000, 1000, 131072},
@@ -212,7 +212,7 @@ static int broadcast(struct gpu_rank *me, enum hvd_dtype t, size_t n, int root, 
     return rc;
 }
 
-/* What rank gives to another; even: all the same. */
+/* Elements from one rank to another. even: the same for all. */
 static size_t share(int from, int to, size_t scale, bool even)
 {
     if (even)
@@ -225,7 +225,7 @@ static void give(enum hvd_dtype t, uint8_t *dst, int from, int to, size_t n, uns
     pattern_fill(t, HVD_SUM, from, 8, (size_t)to * 1000, n, salt, dst);
 }
 
-/* all: every rank gets the same (an allgather). */
+/* all: every rank gets the same, as in an allgather. */
 static int exchange(struct gpu_rank *me, enum hvd_dtype t, size_t scale, bool all, bool even)
 {
     int rank = me->r.mesh->rank, size = me->r.mesh->size;
@@ -306,9 +306,9 @@ static int kinds(struct gpu_rank *me)
     return rc;
 }
 
-/* ---- what is taken back, and what is kept ---- */
+/* ---- cancelled operations, and what is kept ---- */
 
-/* The second time nothing is made anew. */
+/* Repeating an operation creates nothing. */
 static int steady(struct gpu_rank *me)
 {
     static const char *const makes[] = {"cuMemAlloc_v2", "cuMemHostAlloc", "cuEventCreate",
@@ -344,8 +344,8 @@ static int take_back(struct gpu_rank *me, enum hvd_dtype dtype, size_t count, si
     return rc < 0 ? FAIL("%d %s", rc, me->err.msg) : 0;
 }
 
-/* Prepared and taken back, in larger and larger buffers, while the stream does nothing: nobody
- * waits for it, and what was copied stays where it is until it moves again. */
+/* Operations are prepared and cancelled, with growing buffers, while the stream stands still. No
+ * rank waits for the stream, and the copies stay in place until the stream moves again. */
 static int taken_back(struct gpu_rank *me)
 {
     static const size_t counts[] = {100, 50000, 120000, 300000};
@@ -355,7 +355,7 @@ static int taken_back(struct gpu_rank *me)
         rc = cuda_copy(me->gpu->device, CUDA_COPY_IN, me->in, me->host, GPU_RANK_ROOM, me->stream,
                        &me->err);
     if (rc == 0)
-        rc = gpu_rank_fetch(me, me->in, 8); /* until it is there */
+        rc = gpu_rank_fetch(me, me->in, 8); /* until the device has it */
     me->fake->stall(true);
     for (size_t i = 0; i < COUNT(counts) && rc == 0; i++) {
         rc = take_back(me, HVD_FLOAT32, counts[i], 3);
@@ -463,7 +463,7 @@ static void test_kinds(void **state)
     run_job("aba", &oldest, true, kinds, 0);
 }
 
-/* Everything on streams takes its time: inputs come late, launches are behind each other. */
+/* Streams are slow: inputs are late, and launches queue behind each other. */
 static void test_slow(void **state)
 {
     setenv("FAKE_NCCL_POLLS", "20", 1);

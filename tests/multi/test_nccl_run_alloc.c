@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/backend/nccl_run when calls fail: each call of the driver's in turn, with memory that is out
- * and with a GPU that breaks, and each allocation of the process, through a whole life: GPU, NCCL,
- * communicator, operations that are packed and that are not, the end. It is told or it went well,
- * nothing is waited for without end, and nothing is left behind.
+ * core/backend/nccl_run when calls fail: each call of the driver in turn, with exhausted memory and
+ * with a GPU that breaks, and each allocation of the process, through a whole life: GPU, NCCL,
+ * communicator, operations with and without packing, the end. Each attempt returns an error or
+ * succeeds, nothing waits for ever, and nothing is left behind.
  *
  * timeout: 600
  */
@@ -24,11 +24,12 @@
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
-/* Of a step that may have lost a call: NCCL is not asked again for what it could not do. */
+/* Limits of a step that may have lost a call: NCCL is not asked again for what it could not do. */
 static const struct nccl_limits brief = {
     .init_ms = 4000, .shrink_ms = 4000, .launch_ms = 4000, .abort_ms = 4000};
 
-/* Without the mesh, which is not what fails here. 0: all went well; < 0: told; > 0: wrong. */
+/* One life, without the mesh, which is not under test. Returns 0 if all went well, < 0 for a
+ * returned error, > 0 for a wrong result. */
 static int life(struct gpu_rank *me)
 {
     static const size_t many[] = {1, 100, 0, 77};
@@ -52,9 +53,9 @@ static int life(struct gpu_rank *me)
     return rc;
 }
 
-static bool reached; /* the thing has failed */
+static bool reached; /* the chosen call or allocation has failed */
 
-/* From here on all goes well. */
+/* Nothing fails from here on. */
 static void mend(struct gpu_rank *me)
 {
 #if FAIL_ALLOC
@@ -64,7 +65,8 @@ static void mend(struct gpu_rank *me)
     me->fake->fail_call(-1, 0);
 }
 
-/* The life with one thing failing in it, and its end. 1: it was told. */
+/* One life in which one call or allocation fails, and its end. Returns 1 if an error was returned.
+ */
 static int one(struct gpu_rank *me, const char *what, long n)
 {
     uint64_t begun = clock_ns();
@@ -123,7 +125,7 @@ static int allocations(struct gpu_rank *me)
     return 0;
 }
 
-/* No memory of the GPU for a larger buffer: it is said, and the present one stays. */
+/* The GPU has no memory for a larger buffer: an error, and the present buffer stays. */
 static int short_of_memory(struct gpu_rank *me)
 {
     static const size_t many[] = {100, 200}, more[] = {40000, 20000};
@@ -163,7 +165,7 @@ static int rank_main(int rank, int size, void *arg)
     log_set_level(LOG_ERROR);
     if (gpu_rank_open(&me, rank, &o) < 0)
         return 10;
-    int rc = gpu_rank_check(&me); /* tables that are made once */
+    int rc = gpu_rank_check(&me); /* tables that are created once */
     if (rc == 0)
         rc = gpu_rank_close_gpu(&me);
     if (rc == 0)

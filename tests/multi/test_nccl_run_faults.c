@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations on a GPU by NCCL in trouble (core/backend/nccl_run; test_nccl_run has what goes well):
- * calls of NCCL's that fail, at once or later, or never come back; ranks that die before or behind
- * a launch; ranks that come; GPUs that break; ranks whose NCCL, GPU or kernels do not fit. Whoever
- * has the trouble says so, everybody comes to an end, and in the next epoch, on another mesh, all
- * that are left go on with a new communicator, the same, or a smaller one.
+ * Failures of operations on a GPU by NCCL (core/backend/nccl_run; test_nccl_run has the successes):
+ * NCCL calls that fail at once or later, or never return; ranks that die before or after a launch;
+ * joiners; GPUs that break; ranks whose NCCL, GPU or kernels do not fit. The failing rank gives the
+ * reason, all ranks return, and in the next epoch, on another mesh, the remaining ranks continue
+ * with a new communicator, the same one, or a smaller one.
  *
  * timeout: 600
  * takes: 90 s, waiting
@@ -29,7 +29,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define EPOCHS   4
-#define PATIENCE 6000 /* ms for what does not come to its end */
+#define PATIENCE 6000 /* ms: limit for an operation that does not end */
 
 static int ports[EPOCHS];
 
@@ -39,7 +39,7 @@ static void choose_ports(void)
         assert_true((ports[i] = port_free()) > 0);
 }
 
-/* How the communicator of this epoch came about. */
+/* How this epoch got its communicator. */
 static const char *way_of(const struct gpu_rank *me)
 {
     const struct nccl_form_way *f = &me->run->form;
@@ -48,10 +48,11 @@ static const char *way_of(const struct gpu_rank *me)
 
 static int check_way(const struct gpu_rank *me, const char *way)
 {
-    return strcmp(way_of(me), way) == 0 ? 0 : FAIL("it is %s, not %s", way_of(me), way);
+    return strcmp(way_of(me), way) == 0 ? 0
+                                        : FAIL("the communicator is %s, not %s", way_of(me), way);
 }
 
-/* What was launched will not end. */
+/* Aborts a launch that will not end. */
 static int end_it(struct gpu_rank *me, bool parts)
 {
     if (parts)
@@ -78,12 +79,12 @@ static int next_epoch(struct gpu_rank *me, int epoch, int rank, int size, const 
 /* ---- calls that fail ---- */
 
 struct fault {
-    const char *nccl, *fail, *hang; /* FAKE_NCCL_FAIL and _HANG of rank who */
+    const char *nccl, *fail, *hang; /* FAKE_NCCL_FAIL and FAKE_NCCL_HANG of rank `who` */
     int who;
     int rc;
-    const char *words; /* of it */
-    bool left;         /* a thread of it stays in NCCL */
-    bool forming;      /* there is no communicator at all */
+    const char *words; /* of the error of rank `who` */
+    bool left;         /* a thread of rank `who` stays in NCCL */
+    bool forming;      /* there is no communicator yet */
     const char *others;
 };
 
@@ -97,7 +98,7 @@ static const struct fault faults[] = {
     {"2.27", 0, "ncclAllReduce:2:async", 1, -ETIME, "", false, false, ""},
     {"2.8", 0, "ncclAllReduce:2:async", 0, -ETIME, "", false, false, ""},
     {"2.13", 0, "ncclAllReduce:2", 1, -ETIMEDOUT, "a launch did not end in time", false, false, ""},
-    /* on the way to a communicator */
+    /* failures while the communicator is created */
     {"2.27", "ncclGetUniqueId", 0, 0, -EIO, "ncclGetUniqueId: unhandled system", false, true, "ncclGetUniqueId"},
     {"2.27", "ncclCommInitRankConfig", 0, 1, -EIO, "ncclCommInitRankConfig: unhandled", false, true, "did not end in time"},
     {"2.27", "ncclCommInitRankConfig:1:async:2", 0, 0, -EIO, "ncclCommInitRankConfig: unhandled", false, true, "did not end in time"},
@@ -132,7 +133,7 @@ static int with_fault(int rank, int size, void *arg)
 {
     const struct fault *f = arg;
     bool mine = rank == f->who, brief = f->forming || (f->hang && strcmp(f->nccl, "2.13") == 0);
-    static struct gpu_rank me; /* where a thread is left in NCCL, the GPU stays */
+    static struct gpu_rank me; /* static, because the GPU stays open if a thread is left in NCCL */
     struct gpu_rank_options o = {.hosts = "aa", .nccl = f->nccl, .ordinal = -1, .quiet = true};
     log_set_level(LOG_ERROR);
     if (brief)
@@ -147,7 +148,7 @@ static int with_fault(int rank, int size, void *arg)
     int rc = first_op(&me, f, mine);
     if (rc == 0 && f->forming)
         rc = check_way(&me, "none");
-    /* On even numbers the next epoch ends it, or finds that it has ended. */
+    /* For even numbers the next epoch ends the operation, or finds that it has ended. */
     if (rc == 0 && (f - faults) % 2)
         rc = end_it(&me, false);
     if (rc == 0)
@@ -173,7 +174,7 @@ static void test_faults(void **state)
     }
 }
 
-/* It does not come to its end, and neither does its abort: that is said in time. */
+/* Neither the operation nor its abort ends: an error in time. */
 static int stuck(int rank, int size, void *arg)
 {
     static const size_t one = 100;
@@ -208,14 +209,14 @@ static void test_stuck(void **state)
     assert_int_equal(world_run(2, stuck, NULL), 0);
 }
 
-/* ---- ranks that go and come ---- */
+/* ---- lost ranks and joiners ---- */
 
 struct loss {
     const char *nccl;
     int dead;
-    bool launched; /* it dies when all are about to launch, else before */
-    bool told;     /* NCCL says so, too (sockets) */
-    bool ends;     /* survivors end what was launched, else the next epoch does */
+    bool launched; /* it dies when all are about to launch, otherwise before */
+    bool told;     /* NCCL reports the loss too (sockets) */
+    bool ends;     /* survivors abort the launch, otherwise the next epoch does */
     const char *fail, *way;
 };
 
@@ -281,12 +282,12 @@ static void test_losses(void **state)
     for (size_t i = 0; i < COUNT(losses); i++) {
         struct loss l = losses[i];
         choose_ports();
-        if (world_run(3, lose, &l) != 1) /* the one that was killed */
+        if (world_run(3, lose, &l) != 1) /* the killed rank */
             fail_msg("%zu: NCCL %s, rank %d dies", i, l.nccl, l.dead);
     }
 }
 
-/* NCCL itself sees it, maybe before the mesh does: whichever way, they go on. */
+/* NCCL may see the loss before the mesh does. Either way the survivors continue. */
 static int told(int rank, int size, void *arg)
 {
     struct gpu_rank me = {0};
@@ -312,7 +313,8 @@ static void test_told(void **state)
     assert_int_equal(world_run(3, told, NULL), 1);
 }
 
-/* Rank 2 comes to the second epoch, and in the third one another order is another communicator. */
+/* Rank 2 joins in the second epoch. In the third epoch another order of ranks needs another
+ * communicator. */
 static int come(int rank, int size, void *arg)
 {
     struct gpu_rank me = {0};
@@ -412,7 +414,7 @@ static void test_misfits(void **state)
             fail_msg("%zu: %s", i, misfits[i].words);
 }
 
-/* Rank 1 alone lacks kernels: nobody uses them. */
+/* Rank 1 alone lacks kernels: no rank uses them. */
 static int half(int rank, int size, void *arg)
 {
     static const size_t many[] = {1, 1000, 0, 77};
@@ -446,7 +448,7 @@ static void test_half(void **state)
     assert_int_equal(world_run(2, half, NULL), 0);
 }
 
-/* The GPU of rank 1 fails for good: it says so, ever after, and comes to its end; rank 0 gives up
+/* The GPU of rank 1 fails for good: rank 1 returns that error from then on, and ends. Rank 0 aborts
  * what it has launched. */
 static int broken(int rank, int size, void *arg)
 {

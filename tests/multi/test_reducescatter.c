@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reduce-scatter among the ranks of one host, through staging: random parts of all types, many of
- * them empty, the output beside the input and anywhere in it; the bits that hosts of one rank each
- * have; a run that is cancelled.
+ * them empty, the output beside the input and anywhere in it; the same bits as among hosts of one
+ * rank each; a cancelled operation.
  *
  * timeout: 300
  * takes: 7 s
@@ -30,7 +30,7 @@
 
 /* ---- against a reference -------------------------------------------------------------------- */
 
-/* Where the result goes. */
+/* Where the output lies. */
 enum place { BESIDE, AT_BEGIN, IN_ITS_PART, ACROSS, PLACES };
 
 struct run {
@@ -38,7 +38,8 @@ struct run {
     enum hvd_op op;
     enum place place;
     unsigned salt;
-    size_t counts[MAX_RANKS], all, first; /* elements of each; of all; before the own ones */
+    size_t counts[MAX_RANKS], all,
+        first; /* elements of each rank; of all; before this rank's part */
 };
 
 static size_t part_length(uint64_t *random, int shape, size_t elem)
@@ -46,7 +47,7 @@ static size_t part_length(uint64_t *random, int shape, size_t elem)
     switch (shape) {
     case 0:
         return rank_random(random) % 70;
-    case 1: /* mostly nothing */
+    case 1: /* most parts empty */
         return rank_random(random) % 4 ? 0 : rank_random(random) % 50000;
     case 2: /* around the sizes of slices */
         return (64u << 10) / elem * (1 + rank_random(random) % 5) + rank_random(random) % 5 - 2;
@@ -55,7 +56,7 @@ static size_t part_length(uint64_t *random, int shape, size_t elem)
     }
 }
 
-/* The same on all ranks, but for `first`. */
+/* The same on all ranks, except `first`. */
 static void make_run(struct run *u, int rank, int size, int round, uint64_t *random)
 {
     int shape = (int)(rank_random(random) % 5);
@@ -68,7 +69,7 @@ static void make_run(struct run *u, int rank, int size, int round, uint64_t *ran
     size_t elem = hvd_dtype_size(u->dtype);
     for (int i = 0; i < size; i++)
         u->counts[i] = part_length(random, shape, elem);
-    /* One rank has everything, and it is longer than all staging. */
+    /* One rank's part is everything, and longer than all staging. */
     if (shape == 4) {
         memset(u->counts, 0, sizeof(u->counts));
         u->counts[rank_random(random) % (unsigned)size] = (2u << 20) / elem + 3;
@@ -87,7 +88,7 @@ static uint8_t *place_of(const struct run *u, uint8_t *in, uint8_t *out, size_t 
         return in;
     case IN_ITS_PART:
         return in + u->first * elem;
-    case ACROSS: /* the input's last byte, and beyond */
+    case ACROSS: /* over the end of the input */
         return own > 0 ? in + (u->all - 1) * elem : in;
     case BESIDE:
     case PLACES:
@@ -140,20 +141,6 @@ static int one_round(struct coll_rank *r, const struct run *u)
     return rc;
 }
 
-/* The same cells used by somebody else. */
-static int sum_between(struct coll_rank *r, int round)
-{
-    size_t count = round % 2 ? 20 : 300000;
-    auto_free float *x = calloc(count, sizeof(*x));
-    if (!x)
-        return -ENOMEM;
-    x[count - 1] = 1;
-    struct coll_tensor t = {x, x, count};
-    struct coll_op op = coll_rank_op(r, HVD_ALLREDUCE, HVD_FLOAT32, HVD_SUM, &t, 1);
-    int rc = coll_rank_run(r, &op);
-    return rc == 0 && x[count - 1] != (float)r->mesh->size ? -EBADMSG : rc;
-}
-
 static int reference_main(int rank, int size, void *arg)
 {
     struct coll_rank r;
@@ -166,7 +153,7 @@ static int reference_main(int rank, int size, void *arg)
         make_run(&u, rank, size, round, &random);
         rc = one_round(&r, &u);
         if (rc == 0 && round % 4 == 0)
-            rc = sum_between(&r, round);
+            rc = coll_rank_sum(&r, round % 8 ? 20 : 300000);
     }
     if (rc < 0)
         printf("rank %d: %s\n", rank, strerror(-rc));
@@ -196,7 +183,7 @@ struct job {
     struct shared *shared;
 };
 
-/* Finite values of many magnitudes, so that the order of summation shows. */
+/* Finite values of very different magnitudes, so that the order of summation shows. */
 static void fill_random(enum hvd_dtype dtype, int rank, size_t n, void *to)
 {
     uint64_t random = 4711 + (uint64_t)rank * 7919;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reduce-scatter on one host when a rank is lost: a run that is brought to its end by one that has
- * not read yet; elastic worlds whose ranks are killed in the middle.
+ * Reduce-scatter on one host when a rank is lost: an operation that a slow survivor finishes from
+ * staging; elastic worlds whose ranks are killed in the middle.
  *
  * timeout: 300
  * takes: 6 s
@@ -33,13 +33,13 @@
 #define SEEDS EFFORT(6)
 #define BASE  EFFORT(40000) /* rows */
 
-/* ---- what survivors make of it --------------------------------------------------------------- */
+/* ---- how survivors finish an operation ----------------------------------------------------- */
 
 enum { SETTLERS = 3, SLOW = 1 };
 
 #define ONE_HOST "aaa"
 
-/* The ranks meet at many places, each once. */
+/* Two places where all ranks meet, each used once. */
 struct shared {
     _Atomic int arrived[2];
 };
@@ -52,7 +52,7 @@ static void meet(struct shared *s, int which)
         usleep(100);
 }
 
-/* Each rank gets n elements; the slow one's place is the begin of its input. */
+/* Each rank gets n elements. The slow rank's output is at the beginning of its input. */
 static struct coll_op settle_op(struct coll_rank *r, struct coll_tensor *t, const size_t *counts)
 {
     struct coll_op op = coll_rank_op(r, HVD_REDUCESCATTER, HVD_INT64, HVD_SUM, t, 1);
@@ -60,7 +60,7 @@ static struct coll_op settle_op(struct coll_rank *r, struct coll_tensor *t, cons
     return op;
 }
 
-/* Not all have started: nothing is final, and nothing was written. */
+/* Not all ranks have started: nothing is final, and nothing was written. */
 static int check_nothing(struct coll_rank *r, const struct coll_op *op)
 {
     struct coll_standing st;
@@ -81,7 +81,8 @@ static int check_nothing(struct coll_rank *r, const struct coll_op *op)
                : 0;
 }
 
-/* All have staged, the others are done and have overwritten theirs: from the cells, twice. */
+/* All ranks have staged, and the others have finished and overwritten their memory. The slow rank
+ * takes its result from the cells, twice. */
 static int check_final(struct coll_rank *r, const struct coll_op *op)
 {
     struct coll_standing st;
@@ -108,7 +109,7 @@ static int check_final(struct coll_rank *r, const struct coll_op *op)
 static int settle_main(int rank, int size, void *arg)
 {
     struct shared *shared = arg;
-    enum { EACH = 9000 }; /* all of it fits into the cells that there are */
+    enum { EACH = 9000 }; /* fits into a rank's cells */
     static int64_t in[SETTLERS * EACH], out[EACH];
     const size_t counts[SETTLERS] = {EACH, EACH, EACH};
     struct coll_rank r;
@@ -117,7 +118,7 @@ static int settle_main(int rank, int size, void *arg)
     pattern_fill(HVD_INT64, HVD_SUM, 0, 1, 0, SETTLERS * EACH, (unsigned)rank, in);
     struct coll_tensor t = {in, rank == SLOW ? in : out, SETTLERS * EACH};
     struct coll_op op = settle_op(&r, &t, counts);
-    /* Once before, so that nobody has to be waited for before anything can be staged. */
+    /* A first operation, so that staging needs no wait in the next one. */
     struct coll_tensor first = {in, out, SETTLERS * EACH};
     struct coll_op before = settle_op(&r, &first, counts);
     if (coll_rank_run(&r, &before) < 0)
@@ -147,14 +148,14 @@ static void test_settle(void **state)
 
 /* ---- deaths ---------------------------------------------------------------------------------- */
 
-/* What a member found in a step's sums: who is in some of them, and who in all, a bit each. */
+/* The members in a step's sums, a bit each: in some elements, and in all. */
 struct found {
     int64_t some, all;
     int view; /* hvd_size() */
 };
 
 struct board {
-    int64_t rows; /* each gets so many */
+    int64_t rows; /* of each rank */
     struct found found[ELASTIC_MAX][DEATHS_STEPS];
 };
 
@@ -163,9 +164,10 @@ static int64_t word(int step, int64_t i)
     return 1 + (i + step) % 97;
 }
 
-/* Each element is the sum of those who contributed. With a rank of the view lost before it begins,
- * a reduce-scatter is an allreduce of which each takes its part, and a second death in it leaves
- * slices that were final by then beside slices that were not. Without, it is all or nothing. */
+/* Each element names the ranks that contributed to it. If a rank of the view was lost before the
+ * operation, a reduce-scatter runs as an allreduce of which each rank takes its part: a second
+ * death in it can leave slices that were final next to slices without that rank. Otherwise a rank's
+ * part is in all elements or in none. */
 static int look_at(const int64_t *got, int64_t n, int step, int64_t first, struct found *ret)
 {
     *ret = (struct found){.all = -1, .view = hvd_size()};
@@ -212,8 +214,9 @@ static bool is_mixed(const struct found *a, const struct found *b)
     return a->some != a->all || b->some != b->all || a->some != b->some;
 }
 
-/* Who lives is in all sums, and nobody comes back. Two members see the same, but in the one
- * operation in which somebody died when somebody was lost already. Returns how many those are. */
+/* Survivors are in all sums, and no lost rank reappears. Two members see the same sums, except in
+ * the one operation in which a rank died after an earlier loss. Returns the number of such
+ * operations. */
 static int check_sums(const struct board *b, const struct elastic *job, unsigned seed)
 {
     const int64_t living = 1 << 0 | 1 << 2;
@@ -227,7 +230,7 @@ static int check_sums(const struct board *b, const struct elastic *job, unsigned
                 fail_msg("seed %u, step %d: member %d has the sum of %llx only", seed, step, m,
                          (unsigned long long)f[step].all);
             if (step > 0 && (f[step].some & ~f[step - 1].all))
-                fail_msg("seed %u, step %d: somebody has come back", seed, step);
+                fail_msg("seed %u, step %d: a lost member is in a sum again", seed, step);
         }
     }
     for (int step = 0; step < DEATHS_STEPS; step++) {
@@ -257,7 +260,7 @@ static void run_deaths(struct deaths how, int64_t rows, unsigned seeds)
         *b = (struct board){.rows = rows};
         elastic_init(&job);
         if (!deaths_run(&job, d, seed))
-            fail_msg("seed %u: no end in two minutes", seed);
+            fail_msg("seed %u: it has not ended within two minutes", seed);
         mixed += check_sums(b, &job, seed);
         elastic_fini(&job);
     }
@@ -269,8 +272,8 @@ static void test_deaths(void **state)
     run_deaths((struct deaths){.gap = 16, .within_us = 3000}, BASE, SEEDS);
 }
 
-/* Both die before a boundary, most times: the second one now and then in an operation of whose
- * slices some are final. */
+/* Both ranks die before a boundary, most times: the second one sometimes during an operation of
+ * which some slices are final. */
 static void test_deaths_together(void **state)
 {
     run_deaths((struct deaths){.gap = 3, .within_us = 16000}, 10 * BASE, 2 * SEEDS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stable completion: the moment a call returns its tensors are overwritten, in place and not, with
- * slow and fast ranks, random sizes, many times; nothing of that may show in anybody's result.
+ * Stable completion: tensors are overwritten as soon as a call returns, in place and not, with slow
+ * and fast ranks, random sizes, many times. No rank's result may change by that.
  *
  * timeout: 300
  */
@@ -35,7 +35,7 @@ struct tensor {
     hvd_handle handle;
 };
 
-/* Mostly small, sometimes large; the same on every rank. */
+/* Mostly small, sometimes large, the same on every rank. */
 static int64_t random_count(uint64_t *seed)
 {
     uint64_t limit = 1ULL << rank_random(seed) % 19;
@@ -116,7 +116,7 @@ static int overwrite_async(int rank, int size, void *arg)
     return rc ? rc : hvd_shutdown() != 0;
 }
 
-/* The same sizes again and again: the frozen schedule, where nobody says a word. */
+/* The same sizes again and again: the frozen schedule, in which no messages travel. */
 static int overwrite_frozen(int rank, int size, void *arg)
 {
     static const int64_t counts[] = {1, 60, 64, 65, 5000, 70000, 262145, MAX_COUNT};
@@ -143,7 +143,7 @@ static int overwrite_frozen(int rank, int size, void *arg)
     return rc ? rc : hvd_shutdown() != 0;
 }
 
-/* Every kind in turn, overwritten at once. */
+/* Each kind in turn, overwritten as soon as it is done. */
 static int overwrite_kinds(int rank, int size, void *arg)
 {
     int rounds = *(int *)arg;
@@ -189,7 +189,7 @@ static int overwrite_kinds(int rank, int size, void *arg)
 
 static void run(int size, int hosts, world_rank_f fn, int rounds)
 {
-    /* Sanitizers on a busy machine take their time. */
+    /* Sanitizers are slow on a busy machine. */
     struct world_options o = {.size = size, .hosts = hosts, .timeout_s = 150};
     assert_int_equal(world_run_options(&o, fn, &rounds), 0);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hvd_init() that goes wrong at its end: a rank that has met the others and then cannot start tells
- * them why. And fork(2) while another thread is inside hvd_init() or hvd_shutdown(): the child has
- * none of the engine's descriptors.
+ * hvd_init() that fails late: a rank that has met the others and then cannot start tells them why.
+ * And fork(2) while another thread is inside hvd_init() or hvd_shutdown(): the child has none of
+ * the engine's descriptors.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -44,7 +44,7 @@ static int fail_late(int rank, int size, void *arg)
     int rc = hvd_init();
     if (rank == l->victim)
         return rc == -ENOENT ? 0 : FAIL("%d: %s", rc, hvd_error());
-    /* It may have begun before the other found out. */
+    /* The other rank's init may succeed before it hears of the failure. */
     bool began = rc == 0;
     if (began)
         rc = hvd_allreduce("x", &x, &x, 1, HVD_FLOAT32, HVD_SUM);
@@ -54,8 +54,8 @@ static int fail_late(int rank, int size, void *arg)
     return began && hvd_shutdown() != 0 ? FAIL("shutdown: %s", hvd_error()) : 0;
 }
 
-/* A rank that saw another one end waits a moment for somebody who knows why. On a busy machine that
- * may be too short: then once more. */
+/* A rank that sees another one end waits a moment for a rank that knows the reason. On a busy
+ * machine that may be too short: then the test repeats once. */
 static void test_fails_late(void **state)
 {
     static const char *const hosts[] = {"aaa", "abc", "aabb"};
@@ -75,12 +75,12 @@ static void test_fails_late(void **state)
 /* ---- fork beside init and shutdown ---- */
 
 struct board {
-    _Atomic int at; /* what rank 0 is in the middle of */
+    _Atomic int at; /* the call in which rank 0 is */
 };
 
 enum { AT_INIT = 1, AT_SHUTDOWN };
 
-/* Descriptors that only the engine has here: its sockets and its anonymous files. */
+/* Descriptors that only the engine has here: sockets and anonymous files. */
 static int count_own(void)
 {
     int n = 0;
@@ -101,8 +101,8 @@ struct forker {
     pthread_t thread;
     struct board *board;
     int before; /* descriptors without the engine */
-    int at;     /* in the middle of what it is to fork */
-    int kept;   /* by the child, beyond those; -1: it could not be told */
+    int at;     /* the call during which it forks */
+    int kept;   /* in the child, beyond `before`; -1: unknown */
 };
 
 static int kept_by_child(int before)
@@ -118,7 +118,7 @@ static int kept_by_child(int before)
     return WEXITSTATUS(status);
 }
 
-/* Descriptors that were not there show that hvd_init() has begun. */
+/* New descriptors show that hvd_init() has begun. */
 static bool in_the_middle(const struct forker *f)
 {
     return f->at == AT_INIT ? count_own() > f->before : !hvd_initialized();
@@ -169,7 +169,7 @@ static int forks(int rank, int size, void *arg)
     float x = 1;
     if (rank == 0)
         return fork_beside(b);
-    /* Rank 0 waits for this one, inside hvd_init() and inside hvd_shutdown(). */
+    /* Rank 0 waits for this rank, inside hvd_init() and inside hvd_shutdown(). */
     until(b, AT_INIT);
     usleep(50000);
     if (hvd_init() != 0 || hvd_allreduce("x", &x, &x, 1, HVD_FLOAT32, HVD_SUM) != 0)

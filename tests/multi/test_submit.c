@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How operations may be submitted: in another order on each rank, from several threads, without
+ * How operations may be submitted: in a different order on each rank, from several threads, without
  * names; the steady state. Groups and refusals have files of their own (test_submit_*.c).
  *
  * timeout: 300
@@ -158,7 +158,7 @@ static void test_threads(void **state)
 #define WAITERS 3
 
 struct shared_handle {
-    _Atomic hvd_handle handle; /* -1: the end */
+    _Atomic hvd_handle handle; /* -1: no more */
     _Atomic int good, refused, other;
     pthread_barrier_t begin, end;
 };
@@ -173,7 +173,7 @@ static void *wait_for_it(void *arg)
             return NULL;
         int rc = hvd_wait(h);
         atomic_fetch_add(rc == 0 ? &s->good : rc == -EINVAL ? &s->refused : &s->other, 1);
-        /* The freed slot is the next operation's at once. */
+        /* The next operation takes the freed slot at once. */
         float x = 1;
         if (rc == 0 && hvd_allreduce("next", &x, &x, 1, HVD_FLOAT32, HVD_SUM) < 0)
             atomic_fetch_add(&s->other, 1);
@@ -181,8 +181,8 @@ static void *wait_for_it(void *arg)
     }
 }
 
-/* One of them gets the result, the others are refused, also when the slot has another handle by
- * then. */
+/* Two threads wait for one handle: one gets the result, the other is refused, even if the slot has
+ * another handle by then. */
 static int waiters(int rank, int size, void *arg)
 {
     struct shared_handle s = {0};
@@ -222,7 +222,7 @@ static void test_waiters(void **state)
         assert_int_equal(world_run(size, waiters, &rounds), 0);
 }
 
-/* A name that is under way is refused; unnamed ones follow each other. */
+/* A name that is in flight is refused. Unnamed operations follow each other. */
 static int names(int rank, int size, void *arg)
 {
     float x = 1, y[3] = {1, 2, 3};
@@ -232,7 +232,7 @@ static int names(int rank, int size, void *arg)
     if (hvd_init() != 0)
         return FAIL("%s", hvd_error());
     if (rank != 0) {
-        /* Rank 0 comes only when the others have seen that the second one is refused. */
+        /* Rank 0 submits only when the others have seen that their second request is refused. */
         if (hvd_submit(&r, 1, &h) != 0)
             return FAIL("%s", hvd_error());
         if (hvd_submit(&r, 1, &again) != -EEXIST || !strstr(hvd_error(), "once"))
@@ -289,10 +289,10 @@ static int steady_step(int rank, int size, int k, float data[TENSORS][COUNT])
     return 0;
 }
 
-/* Steps of one program: frozen in the end, and nothing is allocated any more. How many operations
- * are under way at most depends on the scheduler, so pools may still grow now and then: of some
- * windows in a row one must pass without. Then another tensor comes between, and the schedule is
- * left and found again. */
+/* Steps of one program: the schedule freezes, and then nothing is allocated. How many operations
+ * are in flight depends on the scheduler, so pools may still grow now and then: of several windows
+ * in a row one must pass without an allocation. Then another tensor comes between, and the schedule
+ * thaws and freezes again. */
 static int steady(int rank, int size, void *arg)
 {
     static float data[TENSORS][COUNT];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is refused: requests that cannot be, at once and on the rank that makes them; requests about
- * which the ranks disagree, on every rank, with what each asked for.
+ * Requests that are refused: invalid requests at once, on the rank that makes them; requests about
+ * which the ranks disagree on every rank, with what each rank asked for.
  */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * agents_try URL CA TOKEN JOB N SECONDS: N agents in one process, without ranks: each joins as pod
- * "JOB-pod-I" with a TLS connection of its own, then asks for events again and again. @FILE in the
- * place of N: a pod's uid a line. CA and TOKEN are files. Prints "joined N after MS ms, SENT
- * requests" once, and at the end "answers A failures F", SECONDS later. For measuring what
- * connected agents cost a coordinator.
+ * "JOB-pod-I" over a TLS connection of its own, then polls for events. @FILE in place of N: a file
+ * with a pod's uid in each line. CA and TOKEN are files. Prints "joined N after MS ms, SENT
+ * requests" once, and SECONDS later "answers A failures F". For measuring what connected agents
+ * cost a coordinator.
  */
 #include <sodium.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #include "core/member/client.h"
 #include "core/member/protocol.h"
 
-#define JOIN_S 120 /* for all of them */
+#define JOIN_S 120 /* for all agents */
 
 struct crowd;
 
@@ -81,7 +81,7 @@ static void on_joined(void *arg, const struct client_answer *answer)
         printf("joined %d after %llu ms, %ld requests\n", c->n,
                (unsigned long long)((clock_ns() - c->begun) / CLOCK_MS), c->sent);
         fflush(stdout);
-        c->joined++; /* said */
+        c->joined++; /* reported */
         loop_timer_start(&c->loop, &c->end, (uint64_t)c->seconds * 1000, on_end, c);
     }
     poll_events(o);
@@ -127,7 +127,7 @@ static void on_end(void *arg)
     loop_stop(&c->loop);
 }
 
-/* How many: a number, or a file with a uid a line. Negative: neither. */
+/* The number of agents: a number, or the lines of a file of uids. Negative: neither. */
 static int count_pods(struct crowd *c, const char *arg)
 {
     char *text = NULL, *rest, *line;
@@ -138,7 +138,7 @@ static int count_pods(struct crowd *c, const char *arg)
     c->pods = calloc(strlen(text) + 1, sizeof(*c->pods));
     for (line = strtok_r(text, "\n", &rest); c->pods && line; line = strtok_r(NULL, "\n", &rest))
         c->pods[c->n++] = line;
-    return c->pods ? c->n : -1; /* text stays: they point into it */
+    return c->pods ? c->n : -1; /* text is not freed: pods point into it */
 }
 
 int main(int argc, char **argv)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * collectives [-h HOSTS] [-m] [-x] [-k RANK] [-q] [-r ROUNDS] [-s SECONDS]: every collective with
- * every type and odd sizes, each result checked. For tests of launchers and back ends: what runs
- * them is the environment's.
+ * every type and odd sizes, each result checked. For tests of launchers and back ends, which the
+ * environment chooses.
  *
- *   -h HOSTS  one character a rank: those with the same one may share memory
+ *   -h HOSTS  one character a rank: ranks with the same one may share memory
  *   -m        sums are in place on every other rank
  *   -x        ends without hvd_shutdown()
  *   -k RANK   RANK kills itself in the middle; the others then expect to fail
  *   -q        fewer sizes
- *   -r ROUNDS so often, each with hvd_init() and hvd_shutdown()
- *   -s SECONDS sleeps so long after hvd_shutdown()
+ *   -r ROUNDS repeats everything, each time with hvd_init() and hvd_shutdown()
+ *   -s SECONDS sleeps after hvd_shutdown()
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -100,7 +100,7 @@ static int sums(void)
             for (int o = 0; o < HVD_OPS; o++)
                 if (defined(d, o) && one_sum(d, o, counts[c], (c + (size_t)o) % 2) < 0)
                     return -1;
-    /* More blocks than any algorithm has under way at a time. */
+    /* More blocks than any algorithm has in flight at a time. */
     for (int in_place = 0; in_place < 2 && !quick; in_place++)
         if (one_sum(HVD_FLOAT32, HVD_SUM, 2500001 * p, in_place) < 0)
             return -1;
@@ -109,7 +109,7 @@ static int sums(void)
 
 enum { FUSED = 7 };
 
-/* Several at once, so that they are fused; odd ones. */
+/* Several odd tensors at once, so that they are fused. */
 static int fused(enum hvd_dtype dtype, double prescale)
 {
     static uint64_t data[FUSED][8000];
@@ -165,7 +165,7 @@ static int scatter(enum hvd_dtype dtype, enum hvd_op op, int64_t rows, bool in_p
 
 /* ---- moves ---------------------------------------------------------------------------------- */
 
-/* Bytes that tell who made them, for whom. */
+/* Bytes that name sender and receiver. */
 static uint8_t mark(int from, int to, size_t i)
 {
     return (uint8_t)((unsigned)from * 37 + (unsigned)to * 11 + i + i / 251);
@@ -190,7 +190,7 @@ static int broadcast(enum hvd_dtype dtype, int root, int64_t count)
     return rc;
 }
 
-/* Rows that rank r gives to rank `to`; an allgather: the same to all. */
+/* Rows from rank r to rank `to`; in an allgather the same to all. */
 static int64_t rows_of(int r, int to, int64_t scale)
 {
     return (r * 3 + to) % 5 == 0 ? 0 : (r + 2 * to) * scale + 1;
@@ -261,7 +261,7 @@ static int moves(void)
 
 static int everything(void)
 {
-    /* The same few names again and again: a frozen schedule, and what leaves it. */
+    /* The same few names repeatedly, so that the schedule freezes, and thaws for other names. */
     for (int i = 0; i < 8; i++)
         if (fused(HVD_FLOAT32, 1) < 0 || fused(HVD_BFLOAT16, 1) < 0)
             return -1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * deny: runs a command in which one system call fails: deny NAME EPERM|ENOSYS command... As a
- * sandbox would do it (seccomp), for the command and all that it starts. "deny --list" prints the
- * names it knows.
+ * deny: runs a command in which one system call fails: deny NAME EPERM|ENOSYS command... A seccomp
+ * filter refuses the call, as in a sandbox, for the command and all that it starts. "deny --list"
+ * prints the names of the calls.
  */
 #include <errno.h>
 #include <linux/audit.h>
@@ -20,8 +20,9 @@
 #name, SYS_##name                                                                          \
     }
 
-/* All that the doctor, its probes and the libraries they open use, but what a process cannot start
- * without (execve, mmap, brk, the loader's own), and futex: glibc ends a process where it fails. */
+/* The calls of the doctor, its probes and their libraries. Not among them are calls without which a
+ * process cannot start (execve, mmap, brk, the loader's own), and futex, whose failure makes glibc
+ * abort. */
 static const struct {
     const char *name;
     unsigned number;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kube_try: the operator's API client, for trying it on a real API server.
+ * kube_try: the operator's API client, for use with a real API server.
  *
- *   kube_try [--kubeconfig FILE] [--seconds N] [--log-level LEVEL] watch GROUP/VERSION/PLURAL
- * [NAMESPACE] [LABELS] kube_try ... list  GROUP/VERSION/PLURAL [NAMESPACE] [LABELS]     page by
- * page, then memory kube_try ... call  METHOD PATH [json|merge|apply BODY] kube_try ... lead
- * NAMESPACE LEASE IDENTITY
+ *   kube_try [--kubeconfig FILE] [--seconds N] [--log-level LEVEL] COMMAND
  *
- * GROUP is "core" for pods and nodes. An item of the cache is its resourceVersion, or with list
- * what a pod's projection holds: name, uid, node, phase.
+ *   watch GROUP/VERSION/PLURAL [NAMESPACE] [LABELS]
+ *   list  GROUP/VERSION/PLURAL [NAMESPACE] [LABELS]    page by page, then memory
+ *   call  METHOD PATH [json|merge|apply BODY]
+ *   lead  NAMESPACE LEASE IDENTITY
+ *
+ * GROUP is "core" for pods and nodes. A cached item is its resourceVersion; with list it is a pod's
+ * projection: name, uid, node, phase.
  */
 #include <malloc.h>
 #include <stdio.h>

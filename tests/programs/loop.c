@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loop BYTES SECONDS: joins the world and sums BYTES of int32 again and again, in place, checking
- * each sum, until SECONDS are over (rank 0 says when). Prints "rank R pid P ready" first and "rank
- * R: N rounds" at the end; on an error that text, and exits with 3. For the tests of faults.
+ * loop BYTES SECONDS: joins the world and sums BYTES of int32 repeatedly, in place, checking each
+ * sum, until rank 0's SECONDS are over. Prints "rank R pid P ready" first and "rank R: N rounds" at
+ * the end. After an error it prints the error and exits with 3. For the tests of faults.
  */
 #include <hvd.h>
 

@@ -9,9 +9,9 @@
  *       No rank calls MPI_Finalize, and mpirun ends all ranks as soon as one ends. So the ranks
  *       wait for each other in FOLDER, which is empty at the start.
  *   -m  broadcasts instead of sums
- *   -s  steps of small sums, again and again, until the schedule is frozen. Another thread of rank
- * 0 then leaves. The other ranks get an error that says so. -o  only rank 0 leaves. The other ranks
- * get all sums, and an error for an operation after them.
+ *   -o  only rank 0 leaves; the other ranks get all sums, and an error for an operation after them
+ *   -s  steps of small sums, again and again, until the schedule is frozen; another thread of rank
+ * 0 then leaves, and the other ranks get an error that says so
  */
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi_own LEVEL [late]: a program that uses MPI itself beside hvd: starts it for LEVEL (single,
- * multiple), sums with both, and ends both; late: calls hvd_init() after MPI_Finalize. Built where
- * there is mpicc.
+ * mpi_own LEVEL [late]: a program that uses MPI itself beside hvd: initializes it for LEVEL
+ * (single, multiple), sums with both, and finalizes both. late: calls hvd_init() after
+ * MPI_Finalize. Built if there is an mpicc.
  */
 #include <stdio.h>
 #include <string.h>

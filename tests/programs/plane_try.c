@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plane_try KEYS TERM PORT: the operator's coordinator plane alone, told by lines on standard input
- * what the driver would tell it. KEYS is a file with its keys, made where there is none, so that it
- * can be killed and started again. Prints "port N", and an answer, one line, to each command:
+ * plane_try KEYS TERM PORT: the operator's coordinator plane alone. Lines on standard input are the
+ * calls that the driver would make. KEYS is a file with the plane's keys, created if it does not
+ * exist, so that plane_try can be killed and started again. Prints "port N", and one line in answer
+ * to each command:
  *
  *   job UID NAME WORKERS MIN MAX SLOTS BEGAN     pod JOB UID NAME WORKER BOUND DELETING OVER
  *   gone JOB UID    forget JOB    synced         facts JOB    status JOB    key JOB    ca
- *   counts          memory        token TOKEN POD    (what a review says of it; "" for none)
+ *   counts          memory        token TOKEN POD    (the pod that a review returns; "" for none)
  *
  * For tests and benchmarks of the plane with real agents.
  */
@@ -34,7 +35,7 @@
 #define TOKEN     2048
 #define QUESTIONS 256
 
-/* What the API server would say. */
+/* What the API server would return for a token. */
 struct token {
     char text[TOKEN], pod[64];
 };
@@ -50,7 +51,7 @@ try {
         char token[TOKEN];
     } asked[QUESTIONS];
     int nasked;
-    uint64_t slowest; /* turn, ns of processor time: others want it, too */
+    uint64_t slowest; /* longest turn, in ns of processor time, because other processes run too */
 };
 
 static void ok(int rc, const struct err *err)
@@ -153,7 +154,8 @@ static void do_counts(struct try *t)
     t->slowest = 0;
 }
 
-/* Anonymous resident memory in KiB. What is free goes back, as the operator lets it every 2 s. */
+/* Anonymous resident memory in KiB, after freed memory was returned to the kernel, as the operator
+ * does every 2 s. */
 static void do_memory(void)
 {
     malloc_trim(0);

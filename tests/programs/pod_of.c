@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pod_of: the pod that the operator would make of worker 0 of an HvdJob (JSON on standard input),
- * as JSON on standard output. For trying it on a real API server.
+ * pod_of: prints as JSON the pod that the operator would create for worker 0 of an HvdJob (JSON on
+ * standard input). For use with a real API server.
  *
  *     pod_of [--mount]      the bundle as an image volume
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * steps N MS [FILE]: N elastic steps of MS milliseconds each: a sum that is checked, then a commit.
- * Prints "pid P world SIZE step S" when it comes into a world and at each change, "pid P done S" at
- * the end; ends with 7 as soon as FILE exists. For tests of pods.
+ * Prints "pid P world SIZE step S" at its first world and at each change, "pid P done S" at the
+ * end. Exits with 7 as soon as FILE exists. For tests of pods.
  */
 #include <errno.h>
 #include <hvd.h>
@@ -20,7 +20,7 @@ static int say(struct hvd_world *world, int64_t step)
     return rc;
 }
 
-/* Each contributor adds one: in a step without a loss that is the size of the world. */
+/* Each contributor adds one, so in a step without a loss the sum is the size of the world. */
 static int one_step(int64_t *step, int ms)
 {
     double one[256], sum[256];

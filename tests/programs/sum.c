@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sum [ROUNDS [HOSTS]]: joins the world through whatever launcher started it, sums numbers, checks
- * them, leaves; ROUNDS times. With HOSTS the world must span so many. Prints one line a rank. For
- * the tests of launchers: only hvd.h and the shared library.
+ * sum [ROUNDS [HOSTS]]: joins the world through its launcher, sums numbers, checks them, leaves;
+ * ROUNDS times. With HOSTS the world must have so many hosts. Prints one line for each rank. For
+ * the tests of launchers: it uses only hvd.h and the shared library.
  */
 #include <hvd.h>
 

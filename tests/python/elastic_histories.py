@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Random histories of elastic jobs: elastic_rank.py under hvdrun with plans made from seeds. Each must end well,
-with every sample used exactly once. What failed is kept, and said how to repeat.
+with every sample used exactly once. The folder of a failed history is kept, and the command that repeats it is printed.
 
     elastic_histories.py HISTORIES [SEED]     HVDRUN, HVD_LIBRARY and PYTHONPATH are set
 """
@@ -17,7 +17,7 @@ SAMPLES, EPOCHS, SECONDS = "100", "6", "90"
 
 
 def make_plan(dice, ranks):
-    """Deaths before, in and after steps, of ranks that may not be there any more; new sizes."""
+    """Deaths before, in and after steps, of ranks that may not exist any more; new sizes."""
     words = []
     for changes in range(dice.randint(1, 4)):
         for _ in range(dice.randint(1, 2)):
@@ -31,7 +31,7 @@ def make_plan(dice, ranks):
 
 
 def run(seed, folder):
-    """Plays one history; returns what was planned, whether it is well, and everything that was said."""
+    """Runs one history. Returns the plan, whether it ended well, and the whole output."""
     dice = random.Random(seed)
     ranks = dice.randint(2, 4)
     env = dict(os.environ, HVD_TEST_PLAN=make_plan(dice, ranks), HVD_TEST_CHANGES="0")

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of tests/e2e/test_elastic_joiner.sh: one that joins while others train takes its time before it comes in.
+"""A rank of tests/e2e/test_elastic_joiner.sh: a joiner that starts up slowly while others train.
 
-    elastic_joiner.py DIR HOW...     writes DIR/PID, a line for what happens: time, what, step
-    elastic_joiner.py check DIR      proves from these that those that train went on
+    elastic_joiner.py DIR HOW...     writes DIR/PID, a line for each event: time, event, step
+    elastic_joiner.py check DIR      checks by these lines that the training ranks did not wait
 
-HOW, of those that join: so many seconds between init() and run(); die: the first of them ends itself there. Others:
-plain: a loop without a commit. Rank 1 ends itself when all has begun well. The job goes on until it is whole again and
-20 steps more, or until DIR/enough is there.
+HOW, for joiners: so many seconds between init() and run(); die: the first joiner ends itself there. For all ranks:
+plain: a loop without a commit. Rank 1 ends itself after some steps. The job goes on until it is complete again and for
+20 steps more, or until DIR/enough exists.
 """
 import os
 import signal
@@ -17,8 +17,8 @@ from array import array
 
 import hvd
 
-BEGIN = 20  # steps before anything happens
-BETWEEN = 20  # steps that others do at least while a joiner starts up
+BEGIN = 20  # steps before rank 1 ends itself
+BETWEEN = 20  # steps that the others must do while a joiner starts up
 LINE = 40  # bytes of a diary's line, at most
 
 
@@ -31,7 +31,7 @@ class Diary:
         self.file.flush()
 
     def mark(self, name):
-        """True for the first that comes here."""
+        """True for the first rank that comes here."""
         try:
             os.close(os.open(os.path.join(self.folder, name), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             return True
@@ -39,7 +39,7 @@ class Diary:
             return False
 
     def others(self):
-        """What the others have written so far, in bytes."""
+        """Bytes that the others have written so far."""
         return sum(os.path.getsize(os.path.join(self.folder, name)) for name in os.listdir(self.folder)
                    if name.isdigit() and name != str(os.getpid()))
 
@@ -53,7 +53,7 @@ class Diary:
 
 
 def work(step, over):
-    """One step; what the ranks have seen of the end."""
+    """One step. Returns what the ranks have seen of the end."""
     data = array("d", [1.0, over])
     hvd.allreduce_(data, "work", hvd.Sum)
     time.sleep(0.01)

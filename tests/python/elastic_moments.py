@@ -1,11 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of tests/e2e/test_elastic_python.sh: a rank joins, and what the optimizer remembers follows it while
-all go forward and backward. The one that gives it is killed meanwhile, if asked for. Each rank that comes to
-the end proves that its weights are those that one process alone would have.
-
-    elastic_moments.py GIVER     lives, or dies after 0 to 40 ms; HVD_TEST_JOB: the job, for hvdrun scale
-"""
+"""A rank of tests/e2e/test_elastic_python.sh: a rank joins, and gets the optimizer's state while all ranks go forward
+and backward. The rank that sends it is killed meanwhile, if requested. At the end each rank checks that its weights
+are those of training in one process."""
 import os
 import random
 import signal
@@ -18,7 +15,7 @@ import torch
 import hvd.torch as hvd
 
 WEIGHTS = 3_000_000
-BEFORE, AFTER = 4, 6  # steps, until one joins and from then on
+BEFORE, AFTER = 4, 6  # steps before a rank joins, and after
 
 
 def fresh():
@@ -28,7 +25,7 @@ def fresh():
 
 
 def backward(model, number):
-    # Sums and averages of these are exact, whoever contributes.
+    # Sums and averages of these values are exact, whichever ranks contribute.
     (model.weight * (number % 5 - 2.0)).sum().backward()
 
 

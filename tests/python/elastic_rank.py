@@ -1,20 +1,20 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of tests/e2e/test_elastic_python.sh: trains with hvd.elastic on nothing but hvd itself, writes down
-which samples it used and what became of them, and does what HVD_TEST_PLAN says.
+"""A rank of tests/e2e/test_elastic_python.sh: trains with hvd.elastic, using only hvd, records
+which samples it used, and follows HVD_TEST_PLAN.
 
     elastic_rank.py DIR SAMPLES EPOCHS     writes DIR/MEMBER.PID
-    elastic_rank.py check DIR SAMPLES      proves from all files that every sample was used exactly once
+    elastic_rank.py check DIR SAMPLES      checks by all files that every sample was used exactly once
 
 HVD_TEST_PLAN: words "changes.steps:what[:who]": after so many changes of the world, or "=size.steps:...": when it has
 this size, and then so many steps.
 what: before, in, after (a SIGKILL before, in, after the step's operation, of the rank whose HVD_RANK is who),
-giving (a SIGKILL while it gives the state to ranks that have joined; steps is 0), or a number (hvdrun scale to
+giving (a SIGKILL while it sends the state to joiners; steps is 0), or a number (hvdrun scale to
 it, by rank 0). HVD_TEST_MEMORY: bytes of state. Training goes on until EPOCHS are over, the world has changed
 HVD_TEST_CHANGES times, and has HVD_TEST_SIZE ranks.
 
-SIGUSR1 to a rank: a SIGKILL before its next operation. One from outside may fall between a commit and the line
-that says so.
+SIGUSR1 to a rank: it kills itself before its next operation. A SIGKILL from outside may come between a commit and the line
+that records it.
 """
 import collections
 import json
@@ -34,7 +34,7 @@ BATCH = 3
 
 
 def batches(sampler):
-    """A data loader that takes two batches ahead."""
+    """A data loader that prefetches two batches."""
 
     def draw(indices):
         batch = [i for _, i in zip(range(BATCH), indices)]
@@ -56,12 +56,12 @@ class Loader:
 
 
 class Diary:
-    """What this rank has used; a line is written when it has reached a commit with it."""
+    """The samples that this rank has used. A line is written after the commit that contains them."""
 
     def __init__(self, folder):
         self.file = open(os.path.join(folder, f"{os.environ.get('HVD_RANK', 0)}.{os.getpid()}"), "w")
         self.used = []
-        self.life = None  # of the job: it begins anew when all die that have the state
+        self.life = None  # of the job, which starts again when all ranks that have the state die
 
     def reached(self, **more):
         self.file.write(json.dumps({"used": self.used, "life": self.life, **more}) + "\n")
@@ -70,7 +70,7 @@ class Diary:
 
 
 def plan(state):
-    """What is to happen in this step: (what, who)."""
+    """The events planned for this step: (what, who)."""
     steps = state.step - state.since
     now = f"{len(state.sizes) - 1}.{steps}", f"={state.sizes[-1]}.{steps}"
     for word in os.environ.get("HVD_TEST_PLAN", "").split():
@@ -101,7 +101,7 @@ def use(sampler, batch, epoch, diary):
     first = sampler._recorded
     sampler.record_batch(0, BATCH)
     spots = sampler._sequence[first : sampler._recorded]
-    diary.used += [(epoch, i) for i, spot in zip(batch, spots) if spot >= 0]  # no repeats that pad
+    diary.used += [(epoch, i) for i, spot in zip(batch, spots) if spot >= 0]  # without repeats for padding
 
 
 def train(state, diary, epochs):
@@ -116,7 +116,7 @@ def train(state, diary, epochs):
                 for _ in range(4):
                     hvd.allreduce_(data, "large", hvd.Sum)
                 if ("in", os.environ.get("HVD_RANK")) in plan(state):
-                    time.sleep(60)  # its end is late; it must not come to the commit
+                    time.sleep(60)  # the kill is late; this rank must not reach the commit
             time.sleep(0.01)
             data = array("d", [sum(batch), state.step, 1])
             hvd.allreduce_(data, "gradient", hvd.Sum)
@@ -162,7 +162,7 @@ def main():
     def changed():
         state.sizes.append(hvd.size())
         state.since = state.step
-        diary.reached()  # this is past the commit
+        diary.reached()  # the commit has returned
         happen(state, "changed")
 
     state.register_reset_callbacks([changed])
@@ -174,8 +174,8 @@ def main():
 
 
 def check(folder, samples):
-    """Every sample of every epoch once, in the life of the job that came to the end; all ranks that came
-    to it have the same state."""
+    """Every sample of every epoch was used once, in the life of the job that reached the end. All ranks that reached it
+    have the same state."""
     entries = []
     for name in sorted(os.listdir(folder)):
         with open(os.path.join(folder, name)) as file:

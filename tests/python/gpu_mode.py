@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same tests with tensors on a GPU, by HVD_TEST_GPU:
+"""Runs the same tests with tensors on a GPU. HVD_TEST_GPU chooses it:
 
-    fake   every tensor is one of GPU 0's: a driver of ours (tests/fake/cuda) takes all of the process's memory
-           for its own. torch itself need not know any GPU.
-    real   tensors are made on this rank's GPU where a test does not say otherwise.
+    fake   every tensor is on GPU 0: the fake driver (tests/fake/cuda) treats all of the process's memory as its own.
+           torch needs no GPU support.
+    real   tensors are created on this rank's GPU, unless the test chooses another device.
 
-Not set: tensors are in the host's memory.
+Not set: tensors are in host memory.
 """
 import contextlib
 import ctypes
@@ -19,19 +19,19 @@ MODE = os.environ.get("HVD_TEST_GPU", "")
 
 
 class _FakeDriver:
-    """Loaded before anybody looks for libcuda.so.1: it has that soname."""
+    """The fake driver, loaded before anything else looks for libcuda.so.1: it has that soname."""
 
     def __init__(self, number):
         build = os.path.dirname(os.environ["HVD_LIBRARY"])
-        # A GPU of its own for each rank, unless the test says otherwise.
+        # Each rank has a GPU of its own, unless the test chooses otherwise.
         script = f"unified=1;uuid={0x40 + number};bus={7 + number}"
         os.environ["FAKE_CUDA"] = ";".join(filter(None, [os.environ.get("FAKE_CUDA"), script]))
-        os.environ.setdefault("HVD_KERNELS", "/proc/self/exe")  # any file: the kernels are the fake's
+        os.environ.setdefault("HVD_KERNELS", "/proc/self/exe")  # any file, because the kernels are the fake's
         self.library = ctypes.CDLL(os.path.join(build, "tests", "fake", "cuda.so"), ctypes.RTLD_GLOBAL)
         self.context = ctypes.c_void_p()
         self.call("cuInit", 0)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), 0)
-        self.streams = [self._stream(), self._stream()]  # the program's, and one beside it
+        self.streams = [self._stream(), self._stream()]  # the program's stream, and another one
         self.callbacks = []
 
     def call(self, name, *arguments):
@@ -53,7 +53,7 @@ class _FakeDriver:
         return stream
 
     def enqueue(self, stream, function):
-        """Has the stream call function when it comes to it."""
+        """Makes the stream call function when it reaches it."""
         callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: function())
         self.callbacks.append(callback)
         with self.inside():
@@ -61,7 +61,7 @@ class _FakeDriver:
 
 
 driver = None
-_current = 0  # which of the fake driver's streams
+_current = 0  # index of the fake driver's current stream
 
 
 def _fake_stream(ordinal):
@@ -70,7 +70,7 @@ def _fake_stream(ordinal):
 
 @contextlib.contextmanager
 def beside():
-    """Another stream is current in the block, as with torch.cuda.stream()."""
+    """Makes another stream current in the block, like torch.cuda.stream()."""
     global _current
     _current = 1
     try:
@@ -86,12 +86,12 @@ def _fake_beside(tensor):
 
 
 def _number():
-    """Of this process on its host; hvd.init() is still to come."""
+    """This process's local rank, before hvd.init()."""
     return int(os.environ.get("HVD_LOCAL_RANK") or os.environ.get("HVD_RANK") or 0)
 
 
 def enter():
-    """At the start of a rank, before hvd.init(), which may look for the driver."""
+    """Prepares a rank before hvd.init(), which may look for the driver."""
     global driver
     if MODE == "fake" and not driver:
         driver = _FakeDriver(_number())
@@ -101,14 +101,14 @@ def enter():
     elif MODE == "real":
         torch.cuda.set_device(_number() % torch.cuda.device_count())
         torch.set_default_device("cuda")
-        # Results are compared with those of other ways to compute them: no 10-bit mantissas.
+        # Results are compared with other ways to compute them, so 10-bit mantissas are not allowed.
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     elif MODE not in ("", "fake"):
         raise SystemExit(f"HVD_TEST_GPU={MODE}: want fake or real")
 
 
 def late(tensor, value, seconds=0.05):
-    """The tensor gets this value on the stream that is current, some time after this call has returned."""
+    """Gives the tensor this value on the current stream, some time after this call has returned."""
     if MODE == "real":
         torch.cuda._sleep(int(seconds * 1.5e9))
         tensor.fill_(value)

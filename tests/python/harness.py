@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of rank_*.py share."""
+"""Helpers for the tests in rank_*.py."""
 import contextlib
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A program as people have written it for Elastic Horovod: it commits when it has a batch, before the step,
-counts batches itself, scales its learning rate in a reset callback. Only where the name horovod comes from
+"""A program written for Elastic Horovod: it commits when it has a batch, before the step,
+counts batches itself, scales its learning rate in a reset callback. Only the module horovod
 is ours. Used by tests/e2e/test_elastic_python.sh.
 
-    horovod_script.py SECONDS SIZE     trains for so long, until there are SIZE ranks, and to the end of that epoch
+    horovod_script.py SECONDS SIZE     trains for SECONDS and until there are SIZE ranks, and then to the end of the epoch
 """
 import sys
 import time
@@ -18,7 +18,7 @@ import horovod.torch as hvd  # noqa: E402
 from horovod.torch.elastic.sampler import ElasticSampler  # noqa: E402
 
 BATCH, BATCHES_PER_COMMIT, BATCHES_PER_HOST_CHECK, BASE_LR = 4, 5, 2, 0.01
-PATIENCE_S = 120  # a rank that joins loads PyTorch first, on a busy machine
+PATIENCE_S = 120  # a joiner loads PyTorch first, which takes long on a busy machine
 
 hvd.init()
 torch.manual_seed(42)

@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""on_gpu.py PROGRAM ARGUMENT...: a program of its own with its tensors on a GPU, as HVD_TEST_GPU says
-(gpu_mode.py)."""
+"""on_gpu.py PROGRAM ARGUMENT...: runs a program with its tensors on a GPU, as HVD_TEST_GPU chooses (gpu_mode.py)."""
 import os
 import runpy
 import sys

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What every rank of a test runs: rank.py NAME..., the test_* functions of rank_NAME.py, one after the
-other on all ranks at once. NAME:test_one,test_two runs only these. Exit code 1 when one has failed here.
+"""The program of every rank of a test: rank.py NAME... runs the test_* functions of rank_NAME.py, one after the
+other on all ranks at once. NAME:test_one,test_two runs only these. Exit code 1 if one has failed on this rank.
 
 By hand: tests/python/ranks.py 2 python3 tests/python/rank.py ops
 """
@@ -17,7 +17,7 @@ import hvd.torch as hvd
 
 
 def run(module, names):
-    """Calls the tests in the order of the file until one fails: then the ranks are out of step."""
+    """Calls the tests in the order of the file until one fails, after which the ranks would be out of step."""
     for name in names or [n for n in vars(module) if n.startswith("test_")]:
         try:
             getattr(module, name)()
@@ -40,7 +40,7 @@ def main():
         if not own_life:
             hvd.init()
         if not run(module, tests.split(",") if tests else []):
-            os._exit(1)  # at once: the other ranks wait for this one
+            os._exit(1)  # at once, because the other ranks wait for this one
         if not own_life:
             hvd.shutdown()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients through the collectives: those of the sum over the ranks of what each calls backward on."""
+"""Gradients through the collectives: they are gradients of the sum of all ranks' losses."""
 import torch
 from harness import raises
 
@@ -15,7 +15,7 @@ def leaf(shape, base=0):
 
 
 def weight(shape, rank=None):
-    """What rank multiplies its result with before it sums: so its gradient is known."""
+    """The factors by which a rank multiplies its result before it sums, which make its gradient known."""
     rank = hvd.rank() if rank is None else rank
     count = 1
     for extent in shape:
@@ -130,7 +130,7 @@ def test_gradient_of_gradient():
         x = (torch.arange(2 * n, dtype=torch.float64) + 1 + me).requires_grad_()
         (first,) = torch.autograd.grad((operation(x) ** 3).sum(), x, create_graph=True)
         (first * (me + 2)).sum().backward()
-        # The same on one process: every rank's x is a row of one tensor.
+        # The same in one process: each rank's x is a row of one tensor.
         rows = torch.stack([torch.arange(2 * n, dtype=torch.float64) + 1 + r for r in range(n)])
         rows.requires_grad_()
         total = {
@@ -148,7 +148,7 @@ def test_gradient_of_gradient():
 
 
 def test_in_place_is_seen():
-    """Autograd notices that a value it had saved was overwritten."""
+    """Autograd notices that a saved value was overwritten."""
     x = torch.ones(3, requires_grad=True)
     y = x * 2
     z = (y * y).sum()

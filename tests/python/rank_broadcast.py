@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one rank hands the others before training: parameters, buffers, the optimizer's state."""
+"""What one rank sends to the others before training: parameters, buffers, the optimizer's state."""
 import warnings
 
 import torch
@@ -34,7 +34,7 @@ def test_broadcast_optimizer_state():
     for kind in ("sgd", "adam"):
         model = Net()
         optimizer = make(kind)(model.parameters())
-        if hvd.rank() == 0:  # the others have no state at all
+        if hvd.rank() == 0:  # the others have no state
             for step in range(3):
                 optimizer.zero_grad()
                 loss_of(model, data(step, 0)).backward()
@@ -57,8 +57,8 @@ def test_broadcast_optimizer_state():
 
 
 def test_broadcast_hyperparameters():
-    """All that is in the groups arrives, and in the very groups that a scheduler and a wrapped optimizer
-    hold: otherwise the scheduler would move the learning rate of the root alone."""
+    """All values of the groups arrive, in the same group objects that a scheduler and a wrapped optimizer hold.
+    Otherwise the scheduler would change only the root's learning rate."""
     me = hvd.rank()
     root = hvd.size() - 1
     model = Net()
@@ -80,10 +80,10 @@ def test_broadcast_hyperparameters():
     assert [len(g["params"]) for g in optimizer.param_groups] == [4, 2]
     assert inner.param_groups is optimizer.param_groups and inner.state is optimizer.state
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it has not seen the wrapped optimizer's step()
+        warnings.simplefilter("ignore")  # the scheduler has not seen the wrapped optimizer's step()
         schedule.step()
     rates = hvd.allgather_object([g["lr"] for g in optimizer.param_groups])
-    # A scheduler counts from the rates it was made with unless it multiplies what is there, as this one.
+    # Most schedulers start from the rates that they were created with. This one multiplies the current ones.
     assert rates == [[(0.1 + root) * 0.5, (2.0 + root) * 0.5]] * hvd.size(), rates
     before = model.last.weight.detach().clone()
     loss_of(model, data(0, me)).backward()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training with a DataLoader of two forked workers, started in the middle of the world's life."""
+"""Training with a DataLoader of two forked workers, which start while the engine runs."""
 import torch
 from harness import raises
 from torch.utils.data import DataLoader, Dataset
@@ -8,7 +8,7 @@ import hvd.torch as hvd
 
 
 class Squares(Dataset):
-    """Knows that it is read in a child, which has no engine."""
+    """A data set that checks that it is read in a child, which has no engine."""
 
     def __len__(self):
         return 64

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hvd.torch.elastic where the world stays as it is: the state's way between ranks, run, a fixed job."""
+"""hvd.torch.elastic in a world that does not change: sending the state between ranks, run, a fixed job."""
 import os
 
 import torch
@@ -37,7 +37,7 @@ def make(seed, **more):
 
 
 def fingerprint(state):
-    """Every number of a state."""
+    """All numbers of a state."""
     numbers = [t.double().sum().item() for t in state.model.state_dict().values()]
     for moments in state.optimizer.state_dict()["state"].values():
         numbers += [float(torch.as_tensor(v).sum()) for v in moments.values()]
@@ -55,7 +55,7 @@ def test_start():
     root = hvd.broadcast_object(mine, 0)
     state.sync()
     assert fingerprint(state) == root and (hvd.rank() == 0 or mine != root)
-    # The scheduler still drives the optimizer that there is.
+    # The scheduler still drives the state's optimizer.
     assert state.schedule.optimizer is state.optimizer
     lr = state.optimizer.param_groups[0]["lr"]
     state.schedule.step()
@@ -77,7 +77,7 @@ def test_only_those_that_lack_it_receive():
         first = min(set(range(n)) - lacking)
         assert state.note == ["of", first if hvd.rank() in lacking else hvd.rank()]
         if hvd.rank() != first:
-            assert moved < 1000 or len(lacking) == n - 1, moved  # those that have it send nothing
+            assert moved < 1000 or len(lacking) == n - 1, moved  # ranks that have the state send nothing
 
 
 def test_large_and_odd_tensors():
@@ -216,7 +216,7 @@ def test_fixed_job():
 
 
 def trained(kind, **options):
-    """A model and its DistributedOptimizer, trained by two steps; each rank's has seen other data."""
+    """A model and its DistributedOptimizer after two steps. Each rank has seen other data."""
     torch.manual_seed(hvd.rank())
     model = torch.nn.Sequential(torch.nn.Linear(30, 40), torch.nn.BatchNorm1d(40), torch.nn.Linear(40, 3))
     optimizer = hvd.DistributedOptimizer(kind(model.parameters(), lr=0.1, **options), model.named_parameters())
@@ -248,8 +248,8 @@ def numbers(state):
 
 
 def join_last(state):
-    """The last rank has joined the others, who train on."""
-    state.sync()  # all begin alike
+    """The last rank joins the others, which train on."""
+    state.sync()  # all start with the same state
     last = hvd.size() - 1
     if hvd.rank() == last:
         for tensor in state.model.state_dict().values():
@@ -261,7 +261,7 @@ def join_last(state):
 
 
 def test_moments_follow():
-    """They travel while the others train on, and step() waits for them."""
+    """The moments travel while the others train on, and step() waits for them."""
     if hvd.size() < 3:
         return
     for kind, options in ((torch.optim.Adam, {}), (torch.optim.SGD, {"momentum": 0.9})):
@@ -278,7 +278,8 @@ def test_moments_follow():
 
 
 def test_moments_that_are_asked_for():
-    """Before step(): by a commit, by who joins alone, by a step with a closure, by the next who joins."""
+    """Before step() the moments are complete: by a commit, by a lone joiner, by a step with a closure, by the next
+    joiner."""
     if hvd.size() < 3:
         return
     for how in ("commit", "bare", "dict", "save", "sync"):
@@ -303,7 +304,7 @@ def test_moments_that_are_asked_for():
 
 
 def test_gradients_while_moments_come():
-    """Gradients under way when a rank that joins is asked for its moments stay what they are."""
+    """Gradients in flight do not change when a joiner is asked for its moments."""
     if hvd.size() < 3:
         return
     state = trained(torch.optim.Adam)
@@ -318,7 +319,7 @@ def test_gradients_while_moments_come():
 
 
 def test_nothing_follows():
-    """An optimizer that does not wait, one that has nothing to remember."""
+    """An optimizer that does not wait, and one without state."""
     if hvd.size() < 3:
         return
     state = trained(torch.optim.SGD)
@@ -335,13 +336,13 @@ def test_nothing_follows():
 
 
 def test_default_device():
-    """A state of host tensors is received as such where the program makes others elsewhere."""
+    """A state of host tensors is received in host memory, even if the program's default device is another one."""
     if not hasattr(torch, "set_default_device"):
         print("SKIP: this torch has no default device")
         return
     weight = torch.arange(6.0, device="cpu")
     state = hvd.elastic.TorchState(thing=Thing({"weight": weight} if hvd.rank() == 0 else {}))
-    with torch.device("meta"):  # whose tensors have no memory
+    with torch.device("meta"):  # its tensors have no memory
         state.sync()
     assert state.thing.tensors["weight"].device.type == "cpu"
     assert torch.equal(state.thing.tensors["weight"], weight)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DistributedOptimizer's gradients between backward and step(): what the program, a GradScaler and autograd itself do
-with them while the ranks exchange them."""
+"""DistributedOptimizer's gradients between backward and step(): what the program, a GradScaler and autograd itself may
+do with them during their exchange."""
 import contextlib
 import time
 
@@ -29,7 +29,7 @@ def test_zero_grad_in_flight():
 
 
 def test_changed_in_flight():
-    """Clipping before synchronize() would change what the engine works on."""
+    """Clipping before synchronize() would change memory that the engine works on."""
     for compression in (hvd.Compression.none, hvd.Compression.fp16):
         model = Net()
         optimizer = hvd.DistributedOptimizer(
@@ -65,7 +65,7 @@ def test_clip():
 
 
 def test_skip_in_flight():
-    """A step without waiting would use gradients that the engine works on."""
+    """A step without waiting would use memory that the engine works on."""
     model = Net()
     optimizer = hvd.DistributedOptimizer(make("sgd")(model.parameters()), model.named_parameters())
     before = [p.detach().clone() for p in model.parameters()]
@@ -80,7 +80,7 @@ def test_skip_in_flight():
 
 
 def scaler_for(device):
-    """A GradScaler that works on this device, or None: before torch 2.3 there was none for CPU tensors."""
+    """A GradScaler for this device, or None: before torch 2.3 there was none for CPU tensors."""
     if device == "cuda":
         return torch.cuda.amp.GradScaler(init_scale=1024.0)
     kind = getattr(torch.amp, "GradScaler", None)
@@ -88,7 +88,7 @@ def scaler_for(device):
 
 
 def scaled_step(way, scaler, optimizer, model):
-    """A step as programs write it."""
+    """A step in one of the ways that programs write it."""
     if way == "horovod":
         optimizer.synchronize()
     if way != "plain":
@@ -99,7 +99,7 @@ def scaled_step(way, scaler, optimizer, model):
 
 
 def train_scaled(way, **options):
-    """All ranks see the same infinities, those of the combined gradients."""
+    """All ranks see the same infinities: those of the combined gradients."""
     ours, single = Net(), Net()
     scaler = scaler_for(next(ours.parameters()).device.type)
     if scaler is None:
@@ -140,7 +140,7 @@ def test_scaler_as_torch_has_it():
 
 
 def test_scaler_and_fused_step():
-    """Such a step divides by the scale itself; infinities are looked for before it, in another way."""
+    """Such a step divides by the scale itself. Infinities are searched before it, in another way."""
     try:
         torch.optim.SGD(Net().parameters(), lr=0.1, fused=True)
     except (TypeError, RuntimeError):
@@ -151,20 +151,20 @@ def test_scaler_and_fused_step():
 
 
 class Scaling(torch.optim.SGD):
-    """Its step takes the GradScaler, as that of a fused Adam in torch 1.13."""
+    """An optimizer whose step takes the GradScaler, like a fused Adam in torch 1.13."""
 
     _step_supports_amp_scaling = True
 
     def step(self, closure=None, *, grad_scaler=None):
         self.scaler = grad_scaler
-        # Before torch 2.3 it goes no further with CPU tensors than it must for this test.
+        # Before torch 2.3 it does only as much with CPU tensors as this test needs.
         with contextlib.suppress(AssertionError):
             grad_scaler._unscale_grads_(self, torch.ones(1), torch.zeros(1), False)
         return super().step(closure)
 
 
 def test_scaler_is_given_to_the_step():
-    """The step gets it, and the gradients are combined once."""
+    """The step gets the GradScaler, and the gradients are combined once."""
     ours, single = Net(), Net()
     optimizer = hvd.DistributedOptimizer(Scaling(ours.parameters(), lr=0.1), ours.named_parameters())
     reference = torch.optim.SGD(single.parameters(), lr=0.1)
@@ -183,12 +183,12 @@ def test_scaler_is_given_to_the_step():
 
 
 def test_scaler_waits():
-    """Whatever GradScaler does, gradients are combined before it looks at them, and not once more in step()."""
+    """Gradients are combined before the GradScaler reads them, and not again in step()."""
     ours, single = Net(), Net()
     optimizer = hvd.DistributedOptimizer(make("sgd")(ours.parameters()), ours.named_parameters())
     scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)(enabled=False)
     loss_of(ours, data(0, hvd.rank())).backward()
-    # Before torch 2.3 it goes no further with CPU tensors than it must for this test.
+    # Before torch 2.3 it does only as much with CPU tensors as this test needs.
     with contextlib.suppress(AssertionError):
         scaler._unscale_grads_(optimizer, torch.ones(1), torch.zeros(1), False)
     assert not optimizer._hvd_flight
@@ -208,7 +208,7 @@ def test_scaler_waits():
 
 
 class Sum(torch.nn.Module):
-    """What it gives to its parameters in backward is the same memory."""
+    """A layer whose parameters' gradients share memory in backward."""
 
     def __init__(self):
         super().__init__()
@@ -218,12 +218,12 @@ class Sum(torch.nn.Module):
     def forward(self, x, delay):
         product = x @ self.weight
         if product.requires_grad:
-            product.register_hook(lambda _: time.sleep(delay))  # then backward reads it for weight's
+            product.register_hook(lambda _: time.sleep(delay))  # then backward still reads it for the weight's gradient
         return product + self.bias.unsqueeze(0) + self.shift.unsqueeze(0)
 
 
 def test_memory_that_backward_reads():
-    """With a batch of one, bias and shift each get a view of the gradient that weight's is made of."""
+    """With a batch of one, bias and shift each get a view of the gradient from which the weight's is computed."""
     for op, count in ((hvd.Average, hvd.size()), (hvd.Sum, 1)):
         model = Sum()
         params = list(model.parameters())
@@ -244,7 +244,7 @@ def test_memory_that_backward_reads():
 
 
 def test_no_needless_copies():
-    """A Linear's gradients are views of memory that nobody else reads."""
+    """A Linear's gradients are views of memory that nothing else reads."""
     model, places = torch.nn.Linear(6, 5), {}
     for name, param in model.named_parameters():
         param.register_hook(lambda grad, name=name: places.update({name: grad.data_ptr()}))

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is different for tensors on a GPU: streams, memory of the engine's, and errors. HVD_TEST_GPU says what
-plays the GPU (gpu_mode.py)."""
+"""Tensors on a GPU: streams, the engine's memory, and errors. HVD_TEST_GPU chooses the GPU (gpu_mode.py)."""
 import ctypes
 import os
 
@@ -17,7 +16,7 @@ FAKE, REAL = gpu_mode.MODE == "fake", gpu_mode.MODE == "real"
 
 
 def test_kind():
-    """The request says where a tensor is."""
+    """The request has the tensor's device and stream."""
     request = _lib.Request()
     from hvd.torch import _request
 
@@ -34,7 +33,7 @@ def test_kind():
 
 
 def test_behind_the_stream():
-    """What the stream has still to do when an operation is submitted comes before it."""
+    """An operation runs after the work that was on the stream when it was submitted."""
     if not gpu_mode.MODE:
         return
     n, me = hvd.size(), hvd.rank()
@@ -60,7 +59,7 @@ def test_behind_the_stream():
 
 
 def test_another_stream():
-    """The stream that counts is the one that is current when an operation is submitted."""
+    """A request uses the stream that is current when it is submitted."""
     if not FAKE:
         return
     x = torch.zeros(1000)
@@ -76,7 +75,7 @@ def test_another_stream():
 
 
 def test_compression_beside():
-    """Gradients are made narrow, and submitted, on a stream of their own; others on that of backward."""
+    """Compressed gradients are computed and submitted on a stream of our own, other gradients on that of backward."""
     if not FAKE:
         return
     beside = gpu_mode.driver.streams[1].value
@@ -85,7 +84,7 @@ def test_compression_beside():
         optimizer = hvd.DistributedOptimizer(
             torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), compression=compression
         )
-        for step in range(2):  # described anew, and pointed to
+        for step in range(2):  # the first step describes the tensors, the second one reuses the descriptions
             optimizer.zero_grad()
             model(torch.ones(2, 4) * (hvd.rank() + 1 + step)).sum().backward()
             streams = {g.request.stream for g in optimizer._hvd_gradients.values()}
@@ -98,7 +97,7 @@ def test_compression_beside():
 
 
 def test_between_host_and_gpu():
-    """Operations on the host's memory and on the GPU's, in turn and under way together."""
+    """Operations on host memory and on the GPU, in turn and in flight together."""
     from hvd import buffers
 
     handles = []
@@ -116,7 +115,7 @@ def test_between_host_and_gpu():
 
 
 def test_results_of_the_engine():
-    """Of an allgather and an alltoall: a tensor of our own by the time that the engine has its memory back."""
+    """The result of an allgather or alltoall is a tensor of our own when the engine gets its memory back."""
     n, me = hvd.size(), hvd.rank()
     kept = []
     for i in range(30):
@@ -131,7 +130,7 @@ def test_results_of_the_engine():
 
 
 def test_foreign_memory():
-    """Memory of others as a tensor, and nothing of it is left behind."""
+    """A tensor over foreign memory, of which nothing stays behind."""
     for length in (1, 1000):
         x = torch.arange(length, dtype=torch.int64)
         view = _device.foreign_bytes(x.data_ptr(), 8 * length, x.device)
@@ -147,7 +146,7 @@ def test_foreign_memory():
 
 
 def test_objects_come_home():
-    """A tensor of another rank's GPU arrives on this rank's."""
+    """A tensor of another rank's GPU arrives on this rank's GPU."""
     if not REAL:
         return
     sent = {"weights": torch.nn.Parameter(torch.full([3], 2.0)), "host": torch.zeros(2, device="cpu")}
@@ -159,7 +158,7 @@ def test_objects_come_home():
 
 
 def test_optimizer_state():
-    """Moments on the GPU go from one to the other there."""
+    """Moments on the GPU are sent from GPU to GPU."""
     torch.manual_seed(hvd.rank())
     model = torch.nn.Linear(5, 5)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1 * (hvd.rank() + 1))
@@ -176,7 +175,7 @@ def test_optimizer_state():
 
 
 def test_captured():
-    """A stream that is captured into a graph is refused: other ranks cannot be part of a graph."""
+    """A stream that is being captured into a graph is refused: other ranks cannot be part of a graph."""
     if not FAKE:
         return
     driver = gpu_mode.driver
@@ -192,7 +191,7 @@ def test_captured():
 
 
 def test_other_gpu():
-    """One GPU a rank."""
+    """Each rank needs a GPU of its own."""
     if not FAKE:
         return
     hvd.allreduce(torch.ones(2))
@@ -207,7 +206,7 @@ def test_other_gpu():
 
 
 def test_backends():
-    """What hvd says of itself is so."""
+    """The answers of hvd's query functions are true."""
     assert hvd.cuda_built() == bool(gpu_mode.MODE)
     nccl = os.environ.get("HVD_NCCL_LIB")
     if nccl and gpu_mode.MODE:
@@ -216,7 +215,7 @@ def test_backends():
 
 
 def test_autocast():
-    """Training in mixed precision: the ranks' weights stay the same, and come to what one process comes to."""
+    """Training in mixed precision: the ranks' weights stay equal, and close to those of one process."""
     if not REAL:
         return
 
@@ -256,7 +255,7 @@ def test_autocast():
 
 
 def test_memory_of_streams():
-    """The allocator gives no memory to others that the engine, or a stream beside, still works on."""
+    """The allocator must not reuse memory on which the engine or another stream still works."""
     if not REAL:
         return
     n, me = hvd.size(), hvd.rank()
@@ -278,7 +277,7 @@ def test_memory_of_streams():
 
 
 def test_way():
-    """Where it says so (HVD_TEST_WAY) tensors have come through that back end."""
+    """With HVD_TEST_WAY the tensors must have used that back end."""
     way = os.environ.get("HVD_TEST_WAY")
     if not way:
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""init and shutdown, again and again; calls before, between and after."""
+"""Repeated init and shutdown; calls before, between and after."""
 import json
 import os
 import tempfile
@@ -68,7 +68,7 @@ def test_alias():
     assert other is hvd and allreduce is hvd.allreduce
     from horovod.torch.sync_batch_norm import SyncBatchNorm
 
-    assert SyncBatchNorm is hvd.SyncBatchNorm  # and no second copy of a module
+    assert SyncBatchNorm is hvd.SyncBatchNorm  # there is no second copy of a module
     import horovod.torch.elastic
     from horovod.torch.elastic.state import TorchState
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last rank goes without a word; all others hear of it. HVD_TEST_END says how it goes."""
+"""The last rank ends without a goodbye, and all others notice. HVD_TEST_END chooses how it ends."""
 import os
 import signal
 import time
@@ -11,14 +11,14 @@ import hvd.torch as hvd
 
 
 class Planned(BaseException):
-    """Nobody catches it: the interpreter ends with a traceback."""
+    """An exception that is not caught: the interpreter ends with a traceback."""
 
 
 def test_lost():
     hvd.allreduce(torch.ones(1000))
     if hvd.rank() == hvd.size() - 1:
         if os.environ.get("HVD_TEST_END") == "exception":
-            for i in range(20):  # and has work under way
+            for i in range(20):  # operations are in flight
                 hvd.allreduce_async_(torch.ones(1000000), name=f"left behind {i}")
             raise Planned
         os.kill(os.getpid(), signal.SIGKILL)
@@ -31,4 +31,4 @@ def test_lost():
     begin = time.monotonic() - begin
     assert begin < 30, begin
     print("heard of it", flush=True)
-    os._exit(0)  # there is nobody to take leave of
+    os._exit(0)  # without hvd.shutdown(): the job has failed

@@ -14,7 +14,7 @@ DTYPES = [
 
 
 def mine(shape, dtype=torch.float32, rank=None, base=0):
-    """Rank's tensor: small integers that differ from place to place and rank to rank."""
+    """This rank's tensor: small integers that differ by index and by rank."""
     rank = hvd.rank() if rank is None else rank
     count = 1
     for extent in shape:
@@ -60,14 +60,14 @@ def test_allreduce_types_and_ops():
             got = hvd.allreduce(x, op=op, name=f"types.{dtype}.{op}")
             want = combined(everybody([5, 3], dtype), op)
             if not dtype.is_floating_point:
-                want = want.trunc().to(dtype)  # truncates, wraps
+                want = want.trunc().to(dtype)  # integers truncate and wrap
             elif op == hvd.Average:
                 want = want.to(dtype)
                 rtol = 1e-2 if got.element_size() == 2 else 1e-6
                 assert torch.allclose(got.double(), want.double(), rtol=rtol)
                 continue
             if op == hvd.Product and dtype in (torch.uint8, torch.int8, torch.float16, torch.bfloat16):
-                continue  # the wide oracle does not wrap or round as these do
+                continue  # the reference in double does not wrap or round like these types
             same(got, want)
             same(x, before)
 
@@ -146,7 +146,7 @@ def test_unsupported():
 
 
 def test_async_many():
-    """More operations under way than anybody can count, waited for in another order."""
+    """Hundreds of operations in flight, waited for in another order."""
     tensors = [mine([i + 1], base=i) for i in range(200)]
     handles = [hvd.allreduce_async(t, op=hvd.Sum, name=f"many.{i}") for i, t in enumerate(tensors)]
     for i in reversed(range(200)):
@@ -165,7 +165,7 @@ def test_dropped_tensors():
 
 
 def test_overwrite_after_return():
-    """Inputs and outputs are the program's again the moment a call returns, on the fastest rank too."""
+    """Inputs and outputs belong to the program as soon as a call returns, on the fastest rank too."""
     for elements in (1, 1000, 100000, 1000000):
         want = combined(everybody([elements]), hvd.Sum)
         for i in range(10):
@@ -219,7 +219,7 @@ def test_compression():
 
 def test_allgather():
     for dtype in DTYPES + [torch.bool]:
-        x = mine([hvd.rank() % 3, 4], dtype)  # rank 0 and others have no rows
+        x = mine([hvd.rank() % 3, 4], dtype)  # some ranks, rank 0 among them, have no rows
         want = torch.cat([mine([r % 3, 4], dtype, r) for r in range(hvd.size())])
         got = hvd.allgather(x, name=f"gather.{dtype}")
         assert got.dtype == dtype
@@ -298,7 +298,7 @@ class Unpicklable:
 
 
 def test_objects_that_cannot_travel():
-    """The rank that has it says why; the others hear of it and do not wait."""
+    """The rank that has the error raises it. The others raise an error too, and do not wait."""
     last = hvd.size() - 1
     bad = hvd.rank() == last
     obj = [Unpicklable()] if bad else "good"
@@ -383,7 +383,7 @@ def test_buffers():
 
 
 def test_mismatch():
-    """Every rank gets the error, by the tensor's name and with what the ranks asked for."""
+    """Every rank raises the error, with the tensor's name and what each rank asked for."""
     if hvd.size() == 1:
         return
     last = hvd.rank() == hvd.size() - 1
@@ -401,9 +401,9 @@ def test_mismatch():
 
 
 def test_duplicate_name():
-    """A second operation of a name that is still under way is refused."""
+    """A second operation with a name that is still in flight is refused."""
     if hvd.rank() == 0:
-        hvd.barrier()  # the others come here only after they have tried
+        hvd.barrier()  # the other ranks come here only after they have tried
         first = hvd.allreduce_async(torch.ones(3), op=hvd.Sum, name="twice")
     else:
         first = hvd.allreduce_async(torch.ones(3), op=hvd.Sum, name="twice")
@@ -440,7 +440,7 @@ def test_barrier():
 
 
 def test_default_device():
-    """Tensors of the host stay there where the program makes others elsewhere, as with
+    """Host tensors stay in host memory, even if the program's default device is another one, as with
     torch.set_default_device("cuda")."""
     if not hasattr(torch, "set_default_device"):
         print("SKIP: this torch has no default device")
@@ -449,7 +449,7 @@ def test_default_device():
     x = torch.full([me + 1, 2], me + 1.0, device="cpu")
     rows = torch.arange(n, device="cpu").float()
     sparse = torch.sparse_coo_tensor(torch.zeros([1, 1], dtype=torch.int64, device="cpu"), x[:1, :1].view(1), [2])
-    with torch.device("meta"):  # whose tensors have no memory
+    with torch.device("meta"):  # its tensors have no memory
         gathered = hvd.allgather(x)
         exchanged, splits = hvd.alltoall(rows, splits=[1] * n)
         summed = hvd.synchronize(hvd.sparse_allreduce_async(sparse, op=hvd.Sum, name="default_device"))

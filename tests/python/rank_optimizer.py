@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DistributedOptimizer: training on N ranks is training of one process on all of the data."""
+"""DistributedOptimizer: training on N ranks equals training of one process on all data."""
 import warnings
 
 import torch
@@ -7,7 +7,7 @@ from harness import raises
 
 import hvd.torch as hvd
 
-BATCH = 4  # a rank
+BATCH = 4  # samples of a rank
 
 
 class Net(torch.nn.Module):
@@ -25,7 +25,7 @@ class Net(torch.nn.Module):
 
 
 def data(step, rank=None):
-    """What a rank sees in a step; rank None: what all see, in the order of the ranks."""
+    """A rank's data in a step. rank None: the data of all ranks, in their order."""
     ranks = range(hvd.size()) if rank is None else [rank]
     parts = []
     for r in ranks:
@@ -81,7 +81,7 @@ def test_gradients():
 
 
 def test_overlap():
-    """Gradients of the last layers are on their way while backward is at the first ones."""
+    """Gradients of the last layers are in flight while backward computes the first ones."""
     model = Net()
     optimizer = hvd.DistributedOptimizer(make("sgd")(model.parameters()), model.named_parameters())
     seen = []
@@ -173,7 +173,7 @@ def test_backward_passes_per_step():
 
 
 def test_unused_parameters():
-    """Ranks that did not use a layer take part with zeros, and nobody waits for ever."""
+    """Ranks that did not use a layer contribute zeros, and no rank waits for ever."""
     ours = Net()
     spare = torch.nn.Linear(3, 3)
     params = [("net." + n, p) for n, p in ours.named_parameters()]
@@ -223,7 +223,7 @@ def test_sparse():
             optimizer.zero_grad()
             used = [[r, step, 9] if r or step != 1 else [] for r in range(hvd.size())]
             mine = used[hvd.rank()]
-            if mine:  # rank 0 uses nothing in step 1
+            if mine:  # rank 0 has no data in step 1
                 ours(torch.tensor(mine)).sum().backward()
             optimizer.step()
             reference.zero_grad()
@@ -235,7 +235,7 @@ def test_sparse():
 
 
 def test_sparse_on_some_ranks():
-    """A first step with a sparse gradient here and a dense one, or none, there: an error everywhere."""
+    """In the first step a gradient is sparse on some ranks, dense or missing on others: an error on all ranks."""
     if hvd.size() == 1:
         return
     for other in ("dense", "none"):
@@ -253,7 +253,7 @@ def test_sparse_on_some_ranks():
 
 
 def test_backward_after_synchronize():
-    """A gradient that has grown since synchronize() is exchanged before step() uses it."""
+    """A gradient that was added to after synchronize() is exchanged again before step() uses it."""
     ours, single = Net(), Net()
     optimizer = hvd.DistributedOptimizer(
         make("sgd")(ours.parameters()), ours.named_parameters(), backward_passes_per_step=2
@@ -293,7 +293,7 @@ def test_bad_options():
 
 
 def test_begin_anew():
-    """load_state_dict() forgets gradients under way, half groups of them, and passes so far."""
+    """load_state_dict() drops gradients in flight, incomplete groups, and counts of backward passes."""
     ours, single = Net(), Net()
     halves = [list(ours.last.parameters()) + [ours.layers[0].weight]]
     optimizer = hvd.DistributedOptimizer(
@@ -304,7 +304,7 @@ def test_begin_anew():
     )
     reference = make("sgd")(single.parameters())
     saved = optimizer.state_dict()
-    for half in range(2):  # the group's other member is still to come
+    for half in range(2):  # the group's other member is still missing
         loss = ours.last(torch.ones(2, 5)).sum()
         loss.backward()
     with raises(RuntimeError, "exchanging 2 gradients"):
@@ -359,7 +359,7 @@ def test_add_param_group():
 
 
 def test_mismatch_in_training():
-    """Another model on one rank: every rank's step() says which gradient."""
+    """One rank has another model: every rank's step() names the gradient."""
     if hvd.size() == 1:
         return
     width = 5 if hvd.rank() == 0 else 4

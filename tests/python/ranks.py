@@ -4,9 +4,9 @@
 
     ranks.py [-t SECONDS] [-k] N COMMAND...
 
-Every rank gets HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS and HVD_KEY_FILE; its lines are prefixed with its
+Every rank gets HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS and HVD_KEY_FILE; its output lines are prefixed with its
 rank. Exit code: 0, or that of the first rank that failed (128+n for a signal). When a rank fails or
-the time is over the others are killed, with their children. -k: they are not, they may end by themselves.
+the time is over the others are killed, with their children. -k keeps them until they end by themselves.
 """
 import argparse
 import contextlib
@@ -23,7 +23,7 @@ import time
 
 
 def free_port():
-    """Below those that the system gives out by itself."""
+    """A free port below the ephemeral ones."""
     while True:
         port = random.randrange(10000, 30000)
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -46,8 +46,8 @@ def start(rank, size, port, key_file, command):
 
 
 def pump(ranks, deadline, failed=None):
-    """Prints what the ranks print until all have closed their outputs, one has failed (unless one had
-    failed before) or the time is over. Returns the exit code of the first failure, or None."""
+    """Forwards the ranks' output until all have closed it, one has failed (unless one had failed before) or the time is
+    over. Returns the exit code of the first failure, or None."""
     selector = selectors.DefaultSelector()
     for rank, process in enumerate(ranks):
         selector.register(process.stdout, selectors.EVENT_READ, rank)
@@ -90,7 +90,7 @@ def main():
             code = pump(ranks, deadline, 0 if args.k else None)
             if code == 124:
                 print(f"ranks.py: not done after {args.t:g} s", file=sys.stderr)
-            elif code:  # a moment for the others to say how it looks to them
+            elif code:  # the others have a moment to report the failure
                 pump(ranks, min(deadline, time.monotonic() + 3), code)
         finally:
             for process in ranks:

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 9 s, waiting
-"""What examples/demo.py draws and prints: no label over another, and the reason where ranks are slow."""
+"""The picture and output of examples/demo.py: labels do not overlap, and slow ranks get a reason."""
 import contextlib
 import importlib.util
 import io
@@ -22,7 +22,7 @@ def run_of(ranks, rate):
 
 class Picture(unittest.TestCase):
     def labels(self, changes):
-        """Draws; returns where the labels of the left plot are, that plot, and the figure."""
+        """Draws. Returns the boxes of the left plot's labels, that plot, and the figure."""
         import demo
         from matplotlib import pyplot
 

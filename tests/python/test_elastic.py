@@ -1,15 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 20 s, waiting
-"""hvd.elastic: the real code on a world that is played. Every rank is a thread; where it would call the
-library it waits for the driver, which answers when all ranks that live have come to the same call, kills
-some before or after it, lets others join or leave at commits, finds repair impossible now and then, and
+"""hvd.elastic: the real code in a simulated world. Every rank is a thread. Where it would call the
+library it waits for the simulation, which answers when all living ranks have reached the same call, kills
+some before or after it, lets others join or leave at commits, sometimes makes a repair fail, and
 fails when the ranks wait for each other.
 
-Proved of each history: all ranks always have the same state, those that join too, also when the rank that
-gives it dies on the way; every sample is used exactly once by contributors; nobody waits for ever.
+Checked in each history: all ranks, joiners too, always have the same state, even if the rank that
+sends it dies during that; contributors use every sample exactly once; no rank waits for ever.
 
-    test_elastic.py [HISTORIES] [SEED]    HVD_ELASTIC_SEED=n repeats one history, and tells it
+    test_elastic.py [HISTORIES] [SEED]    HVD_ELASTIC_SEED=n repeats one history, and prints it
 """
 import collections
 import errno
@@ -24,12 +24,12 @@ from array import array
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "core", "python"))
 
-from hvd import _lib, _transfer, buffers, elastic, sampler  # noqa: E402
+from hvd import _lib, _membership, _state, _transfer, buffers, elastic, sampler  # noqa: E402
 from hvd._lib import HorovodInternalError, HvdError  # noqa: E402
 from test_sampler import Loader  # noqa: E402
 
 TELL = "HVD_ELASTIC_SEED" in os.environ
-SECONDS = 60  # for a rank to come to its next call
+SECONDS = 60  # until a rank must reach its next call
 here = threading.local()
 
 
@@ -43,7 +43,7 @@ class Dead(BaseException):
 
 
 class Process(threading.Thread):
-    """A rank: runs the program, and waits where the library would be called."""
+    """A rank: runs the program, and waits where it would call the library."""
 
     def __init__(self, history, number, rank, size):
         super().__init__(daemon=True)
@@ -64,7 +64,7 @@ class Process(threading.Thread):
         self.posted.release()
 
     def post(self, kind, name, payload=None):
-        """A call of the library, as one of all ranks."""
+        """A call of the library, which all ranks must make."""
         self.call, self.payload = (kind, name), payload
         self.posted.release()
         self.answered.acquire()
@@ -78,7 +78,7 @@ def post(*call):
     return here.me.post(*call)
 
 
-# ---- the library, as far as elastic.py uses it ---------------------------------------------------
+# ---- the part of the library that hvd.elastic uses -----------------------------------------------
 
 
 def allreduce_(data, name=None, op=None):
@@ -103,7 +103,7 @@ def arrive(got, take):
 
 
 class Unsettled:
-    """A list of the module is one for each rank here."""
+    """A list of the module that every rank has for itself here."""
 
     def __iter__(self):
         return iter(here.me.unsettled)
@@ -116,18 +116,18 @@ class Unsettled:
 
 
 def play():
-    """Puts the played world in the place of the library."""
-    for module in (sampler, elastic, _transfer):
+    """Replaces the library by the simulation."""
+    for module in (sampler, _state, _transfer):
         module.rank, module.size = (lambda: here.me.rank), (lambda: here.me.size)
     buffers.allreduce_, buffers.allgather, buffers.broadcast_ = allreduce_, allgather, broadcast_
     _transfer.exchange, _transfer.arrive = exchange, arrive
     _transfer.lib = types.SimpleNamespace(hvd_wait=lambda _: 0)
     _transfer.CHUNK, _transfer.LARGE = 100, 50
-    elastic._begin_again = lambda: post("again", "")
-    elastic._unsettled = Unsettled()
-    elastic.stats = lambda: {"submitted": here.me.ops}
-    elastic.world = lambda: types.SimpleNamespace(elastic=True, waiting=False)
-    elastic.lib = types.SimpleNamespace(hvd_commit=lambda: post("commit", ""))
+    elastic._restart = lambda: post("again", "")
+    _membership.unsettled = Unsettled()
+    _state.stats = lambda: {"submitted": here.me.ops}
+    _membership.world = lambda: types.SimpleNamespace(elastic=True, waiting=False)
+    _membership.lib = types.SimpleNamespace(hvd_commit=lambda: post("commit", ""))
     _lib.error = lambda code: HvdError("asked to leave", -code)
 
 
@@ -135,7 +135,7 @@ def play():
 
 
 class Style:
-    """How the program of a history is written, and how much happens to it."""
+    """How the program of a history is written, and how many faults happen to it."""
 
     def __init__(self, dice):
         self.samples = dice.choice([0, 3, 7, dice.randint(8, 40)])
@@ -146,8 +146,8 @@ class Style:
         self.whole = dice.random() < 0.6
         self.top = not self.whole and dice.random() < 0.4
         self.interrupt = dice.random() < 0.25
-        self.blocks = dice.choice([0, 1, 3])  # of memory, in the state
-        self.moments = dice.choice([0, 2, 2])  # such that may come later
+        self.blocks = dice.choice([0, 1, 3])  # memory blocks in the state
+        self.moments = dice.choice([0, 2, 2])  # of them blocks that may be sent later
         self.trouble = dice.choice([0.01, 0.04, 0.1])
 
     def __str__(self):
@@ -155,7 +155,7 @@ class Style:
 
 
 class BlockState(elastic.ObjectState):
-    """Memory beside the attributes, as TorchState has."""
+    """State in memory blocks beside the attributes, as TorchState has."""
 
     def __init__(self, blocks, moments, **kwargs):
         self.blocks, self.moments = blocks, moments
@@ -165,7 +165,7 @@ class BlockState(elastic.ObjectState):
         super().save()
         self.saved_blocks = [bytes(b) for b in self.blocks]
         self.saved_moments = [bytes(b) for b in self.moments]
-        self.mark = len(here.me.history.used)  # what of it this state has in it
+        self.mark = len(here.me.history.used)  # the used samples that this state contains
 
     def whole(self):
         return self._version and not (self._delivery and self._delivery.takes)
@@ -252,7 +252,7 @@ class History:
         self.style = Style(self.dice)
         size = self.numbers = self.dice.randint(1, 6)
         self.view = [Process(self, i, i, size) for i in range(size)]
-        self.calm = False  # nobody dies
+        self.calm = False  # no rank dies
         self.dead, self.used, self.counts = set(), [], collections.Counter()
         tell(self.style)
 
@@ -260,10 +260,10 @@ class History:
         return [p for p in self.view if p not in self.dead]
 
     def kill(self, when, call):
-        """Some die; never all that have the state."""
+        """Kills some ranks, never all that have the state."""
         whole = [p for p in self.alive() if p.state and p.state.whole()]
         spare = self.dice.choice([p for p in whole if p.state._is_saved] or whole or self.alive())
-        # Who gives the rest of the state dies often: that is rare by itself.
+        # The rank that sends the rest of the state dies often here: by chance alone that would be rare.
         trouble = self.style.trouble * (8 if "elastic.la" in call[1] else 1)
         for p in self.alive():
             if p is not spare and not self.calm and self.dice.random() < trouble:
@@ -292,7 +292,7 @@ class History:
             getattr(self, "do_" + call[0])(*call)
 
     def answer(self, results, call):
-        """After an operation: some die, the others get their results."""
+        """After an operation: some ranks die, the others get their results."""
         living = self.alive()
         self.kill("after", call)
         for p in living:
@@ -311,9 +311,9 @@ class History:
         self.answer(lambda p: total, call)
 
     def fail(self):
-        """Repair is impossible: all go back to what is saved, and begin again."""
+        """Repair is impossible: all ranks return to the saved state and start again."""
         tell("repair is impossible")
-        self.calm = True  # until they are at it again: who dies now may take what others go back to along
+        self.calm = True  # until they train again: a rank that dies earlier could take the saved state of all with it
         self.counts["failed"] += 1
         source = max(self.alive(), key=lambda p: (p.state._saved_version, p.state._is_saved, -p.rank))
         del self.used[source.state.mark :]
@@ -327,7 +327,7 @@ class History:
 
     def do_reduce(self, kind, name):
         columns = list(zip(*(p.payload for p in self.alive())))
-        result = [(max if f" {elastic._lib.MAX} " in name else sum)(c) for c in columns]
+        result = [(max if f" {_lib.MAX} " in name else sum)(c) for c in columns]
         if name.startswith("elastic.told"):
             for p in self.alive():
                 self.used += p.log
@@ -374,7 +374,7 @@ class History:
         self.admit(stay, new, int(bool(changed)))
 
     def admit(self, stay, new, answer=None):
-        """The world is now those that stay and some new ones."""
+        """The world is now those that stay, and some joiners."""
         size = len(stay) + new
         for i, p in enumerate(stay):
             p.rank, p.size = i, size
@@ -397,7 +397,7 @@ class History:
         assert count + +rest == once, f"used {dict(count)}, left over {dict(+rest)}"
         if self.style.whole and self.style.interval == 1:
             assert not +rest and max(collections.Counter(self.used).values(), default=1) == 1
-        for p in self.alive():  # the callbacks have seen every size, one after the other
+        for p in self.alive():  # the callbacks have seen every change of size
             sizes = p.resized
             assert all(a[1] == b[0] for a, b in zip(sizes, sizes[1:])), sizes
         return self.counts

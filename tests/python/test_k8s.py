@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 3 s, waiting
-"""k8s/: every file is YAML with a kind, kustomizations name files that are there, the schema of HvdJob has
-the fields that hvdrun knows, rights have no wildcards, and the examples run with hvdrun -f."""
+"""k8s/: every file is YAML with a kind, kustomizations name existing files, the schema of HvdJob has the fields that
+hvdrun knows, rights have no wildcards, and the examples run with hvdrun -f."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def schema():
 
 
 def test_fields():
-    """The schema and agent/jobfields.c are one."""
+    """The schema and agent/jobfields.c have the same fields."""
     with open(os.path.join(ROOT, "agent", "jobfields.c"), encoding="utf-8") as f:
         known = set(re.findall(r'\{"(spec[.\w]*)", "(\w+)"', f.read()))
     spec = schema()["spec"]["properties"]
@@ -65,7 +65,7 @@ def test_fields():
 
 
 def test_status():
-    """What printer columns and scale read, the operator writes."""
+    """The operator writes the fields that printer columns and scale read."""
     with open(os.path.join(ROOT, "operator", "objects", "hvdjob_status.c"), encoding="utf-8") as f:
         source = f.read()
     for name in schema()["status"]["properties"]:
@@ -90,7 +90,7 @@ def constant(path, name):
 
 
 def test_images():
-    """Every image is one of make images, of this version; none would be looked for in somebody's registry."""
+    """Every image is one of make images, of this version, and none would be pulled from a registry."""
     version = constant("core/include/hvd.h", "HVD_VERSION")
     names = {f"localhost/hvd-{name}:{version}" for name in ("bundle", "operator", "example")}
     found = set()
@@ -103,7 +103,7 @@ def test_images():
 
 
 def test_ports():
-    """Deployment, services and policies name the port that agents dial."""
+    """Deployment, services and policies name the port of the coordinator plane."""
     port = int(constant("operator/coordinator/plane.h", "PLANE_PORT"))
     for name in ("deployment.yaml", "service.yaml"):
         (number,) = {part[key] for doc in documents(os.path.join(K8S, "operator", name))
@@ -123,14 +123,13 @@ def dashboard():
 
 
 def metrics_of(board):
-    """The names in its expressions; of a histogram without what stands behind it."""
+    """The metrics in its expressions; of a histogram without the suffix."""
     text = json.dumps(board)
     return {re.sub(r"_bucket$", "", name) for name in re.findall(r"\bhvd_[a-z_]+", text)}
 
 
 def test_dashboard():
-    """Each metric that it shows is one of the operator's, and none of those is left out. (That they are really
-    exported a test in the cluster sees.)"""
+    """The dashboard shows exactly the operator's metrics. (A test in the cluster checks that they are exported.)"""
     sources = ""
     for path in ("operator.c", "coordination.c", "driver/driver_metrics.c"):
         with open(os.path.join(ROOT, "operator", path), encoding="utf-8") as f:
@@ -143,7 +142,7 @@ def test_dashboard():
 
 
 def test_restricted():
-    """The operator, and the example that says so, pass pod security "restricted"."""
+    """The operator, and the example that claims it, pass pod security "restricted"."""
     for path in ("operator/deployment.yaml", "examples/mnist.yaml"):
         (doc,) = documents(os.path.join(K8S, path))
         spec = doc["spec"]["template"]["spec"]
@@ -160,7 +159,7 @@ def test_restricted():
 
 
 def test_examples():
-    """hvdrun runs each of them, with another command in it."""
+    """hvdrun runs each example, with another command."""
     hvdrun = os.path.join(ROOT, os.environ.get("BUILD", "build"), "hvdrun")
     folder = os.path.join(K8S, "examples")
     for name in sorted(os.listdir(folder)):

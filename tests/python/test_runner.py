@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The order in which the test runner starts jobs, what it reads in a test's head, and when a lane is over its budget."""
+"""The order in which the test runner starts jobs, how it reads a test's head, and when a lane exceeds its budget."""
 import os
 import sys
 import tempfile

@@ -4,12 +4,12 @@
 """ElasticSampler: exact accounting. Thousands of random histories, in one process, without an engine.
 
 A history is a world of ranks that train in lockstep while ranks die (before a step, in a step, in a commit
-before or after their word about it is out, right after it), come, and leave when asked. Each rank is a
-generator that yields where it would meet the others; the driver plays the world. From the recorded indices
-of the contributors it is then proved that every sample of every epoch was used once, and on the way that no
-rank ever makes a step that the others do not make (they would wait for ever).
+before or after sending their report, right after it), join, and leave on request. Each rank is a
+generator that yields where it would wait for the others; the driver simulates the world. The recorded indices
+of the contributors must contain every sample of every epoch once. During the history it is checked that no
+rank makes a step that the others do not make (it would wait for ever).
 
-    test_sampler.py [HISTORIES] [SEED]    HVD_SAMPLER_SEED=n repeats one history, and tells it
+    test_sampler.py [HISTORIES] [SEED]    HVD_SAMPLER_SEED=n repeats one history, and prints it
 """
 import collections
 import os
@@ -36,21 +36,21 @@ class Style:
         self.samples = dice.choice([0, 1, 2, 3, 5, 7, dice.randint(8, 80)])
         self.epochs = dice.randint(1, 3)
         self.batch = dice.randint(1, 5)
-        self.ahead = dice.choice([0, 0, 1, 2, 4])  # batches that the data loader takes ahead
+        self.ahead = dice.choice([0, 0, 1, 2, 4])  # batches that the data loader prefetches
         self.interval = dice.choice([1, 1, 1, 2, 3])  # steps between commits
         self.whole = dice.random() < 0.6  # whole_epoch(), or a plain loop over the loader
         self.top = not self.whole and dice.random() < 0.3  # commits when it has a batch, before the step
         self.interrupt = dice.random() < 0.2  # HostsUpdatedInterrupt: the function is called again
         self.shuffle = dice.random() < 0.7
-        self.strict = self.whole and self.interval == 1  # then each epoch is complete in itself
-        self.trouble = dice.choice([0, 0.02, 0.1, 0.3])  # how much happens
+        self.strict = self.whole and self.interval == 1  # each epoch is complete in itself
+        self.trouble = dice.choice([0, 0.02, 0.1, 0.3])  # how many faults happen
 
     def __str__(self):
         return " ".join(f"{k}={v}" for k, v in vars(self).items())
 
 
 class Loader:
-    """torch.utils.data.DataLoader, as far as it draws from its sampler."""
+    """The part of torch.utils.data.DataLoader that draws from its sampler."""
 
     def __init__(self, sampler, style):
         self.sampler, self.style = sampler, style
@@ -85,10 +85,10 @@ class Rank:
         global current
         self.style, self.number, self.rank, self.size = style, number, rank, size
         self.epoch = self.step = 0
-        self.log = []  # (epoch, index) it has used since the last commit
+        self.log = []  # (epoch, index) used since the last commit
         self.pads = 0
-        self.fresh = None  # has joined and met nobody since: the commit at which the others were
-        self.site = None  # where it is
+        self.fresh = None  # joiner that has not met the others yet: the number of the commit at which they were
+        self.site = None  # where its generator waits
         current = self
         self.sampler = module.ElasticSampler(range(style.samples), style.shuffle, seed=3)
         self.program = self.train()
@@ -120,9 +120,8 @@ class Rank:
         self.pads += sum(p < 0 for p in spots)
 
     def go(self):
-        """Runs to where it meets the others. One that has just joined is at a boundary already: when
-        its first commit is the one at which the others were, with nothing done before, it is that
-        boundary (elastic.py does the same)."""
+        """Runs to the point where it waits for the others. A joiner is at a boundary already: if its first commit is
+        the one at which the others were, with nothing done before, it is that boundary (elastic.py does the same)."""
         global current
         current = self
         state = self.epoch, self.step
@@ -135,7 +134,7 @@ class Rank:
 
 
 class History:
-    """The world, and what happens to it."""
+    """The world and its faults."""
 
     def __init__(self, seed):
         self.dice = random.Random(seed)
@@ -152,7 +151,7 @@ class History:
         return [r for r in self.view if r not in self.dead]
 
     def maybe_kill(self, what, spare):
-        """Ends some ranks, never those to be spared."""
+        """Ends some ranks, except those to be spared."""
         for rank in self.alive():
             if rank is not spare and self.dice.random() < self.style.trouble:
                 tell(what, rank.number)
@@ -176,7 +175,7 @@ class History:
         raise AssertionError("no end")
 
     def commit(self, spare):
-        """What elastic.py does at a commit: tell and agree, then the boundary, then the change."""
+        """The steps of elastic.py at a commit: report and agree, then the boundary, then the change."""
         told = [rank.sampler.report() if rank not in self.dead else (0, 0) for rank in self.view]
         for rank in self.alive():
             self.used += rank.log
@@ -185,7 +184,7 @@ class History:
         for rank in self.alive():
             rank.sampler.agree(told)
         stay = self.alive()
-        if self.dice.random() < self.style.trouble:  # asked to leave
+        if self.dice.random() < self.style.trouble:  # ranks are asked to leave
             stay = [r for r in stay if r is spare or self.dice.random() < 0.7]
         new = self.dice.randint(1, 3) if self.dice.random() < self.style.trouble else 0
         if stay == self.view and not new:
@@ -217,7 +216,7 @@ class History:
             self.view.append(rank)
 
     def prove(self):
-        """From what the contributors have recorded: each sample once an epoch, less what is left over."""
+        """By the contributors' records: each sample once in an epoch, except the remaining ones."""
         last = self.alive()[0]
         rest = collections.Counter(last.sampler._order)
         rest.subtract(range(self.style.samples))
@@ -235,14 +234,14 @@ class History:
 
 
 class Alone:
-    """A world in which rank of size asks."""
+    """A world of this size, seen by this rank."""
 
     def __init__(self, rank=0, size=1):
         self.rank, self.size = rank, size
 
 
 def test_calls():
-    """What a user calls, without a world that changes."""
+    """The calls of a user, in a world that does not change."""
     global current
     current = Alone()
     s = module.ElasticSampler(range(7), shuffle=False)
@@ -258,10 +257,10 @@ def test_calls():
     s.record_batch(9, 100)  # no more than was handed out
     assert s.state_dict() == {"epoch": 0, "processed_num": 3, "remaining": [3, 4, 5, 6]}
     assert list(s) == [3, 4, 5, 6] and len(s) == 4
-    s.set_epoch(0)  # it is under way
+    s.set_epoch(0)  # the epoch has begun
     assert list(s) == [3, 4, 5, 6]
     s.record_batch(0, 4)
-    s.set_epoch(0)  # it is over, and begins again
+    s.set_epoch(0)  # the epoch is over, and begins again
     assert list(s) == list(range(7))
     s.set_epoch(3)
     assert list(s) == list(range(7)) and s.epoch == 3
@@ -277,7 +276,7 @@ def test_calls():
 
 
 def test_checkpoints():
-    """From one world to another, and from Horovod."""
+    """Moving a sampler's state to another world, and from Horovod."""
     global current
     used = []
     for rank in range(4):

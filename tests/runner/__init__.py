@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of tests/run.py: what a test is (job), which one starts next (schedule), running it (process), and what
-is said of it (report)."""
+"""The parts of tests/run.py: a test (job), the order of starts (schedule), a running test (process), and the output
+(report)."""

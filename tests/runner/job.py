@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job is one test, or one step such as a build, as the runner sees it.
 
-A program or script says in the first 40 lines of its source what the runner cannot know:
+The runner reads these lines in the first 40 lines of a program's or script's source:
 
     timeout: 600            seconds after which it is ended; 300 without this line
-    takes: 40 s             how long it takes on a quiet machine; 2 s without this line
-    takes: 40 s, waiting    the same; and it uses less than a third of a core, so that many of its kind run at a time
-    needs: LABEL            a step that has to pass first, where it is part of the run
+    takes: 40 s             its duration on a quiet machine; 2 s without this line
+    takes: 40 s, waiting    the same, and it uses less than a third of a core, so that many of its kind can run at a time
+    needs: LABEL            a step that must pass first, if it is part of the run
 
 A step is written LABEL=COMMAND, LABEL:SECONDS=COMMAND where it takes longer than a few seconds, and
-LABEL:SECONDS,waiting=COMMAND where it usually finds its work done."""
+LABEL:SECONDS,waiting=COMMAND if its work is usually done already."""
 import dataclasses
 import os
 import re
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HEAD_LINES = 40
-TAKES = 2.0                     # seconds, of a test that does not say
+TAKES = 2.0                     # seconds, of a test without this line
 SANITIZED = ("asan/", "tsan/")
-SLOWER = 3                      # what a sanitizer makes of a test's time, about
+SLOWER = 3                      # factor by which a sanitizer slows a test, about
 STEP_LIMIT = 1500               # seconds; HVD_STEP_TIMEOUT
 TEST_LIMIT = 300                # seconds; HVD_TEST_TIMEOUT
 STEP = re.compile(r"([\w/.-]+)(?::(\d+)(,waiting)?)?=(.*)", re.S)
@@ -32,14 +32,14 @@ class Job:
     command: list
     limit: int                  # seconds
     takes: float = TAKES        # seconds, expected
-    waiting: bool = False       # else it computes
+    waiting: bool = False       # otherwise it computes
     needs: str = ""             # the label of a step that has to pass first
 
     def log_name(self):
         return self.label.replace("/", "-") + ".log"
 
     def lane(self):
-        """The part of the whole that it counts towards: unit, multi, e2e, asan ..."""
+        """The lane to which it counts: unit, multi, e2e, asan ..."""
         return self.label.split("/")[0]
 
     def sanitized(self):
@@ -47,7 +47,7 @@ class Job:
 
 
 def source_of(test):
-    """The source that a test was made of: scripts are their own."""
+    """The source of a test's program; a script is its own source."""
     if test.endswith((".sh", ".py")):
         return test
     found = re.search(r"/tests/(.*)", test)

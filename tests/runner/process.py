@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one job and says how it ended.
+"""Runs one job and reports how it ended.
 
 Every process of a job has MARK with a value of its own in its environment, by which a process that outlives the job is
-found, wherever it has gone. Jobs that compute are niced, so that those that wait get the processor when they want it."""
+found in any session. Jobs that compute are niced, so that jobs that wait get the processor when they need it."""
 import dataclasses
 import glob
 import os
@@ -12,12 +12,12 @@ import subprocess
 import time
 
 MARK = "HVD_TEST_MARK"
-KILL_AFTER = 60                 # seconds between the end of a job's time and SIGKILL
-LINGER = 10                     # seconds that processes of a job have to end after it
-EXEC = 0.5                      # seconds for which a process that hides its environment is looked at again
+KILL_AFTER = 60                 # seconds from a job's time limit to SIGKILL
+LINGER = 10                     # seconds that processes of a job may outlive it
+EXEC = 0.5                      # seconds for which a process with an unreadable environment is read again
 NICE = 5
 SKIPPED = 77                    # the exit code of a test that could not run here
-# A sanitizer's report about any process of the job, also about one whose exit code nobody looks at.
+# A sanitizer's report about any process of the job, even if its exit code is ignored.
 REPORT = re.compile(rb"WARNING: ThreadSanitizer|ERROR: [A-Z][a-z]*Sanitizer|Sanitizer:DEADLYSIGNAL"
                     rb"|[0-9]: runtime error: ")
 
@@ -34,10 +34,10 @@ class Outcome:
 
 
 def environment(job, build, python, mark):
-    """HVD_DOCTOR: what a test expects does not depend on this machine's health."""
+    """The job's environment. HVD_DOCTOR is off, so that results do not depend on this machine's health."""
     own = {**os.environ, "LC_ALL": "C", "HVD_DOCTOR": "off", "BUILD": build, "PY": python, MARK: mark}
     if job.sanitized():
-        own["HVD_TEST_SANITIZED"] = "1"     # such a program keeps memory that it has freed
+        own["HVD_TEST_SANITIZED"] = "1"     # such a program keeps freed memory for a while
     return own
 
 
@@ -65,7 +65,7 @@ class Process:
         with open(self.log, "wb") as log:
             self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env)
         _, status, used = os.wait4(self.child.pid, 0)
-        self.child.returncode = os.waitstatus_to_exitcode(status)   # Popen shall not wait for it, too
+        self.child.returncode = os.waitstatus_to_exitcode(status)   # so that Popen does not wait for it again
         return status, used.ru_utime + used.ru_stime
 
     def stop(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the runner says: a line for each job, what failed and why, what was skipped, and how long it all took."""
+"""The runner's output: a line for each job, failures with their lines of the log, skips, and times."""
 import fnmatch
 import os
 import re
@@ -10,9 +10,9 @@ from runner.job import ROOT
 LONGEST = 20                    # jobs in the table at the end
 OVER = 4 / 3                    # a lane may use its budget and a third
 TAIL = 120                      # lines of a failed job's log; HVD_TEST_TAIL
-# Lines that say what went wrong, in the words of cmocka, compilers, Python, make and our own tests, and those that only
-# sound like it.
-WRONG = re.compile(r"FAILED|FAIL:|[Ee]rror|ERROR|^\[ +LINE|[Aa]ssert|Sanitizer|Traceback|no end in|exit code [1-9]"
+# Lines that explain a failure, as cmocka, compilers, Python, make and our own tests print them; and lines that only
+# look like it.
+WRONG = re.compile(r"FAILED|FAIL:|[Ee]rror|ERROR|^\[ +LINE|[Aa]ssert|Sanitizer|Traceback|not ended within|exit code [1-9]"
                    r"|signal [1-9]|left behind|timed out|^make.*\*\*\*")
 WELL = re.compile(r"\[ +(RUN|OK) |ok |SKIP: ")
 
@@ -26,7 +26,7 @@ def read(path):
 
 
 def reasons(log, most):
-    """The lines of a log that say why a job failed."""
+    """The lines of a log that explain a failure."""
     found = [f"    > {i}:{line}"[:306] for i, line in enumerate(read(log), 1) if WRONG.search(line) and not WELL.match(line)]
     return found[:most]
 
@@ -68,13 +68,13 @@ class Report:
             self.say(f"    the whole of it: {outcome.log}")
 
     def stranded(self, job, others):
-        """Jobs that needed one that has not passed, and so cannot run. Only that one counts as failed."""
+        """Jobs that cannot run because a job that they needed has not passed. Only that one counts as failed."""
         self.total -= len(others)
         if others:
             self.say(f"      {len(others)} that need {job.label} do not run: {', '.join(other.label for other in others)}")
 
     def skips(self):
-        """Says what was skipped. Returns the lines that a strict run does not allow."""
+        """Prints what was skipped. Returns the lines that a strict run does not allow."""
         patterns, forbidden = allowed_skips(), []
         lines = [line for outcome in self.outcomes for line in outcome.skips]
         if lines:
@@ -116,7 +116,7 @@ class Report:
         return over
 
     def end(self):
-        """The last lines; returns whether all is well."""
+        """Prints the last lines. Returns whether all is well."""
         forbidden, skipped = self.skips()
         failed = [(f"{one.job.label} ({one.why})", one.log) for one in self.outcomes if one.verdict == "FAIL"]
         failed += [(f"{line} (tests/SKIPS does not allow it)", None) for line in forbidden]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which job starts next. Pure: no clock, no processes; run.py asks and tells.
+"""Which job starts next. Pure: no clock, no processes.
 
-There are two kinds of places: one a core for jobs that compute, and more for jobs that wait. In each kind the longest
-job starts first, so that no long one is alone at the end. What another job needs comes before everything else, but one
-build at a time: it uses all cores by itself, and tests that wait for nothing can run beside it."""
+There are two kinds of places: one for each core for jobs that compute, and more for jobs that wait. In each kind the longest
+job starts first, so that no long one is alone at the end. A build that other jobs need comes before everything else, but one
+build at a time: it uses all cores by itself, and tests that need no build can run beside it."""
 
 
 class Schedule:
@@ -11,7 +11,7 @@ class Schedule:
         """computing, waiting: how many jobs of each kind may run at a time."""
         self.needed = {job.needs for job in jobs}
         self.pending = sorted(jobs, key=lambda job: (job.label not in self.needed, -job.takes))
-        if waiting < 1:     # then they take the places of those that compute
+        if waiting < 1:     # then waiting jobs take places of computing ones
             for job in jobs:
                 job.waiting = False
         self.free = {False: computing, True: waiting}
@@ -21,7 +21,7 @@ class Schedule:
         return job.label in self.needed and not job.waiting
 
     def next(self):
-        """The job that may start now, which counts as running from here on; None when one has to end first."""
+        """The job that may start now, which counts as running from here on. None if another job must end first."""
         for job in self.pending:
             if job.needs and job.needs not in self.passed:
                 continue

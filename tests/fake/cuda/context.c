@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * context: what every call goes through; primary contexts, the thread's stack of them, the mode of
+ * context: the entry of every call; primary contexts, each thread's stack of them, the mode of
  * capture; and control.h.
  */
 #include "tests/fake/cuda/control.h"
@@ -40,15 +40,15 @@ static void count(const char *name)
     functions[i].calls++;
 }
 
-/* Their callers have nobody to tell: they do not fail on demand. */
-static bool gives_back(const char *function)
+/* Functions that release something never fail on demand, because their callers cannot report it. */
+static bool releases(const char *function)
 {
     return strstr(function, "Destroy") || strstr(function, "Free") || strstr(function, "Release") ||
            strstr(function, "Unload");
 }
 
-/* How often somebody asks whether a stream is done is a matter of chance. */
-static bool asks_again(const char *function)
+/* How often a caller asks whether a stream is done is a matter of chance. */
+static bool repeats_query(const char *function)
 {
     static const char *last = "";
     bool again = strcmp(function, last) == 0 && strstr(function, "Query");
@@ -56,11 +56,11 @@ static bool asks_again(const char *function)
     return again;
 }
 
-/* With the lock. */
+/* Called with the lock. */
 static unsigned answer(const char *function, enum fake_needs needs)
 {
     count(function);
-    if (fail_at >= 0 && !gives_back(function) && !asks_again(function) && fail_at-- == 0)
+    if (fail_at >= 0 && !releases(function) && !repeats_query(function) && fail_at-- == 0)
         return fail_code;
     if (strcmp(function, "cuInit") == 0)
         started = true;
@@ -76,7 +76,7 @@ static unsigned answer(const char *function, enum fake_needs needs)
     if (c->sticky)
         return c->sticky;
     if (needs == FAKE_UNSAFE && captured && capture_mode != CUDA_CAPTURE_RELAXED) {
-        captured->capturing = 2; /* spoilt */
+        captured->capturing = 2; /* invalidated */
         return CUDA_CAPTURE_UNSUPPORTED;
     }
     return CUDA_OK;
@@ -84,7 +84,7 @@ static unsigned answer(const char *function, enum fake_needs needs)
 
 unsigned fake_enter(const char *function, enum fake_needs needs)
 {
-    /* The script first: it may hang, and must not do so with the lock. */
+    /* The script comes first: it may hang, and must not do so with the lock. */
     unsigned code = (unsigned)script_enter(SCRIPT, function, 0);
     pthread_mutex_lock(&fake_lock);
     unsigned ours = answer(function, needs);
@@ -146,7 +146,7 @@ unsigned cuCtxSetCurrent(struct CUctx_st *context)
     return CUDA_OK;
 }
 
-/* Never fails on demand: who is in has to get out. */
+/* Never fails on demand, so that a caller can always leave its context. */
 unsigned cuCtxPopCurrent_v2(struct CUctx_st **ret)
 {
     if (depth == 0)
@@ -157,7 +157,7 @@ unsigned cuCtxPopCurrent_v2(struct CUctx_st **ret)
 
 unsigned cuThreadExchangeStreamCaptureMode(unsigned *mode)
 {
-    /* Back to what it was: that neither. */
+    /* Going back to the previous mode never fails on demand. */
     unsigned code = *mode == CUDA_CAPTURE_RELAXED ? fake_enter(__func__, FAKE_INIT) : CUDA_OK;
     unsigned old = capture_mode;
     if (code)

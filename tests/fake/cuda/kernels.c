@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels: what hvd_kernels.cu does, once more, for the host: one element after the other, by the
- * words of kernels.h and reduce.h. The types are data here, not templates.
+ * kernels: the kernels of hvd_kernels.cu for the host, one element after the other, as kernels.h
+ * and reduce.h specify them. Types are data here, not templates.
  */
 #include "core/backend/kernels/kernels.h"
 
@@ -31,7 +31,7 @@ static const struct type {
     {"bool", TRUTH, 1, 0, 0},
 };
 
-/* One of them, by class. */
+/* A value, by the class of its type. */
 struct number {
     int64_t i;
     float f;
@@ -52,7 +52,7 @@ static bool is_single(const struct type *t)
     return t->class == SINGLE || t->class == HALF || t->class == BFLOAT;
 }
 
-/* The lower bytes as the type has them: how integers wrap. */
+/* The low bytes as the type stores them: integers wrap. */
 static int64_t wrapped(const struct type *t, uint64_t bits)
 {
     unsigned shift = 64 - 8 * (unsigned)t->bytes;
@@ -204,7 +204,7 @@ static bool move_chunk(const struct type *from, const struct type *to, const str
     uint64_t at = (uint64_t)(chunk - m->first[p]) * m->chunk;
     size_t a = from ? from->bytes : 1, b = to ? to->bytes : 1;
     if (at >= m->count[p] || chunk < m->first[p])
-        return false; /* a table that is wrong */
+        return false; /* an invalid table */
     uint64_t n = m->count[p] - at < m->chunk ? m->count[p] - at : m->chunk;
     const uint8_t *src = (const uint8_t *)m->from[p] + at * a;
     uint8_t *dst = (uint8_t *)m->to[p] + at * b;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory: of devices and locked memory of the host, and copies between them. What is new holds
- * garbage. A copy from or to memory that CUDA did not give is done before the call returns, as the
- * driver does it. With unified=1 in the script all other memory of the process is device 0's, as if
- * the GPU reached it all: so tensors of a framework that knows no GPU can play those of one.
+ * memory: device memory, pinned host memory, and copies between them. New memory holds garbage. A
+ * copy from or to memory that CUDA did not allocate is done before the call returns, as with the
+ * real driver. With unified=1 in the script all other memory of the process belongs to device 0, so
+ * tensors of a framework without GPU support can stand for GPU tensors.
  */
 #include "tests/fake/cuda/fake.h"
 
-#define MEMORY ((size_t)80 << 30) /* of a device, and of the host */
+#define MEMORY ((size_t)80 << 30) /* bytes of a device, and of the host */
 
 static struct block {
     struct block *next;
@@ -69,7 +69,7 @@ static unsigned allocate(size_t bytes, bool host, void **ret)
     return CUDA_OK;
 }
 
-/* Waits for what is on the device by now (as many tasks), as the driver does it. */
+/* Waits for all tasks on the device, like the real driver. */
 static unsigned release(const void *at, bool host)
 {
     struct CUctx_st *c = fake_current();
@@ -150,7 +150,7 @@ static unsigned copy(struct fake_task *task)
     return CUDA_OK;
 }
 
-/* at once: returns when it is done. */
+/* at once: returns when the copy is done. */
 static unsigned enqueue(const char *function, void *to, const void *from, size_t bytes,
                         bool at_once, struct CUstream_st *stream)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * module: any image will do; its kernels are those of kernels.c, and they run on streams.
+ * module: accepts any image. Its kernels are those of kernels.c, and they run on streams.
  */
 #include "tests/fake/cuda/fake.h"
 
 #define NAME_SIZE 64
 
-/* What is not unloaded stays known here: to the leak checker it is the driver's. */
+/* Modules that are not unloaded stay reachable here: the leak checker takes them for the driver's.
+ */
 static struct CUmod_st {
     struct CUmod_st *next;
     struct CUfunc_st *functions;

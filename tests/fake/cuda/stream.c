@@ -8,15 +8,17 @@
 #include "tests/fake/cuda/control.h"
 #include "tests/fake/cuda/fake.h"
 
-/* What is not destroyed stays known here: to the leak checker it is the driver's. */
+/* Events that are not destroyed stay reachable here: the leak checker takes them for the driver's.
+ */
 static struct CUevent_st {
     struct CUevent_st *next;
-    uint64_t recorded, done; /* marks: how often it was, and how far streams have come */
-    uint64_t ns;             /* when it was last done */
-    int users;               /* who has it, and tasks */
+    /* Counts: records that were requested, and records that streams have reached. */
+    uint64_t recorded, done;
+    uint64_t ns; /* time of the last one */
+    int users;   /* the handle's owner, and tasks */
 } * events;
 
-/* ---- the thread of a stream; with the lock ---- */
+/* ---- the thread of a stream; called with the lock ---- */
 
 static void put_event(struct CUevent_st *event)
 {
@@ -44,7 +46,7 @@ static void finish(struct fake_task *task, unsigned code)
     pthread_cond_broadcast(&fake_moved);
 }
 
-/* It may have to wait for another stream. */
+/* skip may have to wait for another stream, so it runs without the lock. */
 static void skip_first(struct fake_task *task)
 {
     pthread_mutex_unlock(&fake_lock);
@@ -68,7 +70,7 @@ static void run_first(struct CUstream_st *s)
         usleep(delay_us);
         pthread_mutex_lock(&fake_lock);
     }
-    /* After an error that sticks nothing is done, but everything ends. */
+    /* After a sticky error no task runs, but every task ends. */
     if (!code && !c->sticky)
         code = task->run(task);
     else if (task->skip)
@@ -126,7 +128,7 @@ static struct CUstream_st *stream_of(struct CUstream_st *stream)
     return c->null;
 }
 
-/* What the script says of the tasks of a function: "FUNCTION:code" behind a key. */
+/* The script's entry for tasks of a function: "FUNCTION:code" behind a key. */
 static unsigned scripted(const char *key, const char *function)
 {
     char text[96];
@@ -171,7 +173,7 @@ unsigned cuStreamCreateWithPriority(struct CUstream_st **ret, unsigned flags, in
     return CUDA_OK;
 }
 
-/* What is on it is still done. */
+/* Tasks on the stream still run. */
 unsigned cuStreamDestroy_v2(struct CUstream_st *stream)
 {
     unsigned code = fake_enter(__func__, FAKE_INIT);
@@ -326,7 +328,7 @@ unsigned cuEventElapsedTime(float *ret_ms, struct CUevent_st *from, struct CUeve
     return ready ? CUDA_OK : CUDA_NOT_READY;
 }
 
-/* What was recorded when the wait was asked for, not later. */
+/* Waits for what was recorded at the time of the call, not later. */
 static unsigned wait_for(struct fake_task *task)
 {
     while (task->event->done < task->mark && !task->stream->context->sticky)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * use: the fake libcuda.so.1 for a test program of this build folder. Loaded by its path before
- * anything asks for libcuda.so.1: that is its soname, so it is found.
+ * use: loads the fake libcuda.so.1 of this build folder into a test program. It is loaded by its
+ * path before anything else asks for libcuda.so.1: that is its soname, so the loader then finds it.
  */
 #ifndef HVD_TESTS_FAKE_CUDA_USE_H
 #define HVD_TESTS_FAKE_CUDA_USE_H
@@ -14,36 +14,23 @@
 #include <unistd.h>
 
 #include "tests/fake/cuda/control.h"
-
-/* BUILD/NAME of this build into ret. Ends the program when it cannot be told. */
-static inline void fake_build_path(const char *name, char ret[PATH_MAX])
-{
-    char exe[PATH_MAX] = "";
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    char *end = n > 0 ? strstr(exe, "/tests/") : NULL;
-    if (!end) {
-        fprintf(stderr, "%s is not in BUILD/tests\n", exe);
-        exit(1);
-    }
-    *end = '\0';
-    snprintf(ret, PATH_MAX, "%.3000s/%s", exe, name);
-}
+#include "tests/harness/build_path.h"
 
 /* The fake libnccl.so.2 of that version ("2.27"). */
 static inline void fake_nccl_path(const char *version, char ret[PATH_MAX])
 {
     char part[64];
     snprintf(part, sizeof(part), "tests/fake/nccl-%s/libnccl.so.2", version);
-    fake_build_path(part, ret);
+    build_path(part, ret);
 }
 
-/* Loads tests/fake/NAME.so; what control.h declares, NULL where it has none. Its kernels need a
- * file, any file: this program. */
+/* Loads tests/fake/NAME.so. Returns its control.h table, NULL if it has none. The fake's kernels
+ * need some file, so this program is named as one. */
 static inline const struct fake_cuda_control *fake_cuda_use(const char *name)
 {
     char part[64], path[PATH_MAX];
     snprintf(part, sizeof(part), "tests/fake/%s.so", name);
-    fake_build_path(part, path);
+    build_path(part, path);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
         fprintf(stderr, "%s\n", dlerror());

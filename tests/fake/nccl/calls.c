@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * calls: the collectives as nccl.h has them: each becomes a task of a group. See fake.h.
+ * calls: the collectives of nccl.h: each becomes a task of a group. See fake.h.
  */
 #include <string.h>
 
@@ -118,7 +118,7 @@ int ncclRedOpCreatePreMulSum(int *op, void *scalar, int type, int residence, str
     struct fault f = script_fault(__func__, comm);
     if (f.sync)
         return f.sync;
-    /* of host memory, in the tensor's type; integers are not scaled by us */
+    /* only scalars in host memory, of the tensor's type; hvd does not scale integers */
     if (residence != NCCL_ABI_SCALAR_HOST || type < NCCL_ABI_FLOAT16)
         return NCCL_ABI_INVALID_ARGUMENT;
     for (int i = 0; i < MADE_OPS_MAX; i++) {

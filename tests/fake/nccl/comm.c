@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comm: how a communicator is made, asked about errors, aborted, and made smaller. See fake.h.
+ * comm: how a communicator is created, queried for errors, aborted and shrunk. See fake.h.
  */
 #include <dlfcn.h>
 #include <poll.h>
@@ -21,9 +21,9 @@ NCCL_ABI_OPTIONAL(N)
 EXPORT int fake_nccl_live(void);
 
 static _Atomic int live;
-static _Atomic(struct ncclComm *) all; /* dead ones too: somebody may still ask one */
+static _Atomic(struct ncclComm *) all; /* aborted ones too: a caller may still query one */
 
-/* For tests: communicators of this process that were made and not aborted. */
+/* For tests: communicators of this process that were created and not aborted. */
 int fake_nccl_live(void)
 {
     return atomic_load(&live);
@@ -88,9 +88,10 @@ bool comm_barrier(struct ncclComm *comm)
     return true;
 }
 
-/* ---- making one ---- */
+/* ---- creation ---- */
 
-/* One at a time for a communicator. Nobody joins it: an abort that hangs never would. */
+/* One thread at a time for a communicator. It is not joined, because an abort that hangs would
+ * never return. */
 static void start_thread(struct ncclComm *c, void *(*fn)(void *arg))
 {
     pthread_t thread;
@@ -119,7 +120,8 @@ static struct ncclComm *comm_make(int rank, int size, bool blocking, const struc
     c->blocking = blocking;
     c->where = *where;
     c->tells =
-        script_number("FAKE_NCCL_REMOTE", 0); /* now: threads must not read the environment */
+        /* Read here, because threads must not read the environment. */
+        script_number("FAKE_NCCL_REMOTE", 0);
     for (int r = 0; r < RANKS_MAX; r++)
         c->peer[r] = -1;
     atomic_fetch_add(&live, 1);
@@ -173,7 +175,7 @@ static void *join_thread(void *arg)
     struct ncclComm *c = arg;
     int rc = join(c);
     home_check(c);
-    int expected = NCCL_ABI_IN_PROGRESS; /* else it has failed already */
+    int expected = NCCL_ABI_IN_PROGRESS; /* otherwise it has failed already */
     atomic_compare_exchange_strong(&c->async, &expected, rc);
     atomic_store(&c->busy, false);
     return NULL;
@@ -235,7 +237,7 @@ int ncclGetUniqueId(struct nccl_abi_id *id)
     return NCCL_ABI_SUCCESS;
 }
 
-/* ---- asking it, ending it ---- */
+/* ---- queries and the end ---- */
 
 int ncclCommGetAsyncError(struct ncclComm *comm, int *error)
 {
@@ -252,14 +254,14 @@ int ncclCommGetAsyncError(struct ncclComm *comm, int *error)
         int expected = NCCL_ABI_IN_PROGRESS;
         comm->launch = NULL;
         int rc = group_launch(comm, list);
-        /* An error of the launched work itself may be there already: it stays. */
+        /* An error of the launched work itself may be set already: it stays. */
         atomic_compare_exchange_strong(&comm->async, &expected, rc);
     }
     *error = atomic_load(&comm->async);
     return NCCL_ABI_SUCCESS;
 }
 
-/* An abort gives memory of the device back: that waits for everything on it, whoever's it is. */
+/* An abort frees device memory, which waits for all work on the device, also of others. */
 static void free_memory(void)
 {
     void *cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -305,7 +307,7 @@ int ncclCommAbort(struct ncclComm *comm)
     return f.sync;
 }
 
-/* ---- a smaller one ---- */
+/* ---- shrink ---- */
 
 #if FAKE_NCCL_BUILT >= 22700
 static bool is_excluded(int rank, const int *excluded, int n)
@@ -317,7 +319,7 @@ static bool is_excluded(int rank, const int *excluded, int n)
     return false;
 }
 
-/* The lowest survivor makes the segment and says in the parent's where it is. */
+/* The lowest survivor creates the segment and publishes its location in the parent's segment. */
 static int child_place(struct ncclComm *parent, bool first, uint64_t number, struct where *ret)
 {
     unsigned tries = 0;
@@ -369,7 +371,7 @@ int ncclCommShrink(struct ncclComm *comm, int *excluded, int n, struct ncclComm 
         return f.sync;
     if (n < 1 || n >= comm->size || is_excluded(comm->rank, excluded, n))
         return NCCL_ABI_INVALID_ARGUMENT;
-    /* the real one (2.27 to 2.30) asks this after it has stopped what runs, whatever the flags */
+    /* the real one (2.27 to 2.30) checks this after it has stopped what runs, whatever the flags */
     int state = atomic_load(&comm->async);
     if (state != NCCL_ABI_SUCCESS)
         return state == NCCL_ABI_IN_PROGRESS ? NCCL_ABI_INVALID_ARGUMENT : state;
@@ -399,14 +401,14 @@ int ncclCommShrink(struct ncclComm *comm, int *excluded, int n, struct ncclComm 
 }
 #endif
 
-/* ---- words ---- */
+/* ---- texts ---- */
 
 int ncclGetVersion(int *version)
 {
     int built = FAKE_NCCL_BUILT;
     struct fault f = script_fault(__func__, NULL);
     built = script_number("FAKE_NCCL_VERSION", built);
-    /* before 2.9 with a thousand for the major */
+    /* before 2.9 the major number counts thousands */
     *version =
         built >= 20900 || built < 20000 ? built : 2000 + built % 10000 / 100 * 100 + built % 100;
     return f.sync;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fake: what the files of this libnccl.so.2 of ours share. It has NCCL's interface and its ways
- * (groups, streams, communicators that do not block, asynchronous errors, abort, shrink) on host
- * memory, between processes of one machine. tests/fake/README.md says what can be made to fail.
+ * fake: what the files of this fake libnccl.so.2 share. It has NCCL's interface and behaviour
+ * (groups, streams, nonblocking communicators, asynchronous errors, abort, shrink) on host memory,
+ * between processes of one machine. tests/fake/README.md lists the failures that a test can
+ * request.
  *
  * segment: memory that the ranks of a communicator share, and waiting in it. comm: the life of a
- * communicator. group: calls become tasks. run: what a task does, on its stream's thread. stream:
+ * segment: memory that the ranks of a communicator share, and waiting in it. comm: the life of a
+ * communicator. group: calls become tasks. run: executes a task on its stream's thread. stream:
  * queues with a thread each. math: arithmetic. home: what a thread has begun. script: failures on
  * demand.
  */
@@ -21,7 +23,8 @@
 #include "core/backend/nccl_abi.h"
 
 #ifndef FAKE_NCCL_BUILT
-#define FAKE_NCCL_BUILT 22707 /* which version it plays, and so which functions it has */
+/* The version that it imitates, which decides what functions it has */
+#define FAKE_NCCL_BUILT 22707
 #endif
 
 #define EXPORT       __attribute__((visibility("default")))
@@ -36,17 +39,17 @@
 struct seat {
     _Atomic int pid;
     _Atomic int version, gpu;
-    _Atomic uint64_t step; /* barriers that this rank has come to */
-    _Atomic uint64_t what; /* signature of its collective */
+    _Atomic uint64_t step; /* barriers that this rank has reached */
+    _Atomic uint64_t what; /* signature of its current collective */
 };
 
-struct letter { /* one way between two ranks; a chunk at a time */
+struct letter { /* one direction between two ranks; a chunk at a time */
     _Atomic uint64_t sent, taken;
     uint64_t bytes; /* of the whole message */
     uint8_t data[LETTER_BYTES];
 };
 
-struct where { /* a segment somebody has made: travels in the id */
+struct where { /* where a segment can be found: travels in the id */
     uint64_t magic, nonce;
     int pid, fd;
 };
@@ -55,7 +58,7 @@ struct segment {
     uint64_t nonce;
     _Atomic int joined;
     struct {
-        _Atomic uint64_t ready; /* the so many-th shrink */
+        _Atomic uint64_t ready; /* number of the latest shrink that is ready */
         struct where where;
     } child[CHILD_SLOTS];
     struct seat seat[RANKS_MAX];
@@ -63,9 +66,9 @@ struct segment {
     struct letter letter[RANKS_MAX][RANKS_MAX]; /* [from][to] */
 };
 
-/* A new one, and the words by which others find it; its descriptor stays open. */
+/* Creates a segment and its location, by which other ranks open it. Its descriptor stays open. */
 int segment_make(struct where *ret);
-/* NULL: whoever made it is gone, or it is another one. */
+/* NULL: the creator has ended, or it is another segment. */
 struct segment *segment_open(const struct where *where);
 void segment_close(struct segment *segment);
 void segment_unmake(const struct where *where);
@@ -75,44 +78,45 @@ void segment_unmake(const struct where *where);
 struct ncclComm {
     int rank, size;
     bool blocking;
-    bool tells; /* of dead ranks */
+    bool tells; /* reports lost ranks */
     struct segment *segment;
     struct where where;
     int peer[RANKS_MAX]; /* pidfds */
     uint64_t step;
-    _Atomic uint64_t queued, run; /* tasks, so that they run in order whatever their streams */
-    _Atomic int async;            /* ncclResult_t */
-    _Atomic bool aborted;         /* dead; the struct stays, so that late callers find it so */
-    _Atomic bool stopped;         /* what runs is to end: a child is being made */
+    /* Numbers of tasks, so that they run in order whatever their streams. */
+    _Atomic uint64_t queued, run;
+    _Atomic int async;    /* ncclResult_t */
+    _Atomic bool aborted; /* the struct stays, so that late callers find it aborted */
+    _Atomic bool stopped; /* what runs must end: a child is being created */
     uint64_t children;
     struct { /* of PreMulSum */
         double scalar;
         bool used;
     } made[MADE_OPS_MAX];
-    struct task *launch; /* not on its stream yet: somebody has to poll first */
+    struct task *launch; /* not on its stream yet: the caller has to poll first */
     int polls;
-    _Atomic bool busy;           /* a thread makes it, or its child */
+    _Atomic bool busy;           /* a thread creates it, or its child */
     _Atomic bool shrinking;      /* a caller is in ncclCommShrink */
-    _Atomic(struct home *) home; /* of the thread that has begun something; NULL: nobody has */
+    _Atomic(struct home *) home; /* of the thread that has begun something; NULL: none */
     struct ncclComm **ret_child;
     struct ncclComm *child;
-    _Atomic bool given;    /* the child is its caller's now */
-    struct ncclComm *next; /* of all */
+    _Atomic bool given;    /* the child belongs to its caller now */
+    struct ncclComm *next; /* in the list of all */
 };
 
-/* Waits a little; true: give up, the communicator is aborted or a peer has died (and that shows:
- * FAKE_NCCL_REMOTE). */
+/* Waits a little. True: give up, because the communicator is aborted or a peer has died (if
+ * FAKE_NCCL_REMOTE reports that). */
 bool comm_pause(struct ncclComm *comm, unsigned *tries);
-/* All ranks come here. false: given up. */
+/* Waits until all ranks are here. False: given up. */
 bool comm_barrier(struct ncclComm *comm);
-/* Waits until it is aborted. */
+/* Waits for the abort. */
 void comm_hang(struct ncclComm *comm);
 
 /* ---- group, run, stream ---- */
 
 enum task_kind { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, SEND, RECV };
 
-struct task { /* a call; a group's calls on one communicator and stream are a list */
+struct task { /* a call; the calls of a group on one communicator and stream are a list */
     struct task *next;
     struct ncclComm *comm;
     void *stream;
@@ -121,40 +125,41 @@ struct task { /* a call; a group's calls on one communicator and stream are a li
     uint8_t *out;
     size_t count;
     int type, op, peer; /* peer: or the root */
-    double scalar;      /* of a made op */
+    double scalar;      /* of an operation made by PreMulSum */
     bool hangs;
-    int fails;       /* asynchronously, with this result */
+    int fails;       /* fails asynchronously, with this result */
     size_t at;       /* SEND, RECV: bytes done */
-    uint64_t number; /* of the list, in its first: see comm->run */
+    uint64_t number; /* of the list, in its first task: see comm->run */
 };
 
 int group_add(const struct task *task);
-/* Puts the list, all of this communicator, on its stream; takes it over. */
+/* Puts the list, all of this communicator, on its stream, and takes ownership of it. */
 int group_launch(struct ncclComm *comm, struct task *list);
 void task_free(struct task *list);
 
-/* On a stream's thread: all of the list; or nothing of it, as its device is broken. */
+/* On a stream's thread: runs the whole list, or ends it unrun if its device has a sticky error. */
 void run_tasks(void *list);
 void skip_tasks(void *list);
 
 int stream_enqueue(void *stream, void (*fn)(void *arg), void (*skip)(void *arg), void *arg);
 
-/* ---- home: of threads and what they have begun, before 2.27 ---- */
+/* ---- home: threads and what they have begun, before 2.27 ---- */
 
-/* What no caller of NCCL may do was done: ends the process. */
+/* Ends the process after a call that no user of NCCL may make. */
 _Noreturn void fake_wrong(const char *what);
-/* The caller's thread begins something for it. */
+/* The calling thread begins something for the communicator. */
 void home_begin(struct ncclComm *comm);
-/* Somebody works through what was begun. */
+/* Checks that the thread which began something still may serve it. */
 void home_check(struct ncclComm *comm);
-/* Its next call: what was begun ends. */
+/* The communicator's next call: what was begun has ended. */
 void home_settle(struct ncclComm *comm);
 void home_abort(struct ncclComm *comm);
 
 /* ---- math ---- */
 
 size_t type_size(int type);
-/* out[i] = in[0][i] op in[1][i] ...; op AVG divides by n, a made op multiplies by scalar first. */
+/* out[i] = in[0][i] op in[1][i] ...; AVG divides by n, an operation of PreMulSum multiplies by
+ * scalar first. */
 void math_reduce(uint8_t *out, const uint8_t *const *in, int n, size_t count, int type, int op,
                  double scalar);
 double math_load(const void *at, int type);
@@ -162,12 +167,12 @@ double math_load(const void *at, int type);
 /* ---- script ---- */
 
 struct fault {
-    int sync;   /* result to return at once, 0: none */
-    int async;  /* result that turns up later, 0: none */
-    bool hangs; /* what was begun does not end */
+    int sync;   /* result to return at once; 0: none */
+    int async;  /* result that comes up later; 0: none */
+    bool hangs; /* what the call has begun does not end */
 };
 
-/* At the start of each function. comm: what a call that hangs may be freed by, NULL: nothing. */
+/* Called first in each function. comm: whose abort ends a call that hangs; NULL: none. */
 struct fault script_fault(const char *function, struct ncclComm *comm);
 int script_number(const char *variable, int def);
 

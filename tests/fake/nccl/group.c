@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * group: calls between ncclGroupStart and ncclGroupEnd become one list of tasks; a call outside is
- * a group of its own. On a communicator that does not block, the list gets onto its stream only
- * when the caller has polled often enough (FAKE_NCCL_POLLS, 2): who records an event too early
- * finds that out. See fake.h.
+ * a group of its own. On a nonblocking communicator the list gets onto its stream only when the
+ * caller has polled often enough (FAKE_NCCL_POLLS, 2): an event that is recorded too early does not
+ * cover it. See fake.h.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +101,7 @@ int ncclGroupEnd(void)
     return --group.depth > 0 ? NCCL_ABI_SUCCESS : end_group();
 }
 
-/* What a call outside a group may still be told. */
+/* Errors that a call outside a group returns at once. */
 static int check(const struct task *t)
 {
     struct ncclComm *c = t->comm;

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * home: NCCL before 2.27 keeps what a group of a communicator that does not block has begun in
- * memory of the calling thread. Its own threads work through that memory; the communicator's next
- * call ends what was begun. The real library corrupts memory, or jumps into what is gone, when that
- * thread has ended meanwhile or has begun something for another communicator; this one says so and
- * aborts the process. See fake.h.
+ * home: NCCL before 2.27 keeps what a group of a nonblocking communicator has begun in memory of
+ * the calling thread. NCCL's own threads work through that memory; the communicator's next call
+ * ends it. If the calling thread ends meanwhile, or begins something for another communicator, the
+ * real library corrupts memory or jumps into freed code. This one prints an error and aborts the
+ * process. See fake.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/fake/nccl/fake.h"
 
-struct home { /* of a thread, and beyond its end where something is under way */
+struct home { /* of a thread, and beyond its end while something is in flight */
     _Atomic bool used, ended;
-    _Atomic(struct ncclComm *) begun; /* for whom something is under way, or not ended yet */
+    /* The communicator for which something has begun and not ended. */
+    _Atomic(struct ncclComm *) begun;
 };
 
-static struct home homes[256]; /* no memory of malloc's: tests count that */
+static struct home homes[256]; /* static, because tests count calls of malloc */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;

@@ -66,7 +66,7 @@ static bool is_signed(int type)
     return type == NCCL_ABI_INT8 || type == NCCL_ABI_INT32 || type == NCCL_ABI_INT64;
 }
 
-/* Little-endian: the low bytes are the value; a signed one is continued. */
+/* Little-endian: the low bytes are the value; a signed one is sign-extended. */
 static uint64_t load_int(const uint8_t *at, int type)
 {
     uint64_t v = 0;

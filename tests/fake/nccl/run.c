@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * run: what a group's calls do, on the thread of their stream: first all that is sent and received,
+ * run: executes the calls of a group on the thread of their stream: first all sends and receives,
  * at the same time, then the collectives in order, chunk by chunk through cells that all ranks see.
- * Ranks that call different collectives wait for ever, as they do in the real one. See fake.h.
+ * Ranks that call different collectives wait for ever, as in the real library. See fake.h.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static bool is_letter(const struct task *t)
     return t->kind == SEND || t->kind == RECV;
 }
 
-/* Messages of a pair go one after the other. */
+/* Messages between two ranks are sent one after the other. */
 static bool has_turn(const struct task *list, const struct task *t)
 {
     for (const struct task *u = list; u != t; u = u->next) {
@@ -116,13 +116,13 @@ static bool all_agree(const struct task *t)
     return same && comm_barrier(c);
 }
 
-/* One exchange of elements [at, at + n) of everybody's in: out gets the sum (reduce), or rank r's
- * elements go to out + r * stride (gather); out NULL: only the others want it. */
+/* One exchange of elements [at, at + n) of every rank's in: out gets the sum (reduce), or rank r's
+ * elements go to out + r * stride (gather). out NULL: only the other ranks need it. */
 struct exchange {
     const uint8_t *in;
     uint8_t *out;
     size_t n, stride;
-    int from; /* the only one that gives; -1: all */
+    int from; /* the only rank that contributes; -1: all */
     bool reduces;
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * script: what FAKE_NCCL_FAIL and FAKE_NCCL_HANG ask for (tests/fake/README.md). See fake.h.
+ * script: the failures that FAKE_NCCL_FAIL and FAKE_NCCL_HANG request (tests/fake/README.md). See
+ * fake.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +14,8 @@
 #define FAKE_NCCL_CUDA "13.0"
 #endif
 
-/* As the real one has it, which says nowhere else what it was built for
- * (core/backend/nccl_build.h).
- */
+/* The text of the real library, the only place that names the CUDA version it was built for
+ * (core/backend/nccl_build.h). */
 EXPORT extern const char fake_nccl_text[];
 const char fake_nccl_text[] = "NCCL version 0.0.0+cuda" FAKE_NCCL_CUDA;
 
@@ -23,7 +23,7 @@ const char fake_nccl_text[] = "NCCL version 0.0.0+cuda" FAKE_NCCL_CUDA;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* How often each function was called; a change of the script begins anew. */
+/* Calls of each function. A new script counts from 0. */
 static struct {
     char script[512];
     struct {

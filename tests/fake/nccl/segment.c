@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * segment: a memfd; others open it by way of the maker's /proc/PID/fd, so that nothing has a name
- * and nothing stays. See fake.h.
+ * segment: a memfd. Other ranks open it through the creator's /proc/PID/fd, so it has no name and
+ * leaves nothing behind. See fake.h.
  */
 #include <fcntl.h>
 #include <stdio.h>

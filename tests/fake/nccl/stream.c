@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream: what was enqueued on a stream runs in order on a thread. Where a libcuda of tests/fake is
- * in the process its streams are used, else each pointer is a stream with a queue of ours.
- * See fake.h.
+ * stream: what is enqueued on a stream runs in order on a thread. If a libcuda of tests/fake is in
+ * the process, its streams are used. Otherwise each stream pointer has a queue here. See fake.h.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -52,7 +51,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-/* Under the lock. */
+/* Called with the lock. */
 static struct stream *find(void *stream, bool make)
 {
     int i = 0;
@@ -110,7 +109,7 @@ int stream_enqueue(void *stream, void (*fn)(void *arg), void (*skip)(void *arg),
     return NCCL_ABI_SYSTEM_ERROR;
 }
 
-/* For tests without a libcuda: 1 when nothing of this stream is queued or runs. */
+/* For tests without a libcuda: 1 if nothing of this stream is queued or runs. */
 int fake_nccl_idle(void *stream)
 {
     pthread_mutex_lock(&lock);

@@ -25,7 +25,7 @@ static size_t file_size;
 static int read_file(void **state)
 {
     char path[PATH_MAX];
-    fake_build_path("hvd_kernels.fatbin", path);
+    build_path("hvd_kernels.fatbin", path);
     FILE *f = fopen(path, "rb");
     if (!f)
         return 0;

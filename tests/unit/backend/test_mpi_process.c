@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi_process: between operations MPI is called, so that what other ranks still wait for moves; not
- * while a step is in it, and not after the end.
+ * mpi_process between operations: its thread calls MPI, so that data moves for which other ranks
+ * wait, but not while a step of an operation is inside MPI, and not after the end.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,11 +13,11 @@
 
 #include "core/backend/mpi_process.h"
 #include "core/base/clock.h"
+#include "tests/harness/mpi_plugin.h"
 #include "tests/harness/rank.h"
 
 static struct {
     _Atomic int inside, together, progress, ended;
-    enum mpi_state state;
 } g;
 
 static void into_mpi(unsigned ms)
@@ -28,44 +28,19 @@ static void into_mpi(unsigned ms)
     atomic_fetch_sub(&g.inside, 1);
 }
 
-static enum mpi_state state(enum mpi_level *ret_level)
-{
-    *ret_level = MPI_LEVEL_SERIALIZED;
-    return g.state;
-}
-
-static int init(enum mpi_level wanted, enum mpi_level *ret_level)
-{
-    *ret_level = MPI_LEVEL_SERIALIZED;
-    g.state = MPI_STATE_RUNS;
-    return 0;
-}
-
-static int prepare(mpi_reduce_f reduce, int *ret_rank, int *ret_size)
-{
-    *ret_rank = 0;
-    *ret_size = 1;
-    return 0;
-}
-
 static void progress(void)
 {
     into_mpi(2);
     atomic_fetch_add(&g.progress, 1);
 }
 
-/* At exit. */
+/* Called at exit. */
 static int finalize(void)
 {
     if (atomic_load(&g.inside) > 0 || atomic_load(&g.ended) != 1)
         puts("FAILED: MPI_Finalize at the wrong time");
-    g.state = MPI_STATE_OVER;
+    mpi_plugin_state = MPI_STATE_OVER;
     return 0;
-}
-
-static const char *why(void)
-{
-    return "no reason";
 }
 
 static int step(void *left)
@@ -84,19 +59,15 @@ static bool progresses(int more)
 
 static void test_progress(void **test)
 {
-    static const struct mpi_plugin plugin = {.version = MPI_PLUGIN_VERSION,
-                                             .state = state,
-                                             .init = init,
-                                             .prepare = prepare,
-                                             .finalize = finalize,
-                                             .progress = progress,
-                                             .why = why};
+    static const struct mpi_plugin plugin = {MPI_PLUGIN_COMMON, .finalize = finalize,
+                                             .progress = progress};
     static struct mesh mesh;
     const struct mpi_found found = {.plugin = &plugin};
     struct mpi_here here;
     struct mpi_task task;
     struct err err = {0};
     int left = 50;
+    mpi_plugin_most = MPI_LEVEL_SERIALIZED;
     assert_int_equal(mpi_process_enter(&found, &mesh, deadline_in_ms(10000), &here, &err), 0);
     assert_true(here.direct);
     assert_true(progresses(3));
@@ -109,7 +80,7 @@ static void test_progress(void **test)
     nap_ms(50);
     assert_int_equal(atomic_load(&g.progress), before);
     assert_int_equal(atomic_load(&g.together), 0);
-    /* and again, in another world */
+    /* again in another world */
     assert_int_equal(mpi_process_enter(&found, &mesh, deadline_in_ms(10000), &here, &err), 0);
     assert_true(progresses(3));
     mpi_process_close(&here, NULL, false);

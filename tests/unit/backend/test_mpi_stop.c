@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi_process: an operation that is given up has time to end; where it has failed or does not end,
- * MPI is called no more, neither between operations nor at exit, and is not entered again.
+ * mpi_process with an operation that is given up: it has time to end. If it fails or does not end,
+ * no thread calls MPI any more, neither between operations nor at exit, and MPI is not used again.
  *
  * takes: 5 s, waiting
  */
@@ -18,32 +18,12 @@
 
 #include "core/backend/mpi_process.h"
 #include "core/base/clock.h"
+#include "tests/harness/mpi_plugin.h"
 #include "tests/harness/rank.h"
 
 static struct {
     _Atomic int progress, steps;
-    enum mpi_state state;
 } g;
-
-static enum mpi_state state(enum mpi_level *ret_level)
-{
-    *ret_level = MPI_LEVEL_SERIALIZED;
-    return g.state;
-}
-
-static int init(enum mpi_level wanted, enum mpi_level *ret_level)
-{
-    *ret_level = wanted;
-    g.state = MPI_STATE_RUNS;
-    return 0;
-}
-
-static int prepare(mpi_reduce_f reduce, int *ret_rank, int *ret_size)
-{
-    *ret_rank = 0;
-    *ret_size = 1;
-    return 0;
-}
 
 static void progress(void)
 {
@@ -55,21 +35,11 @@ static int finalize(void)
     _exit(99); /* at exit, where it must not be called */
 }
 
-static const char *why(void)
-{
-    return "no reason";
-}
-
-static const struct mpi_plugin plugin = {.version = MPI_PLUGIN_VERSION,
-                                         .state = state,
-                                         .init = init,
-                                         .prepare = prepare,
-                                         .finalize = finalize,
-                                         .progress = progress,
-                                         .why = why};
+static const struct mpi_plugin plugin = {MPI_PLUGIN_COMMON, .finalize = finalize,
+                                         .progress = progress};
 static const struct mpi_found found = {.plugin = &plugin};
 
-/* So many steps, then what comes of it; 0 steps: it never ends. */
+/* An operation that ends with rc after so many steps; 0 steps: it never ends. */
 struct job {
     int steps, rc;
 };
@@ -84,7 +54,7 @@ static int step(void *ctx)
 static void stop_one(const struct mpi_here *here, struct job job, bool ends)
 {
     struct mpi_task task = {0};
-    assert_true(mpi_task_stop(here, &task)); /* it was never started */
+    assert_true(mpi_task_stop(here, &task)); /* a task that was never started */
     mpi_task_start(here, &task, step, &job);
     assert_int_equal(mpi_task_stop(here, &task), ends);
     int steps = atomic_load(&g.steps), calls = atomic_load(&g.progress);
@@ -102,7 +72,7 @@ static void stop_in(const char *threads, struct job bad)
     struct err err = {0};
     setenv("HVD_MPI_THREADS", threads, 1);
     assert_int_equal(mpi_process_enter(&found, &mesh, deadline_in_ms(10000), &here, &err), 0);
-    if (!here.direct) /* the end of each would wake who sleeps in the mesh */
+    if (!here.direct) /* the end of each task would wake the mesh's driver */
         mpi_process_close(&here, NULL, false);
     while (here.direct && atomic_load(&g.progress) == 0)
         nap_ms(1);
@@ -133,7 +103,7 @@ static void funneled_failed(void **test)
     stop_in("funneled", (struct job){.steps = 7, .rc = -EIO});
 }
 
-/* MPI is of the process: each in one of its own. */
+/* A process has one MPI, so each test has a process of its own. */
 int main(void)
 {
     const struct CMUnitTest tests[] = {

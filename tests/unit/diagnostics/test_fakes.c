@@ -21,8 +21,9 @@
 #include "diagnostics/doctor.h"
 #include "diagnostics/registry.h"
 #include "diagnostics/rules.h"
+#include "tests/harness/build_path.h"
 
-static char build[PATH_MAX - 128], prober[PATH_MAX], libraries[64];
+static char prober[PATH_MAX], libraries[64];
 
 /* One check on this machine with the fakes in LD_LIBRARY_PATH; its result. */
 static struct result check(const char *id, int timeout_ms)
@@ -159,8 +160,9 @@ static void test_hwloc(void **state)
 
 static void add_link(const char *file, const char *name)
 {
-    char target[PATH_MAX], link[128];
-    snprintf(target, sizeof(target), "%s/tests/fake/%s.so", build, file);
+    char part[64], target[PATH_MAX], link[128];
+    snprintf(part, sizeof(part), "tests/fake/%s.so", file);
+    build_path(part, target);
     snprintf(link, sizeof(link), "%s/%s", libraries, name);
     if (access(target, R_OK) != 0 || symlink(target, link) != 0) {
         fprintf(stderr, "%s is not there\n", target);
@@ -188,12 +190,7 @@ int main(void)
         cmocka_unit_test(test_nccl),           cmocka_unit_test(test_mpi),
         cmocka_unit_test(test_hwloc),
     };
-    ssize_t n = readlink("/proc/self/exe", build, sizeof(build) - 1);
-    char *end = n > 0 ? strstr(build, "/tests/unit/") : NULL;
-    if (!end)
-        return 1;
-    *end = '\0';
-    snprintf(prober, sizeof(prober), "%s/hvd-probe", build);
+    build_path("hvd-probe", prober);
     snprintf(libraries, sizeof(libraries), "/tmp/hvd-fake-XXXXXX");
     if (!mkdtemp(libraries))
         return 1;

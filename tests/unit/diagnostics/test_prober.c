@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "diagnostics/answer.h"
+#include "tests/harness/build_path.h"
 /* hvd-probe is no library: its files stand in this test. */
 #include "diagnostics/prober/elf.c"
 #include "diagnostics/prober/ld.c"
@@ -241,15 +242,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_elf_bytes),     cmocka_unit_test(test_cache),
         cmocka_unit_test(test_resolve),
     };
-    char dir[PATH_MAX - 64];
-    ssize_t n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
-    if (n <= 0)
-        return 1;
-    dir[n] = '\0';
-    char *tests_dir = strstr(dir, "/tests/unit/");
-    if (!tests_dir)
-        return 1;
-    *tests_dir = '\0';
-    snprintf(prober, sizeof(prober), "%s/hvd-probe", dir);
+    build_path("hvd-probe", prober);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
