@@ -57,6 +57,10 @@ no_rank_runs() { ! pgrep -f "ctl_elastic.py $END" >/dev/null; }
 # diaries N: at least N ranks of tests/python/elastic_rank.py have recorded more than a few steps
 diaries() { [ "$(find "$TMP/diary" -type f -size +1k | wc -l)" -ge "$1" ]; }
 
+# recorded: bytes that ranks of tests/python/elastic_rank.py have recorded; recorded_beyond N: more than N
+recorded() { cat "$TMP"/diary/* | wc -c; }
+recorded_beyond() { [ "$(recorded)" -gt "$1" ]; }
+
 # no_ranks SECONDS: all ranks end within that time, and hvdrun's directory is removed
 no_ranks() {
     wait_until "$1" no_rank_runs || { pgrep -af "ctl_elastic.py $END"; return 1; }

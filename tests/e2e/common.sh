@@ -75,6 +75,9 @@ wait_until() {
 
 not() { ! "$@"; }
 
+# ended PID: the process has ended, and its parent has reaped it
+ended() { ! kill -0 "$1" 2>/dev/null; }
+
 # wait_all: waits for all background jobs of this shell, which must succeed
 wait_all() {
     local rc=0 pid

@@ -28,6 +28,7 @@ says() {
 }
 
 marked() { pgrep -f "^$MARK" >/dev/null; }
+unmarked() { ! marked; }
 
 # nothing_left: no process named $MARK and no directory of hvdrun is left; a busy machine may take a while
 nothing_left() {
@@ -37,7 +38,7 @@ nothing_left() {
     return 1
 }
 
-nothing_now() { ! marked && [ -z "$(ls "$XDG_RUNTIME_DIR")" ]; }
+nothing_now() { unmarked && [ -z "$(ls "$XDG_RUNTIME_DIR")" ]; }
 
 # until_marked N: waits until N processes named $MARK run
 until_marked() {

@@ -21,7 +21,7 @@ goes_on() {
     begun 3 -np 3 --min-np 1 --max-np 5 $RANKS || return 1
     before=$(batches 0)
     lost
-    sleep 2
+    sleep 2 # time for the ranks to train on, or to fail
     attached && [ "$(batches 0)" -ge $((before + 10)) ] || return 1
     line 1 'attached to job .*: 3 ranks on 1 host(s), epoch 1' || return 1
     # Everything that an hvdrun does: the job grows, a lost rank is replaced, the job ends with its code.
@@ -68,7 +68,7 @@ death_meanwhile() {
     begun 3 -np 3 --min-np 1 $RANKS && one=$(pid_of 1) || return 1
     lost
     kill -KILL "$one"
-    sleep 1
+    wait_until 10 ended "$one" || return 1
     attached && line 1 'hvdrun: epoch 2: 2 of 3 ranks after .* rank 1 on localhost (pid [0-9]*) was ended by signal 9' &&
         line 2 'epoch [0-9]* rank . of 2: 0 2 (change 0)' && line 3 'rank . of 3: 0 2 3\*' && ends 0
 }
@@ -76,10 +76,10 @@ death_meanwhile() {
 # Output that is printed while there is no hvdrun comes afterwards.
 output_meanwhile() {
     begun 2 -np 2 --min-np 1 --no-prefix bash -c \
-        "$RANKS & while [ ! -e $TMP/loud ]; do sleep 0.1; done; echo small; wait" || return 1
+        "$RANKS & while [ ! -e $TMP/loud ]; do sleep 0.1; done; echo small; touch $TMP/said.\$HVD_RANK; wait" || return 1
     lost
     touch "$TMP/loud"
-    sleep 0.5
+    wait_until 10 [ -e "$TMP/said.0" ] && wait_until 10 [ -e "$TMP/said.1" ] || return 1
     attached && line 2 '^small$' && ends 0
 }
 
@@ -87,7 +87,7 @@ ended_meanwhile() {
     begun 2 -np 2 --min-np 1 $RANKS || return 1
     lost
     touch "$END"
-    sleep 1
+    wait_until 10 no_rank_runs || return 1
     attached && finish 0
 }
 
@@ -116,7 +116,7 @@ nobody_comes() {
     HVD_COORDINATOR_LOST_SECONDS=6 begun 2 -np 2 --min-np 1 $RANKS || return 1
     began=$EPOCHREALTIME
     lost
-    sleep 1
+    sleep 1 # time for the agents to end the ranks too early
     pgrep -f "ctl_elastic.py $END" >/dev/null || { echo "the ranks ended too early"; return 1; }
     no_ranks 19 || return 1
     [ "$(since_ms "$began")" -lt 19000 ] && refused 'no job' "$RUN" attach "$NAME"
@@ -148,7 +148,7 @@ training() {
     HVDRUN_PID=$! job=$!
     wait_until 20 diaries 3
     lost
-    sleep 0.5
+    wait_until 20 recorded_beyond $(($(recorded) + 1000)) # they train without a coordinator
     attached && timeout 30 "$RUN" scale "$NAME" 2 && finish 0 && "${PY:-/usr/bin/python3}" tests/python/elastic_rank.py check "$TMP/diary" 400
 }
 

@@ -38,7 +38,7 @@ goes_on() {
     begun 4 -np 4 --min-np 1 --max-np 6 -H "localhost:3,$B:3" $RANKS || return 1
     there=$(port) before=$(batches 3)
     lost
-    sleep 2
+    sleep 2 # time for the ranks to train on, or to fail
     attached || return 1
     [ "$(port)" = "${there:-none}" ] || { echo "port $there, now $(port)"; return 1; }
     line 1 'attached to job .*: 4 ranks on 2 host(s), epoch 1' && ! grep -q 'epoch 2' "$TMP/out" || return 1
@@ -52,7 +52,7 @@ goes_on() {
 nobody_comes() {
     HVD_COORDINATOR_LOST_SECONDS=6 begun 4 -np 4 --min-np 1 -H "localhost:2,$B:2" $RANKS || return 1
     lost
-    sleep 1
+    sleep 1 # time for the agents to end the ranks too early
     [ "$(pgrep -fc "^[^ ]*python[^ ]* .*ctl_elastic.py $END")" -eq 4 ] || { echo "the ranks ended too early"; return 1; }
     no_ranks 19 || return 1
     # Its agent may still be ending.
@@ -230,7 +230,7 @@ training() {
     HVDRUN_PID=$! job=$!
     wait_until 20 diaries 4
     lost
-    sleep 0.5
+    wait_until 20 recorded_beyond $(($(recorded) + 1000)) # they train without a coordinator
     attached || return 1
     kill -USR1 "$(pid_of 3)"
     lost

@@ -48,12 +48,9 @@ late_reader() {
 # printing LINES: for each of two ranks, a command that prints so many lines and then creates a file
 printing() { echo "seq $1 | sed 's/^/a line that fills the pipe /'; touch $TMP/printed.\$HVD_RANK"; }
 
+both_printed() { [ -e "$TMP/printed.0" ] && [ -e "$TMP/printed.1" ]; }
 until_printed() {
-    local i
-    for i in $(seq 300); do
-        [ -e "$TMP/printed.0" ] && [ -e "$TMP/printed.1" ] && break
-        sleep 0.1
-    done
+    wait_until 30 both_printed
     rm "$TMP/printed.0" "$TMP/printed.1" # fails if a rank is still printing
 }
 
@@ -156,7 +153,8 @@ by_signal() {
 # A rank that ignores SIGTERM gets SIGKILL, within 5 s of the first failure.
 stubborn() {
     local begin=$EPOCHREALTIME took
-    code 1 "$RUN" -np 2 bash -c "[ \$HVD_RANK = 0 ] && sleep 0.5 && exit 1; trap '' TERM; $(sleeper)" 2>"$TMP/2" ||
+    code 1 "$RUN" -np 2 bash -c "if [ \$HVD_RANK = 0 ]; then until [ -e $TMP/trapped ]; do sleep 0.1; done; exit 1; fi
+        trap '' TERM; touch $TMP/trapped; $(sleeper)" 2>"$TMP/2" ||
         return 1
     took=$(since_ms "$begin")
     echo "all ended after $took ms"
@@ -185,10 +183,7 @@ fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 os.close(os.open(sys.argv[2], os.O_CREAT | os.O_WRONLY))
 time.sleep(60)' "$TMP/program" "$TMP/leased" &
     holder=$!
-    for _ in $(seq 100); do
-        [ -e "$TMP/leased" ] && break
-        sleep 0.1
-    done
+    wait_until 10 [ -e "$TMP/leased" ]
     code 126 "$RUN" --start-timeout 3 -np 2 "$TMP/program" 2>"$TMP/2" &&
         says "rank [01] on localhost: $TMP/program has not begun to run within 3 s" "$TMP/2" || rc=1
     kill "$holder"
@@ -207,10 +202,7 @@ stopped_hvdrun() {
     "$RUN" -np 2 bash -c "trap 'exit 0' TERM; (exec -a $MARK sleep 60) & wait" 2>"$TMP/2" &
     local pid=$! rc=0
     until_marked 2 && kill -STOP "$pid"
-    for _ in $(seq 300); do
-        marked || break
-        sleep 0.1
-    done
+    wait_until 30 unmarked
     kill -CONT "$pid"
     wait "$pid" || rc=$?
     [ "$rc" -eq 1 ] && says 'hvdrun has not answered for 5 s .*: ending the ranks' "$TMP/2" && nothing_left
@@ -218,7 +210,8 @@ stopped_hvdrun() {
 
 # Children of ranks are ended too, in sessions of their own or not.
 grandchildren() {
-    code 0 "$RUN" -np 2 bash -c "($(sleeper)) & setsid bash -c '$(sleeper)' & sleep 0.3" && nothing_left
+    code 0 "$RUN" -np 2 bash -c "($(sleeper)) & setsid bash -c '$(sleeper)' &
+        until [ \$(pgrep -fc '^$MARK') -ge 4 ]; do sleep 0.1; done" && nothing_left
 }
 
 # forwarded NAME: hvdrun forwards this signal
@@ -246,7 +239,7 @@ said = run.stderr.readline()    # two signals at once would count as one
 while "once more" not in said:
     assert said, "it ended at the first SIGINT"
     said = run.stderr.readline()
-time.sleep(0.5)
+time.sleep(0.5)    # time for hvdrun to end too early
 assert run.poll() is None, "the first SIGINT only goes to the ranks"
 run.send_signal(signal.SIGINT)
 _, err = run.communicate(timeout=60)
@@ -276,7 +269,7 @@ killed_hvdrun() {
     local pid=$! i
     until_marked 4 && kill -9 "$pid"
     wait "$pid"
-    sleep 2
+    sleep 2 # time for the agent to end the ranks too early
     marked || { echo "they ended at once"; return 1; }
     nothing_left
 }

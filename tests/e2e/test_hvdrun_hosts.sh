@@ -108,6 +108,7 @@ killed_hvdrun() {
 
 # marked_there: a process named $MARK runs on B
 marked_there() { pgrep -f "^$MARK" | grep -qxf <(ip netns pids "$B"); }
+unmarked_there() { ! marked_there; }
 
 # The agent on B is killed (as by the OOM killer): what its ranks have started ends too, in sessions of its own or not.
 # hvdrun is stopped meanwhile: both hosts are this machine, and it would end those processes itself.
@@ -119,11 +120,7 @@ killed_agent() {
     keeper=$(pgrep -P $pid hvd-agent | grep -xf <(ip netns pids "$B"))
     kill -STOP $pid
     kill -KILL "$(pgrep -P "$keeper" hvd-agent)"
-    for _ in $(seq 100); do
-        marked_there || break
-        sleep 0.1
-    done
-    marked_there && { echo "left on $B:"; pgrep -af "^$MARK"; rc=1; }
+    wait_until 10 unmarked_there || { echo "left on $B:"; pgrep -af "^$MARK"; rc=1; }
     kill -CONT $pid
     wait $pid && rc=1
     [ $rc -eq 0 ] && says 'ended by signal 9' "$TMP/2" && nothing_left

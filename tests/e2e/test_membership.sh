@@ -149,7 +149,7 @@ hvdrun_lost() {
     pid=$(pgrep -P "$job" hvdrun)
     kill -KILL "$pid"
     wait "$job"
-    sleep 1
+    sleep 1 # time for the agent to end the ranks too early
     marked || { echo "the ranks ended at once"; return 1; }
     nothing_left || return 1
     code 1 env HVD_COORDINATOR_LOST_SECONDS=x "$RUN" -np 1 true 2>"$TMP/2" &&

@@ -63,7 +63,8 @@ begins_anew() {
     begin -np 4 --min-np 1 -H "localhost:2,$B:2" bash -c \
         "[ \$HVD_RANK = 0 ] && mkdir $TMP/again 2>/dev/null && set -- again; exec $RANKS \"\$@\""
     line 4 'epoch 1 rank . of 4: 0 1 2 3 (change 0)' && kill -KILL "$(pid_of 1)" || return 1
-    line 3 'epoch 3 rank . of 3: 2 3 0\*' && line 4 'epoch 4 rank . of 4: 2 3 0 4\*' && sleep 1 &&
+    line 3 'epoch 3 rank . of 3: 2 3 0\*' && line 4 'epoch 4 rank . of 4: 2 3 0 4\*' &&
+        sleep 1 && # time for an epoch too many
         ! grep 'epoch 5' "$TMP/out" || return 1
     kill -KILL "$(pid_of 2)" && line 3 'epoch 5 rank . of 3: 2 3 4 ' && line 4 'epoch 6 rank . of 4: 2 3 4 5\* ' && ends 0
 }

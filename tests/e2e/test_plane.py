@@ -150,7 +150,7 @@ class Changes(Case):
         facts = self.wait_size("a", 2)
         self.assertRegex(facts["cause"], "scaled from 3 to 2|1 rank left as asked")
         wait_for("its ranks' end", 15, lambda: not third.ranks())
-        time.sleep(0.3)
+        time.sleep(0.3)     # time for the agent to end too early
         self.assertIsNone(third.process.poll(), "it waits for SIGTERM")
         third.evict()
         self.assertEqual(third.code(), 143, third.text())
@@ -226,7 +226,7 @@ class Operator(Case):
         for _ in range(2):  # the second time the epochs have another term
             before = self.plane.facts("a")["epoch"]
             self.plane.kill()
-            time.sleep(2)
+            time.sleep(2)   # the agents find nobody several times
             self.plane.start()
             self.tell_all()
             self.rejoined(3)
@@ -246,7 +246,7 @@ class Operator(Case):
     def test_a_pod_dies_while_it_is_away(self):
         self.plane.kill()
         self.three[2].kill()
-        time.sleep(1)
+        time.sleep(1)   # time for the other agents to find no operator
         self.plane.start()
         self.tell_all()
         self.rejoined(2)
@@ -257,7 +257,7 @@ class Operator(Case):
         """Agents that connect before the operator has heard of jobs and pods are not refused."""
         self.plane.kill()
         self.plane.start()
-        time.sleep(2)
+        time.sleep(2)   # time for agents to be refused, and to end
         self.assertEqual([pod.process.poll() for pod in self.three], [None] * 3)
         self.tell_all()
         self.rejoined(3)
@@ -276,7 +276,7 @@ class Operator(Case):
     def test_sigterm_while_it_is_away(self):
         self.plane.kill()
         self.three[2].process.send_signal(signal.SIGTERM)
-        time.sleep(1)
+        time.sleep(1)   # time for the agent to end too early
         self.assertIsNone(self.three[2].process.poll())
         self.plane.start()
         self.tell_all()
@@ -343,7 +343,6 @@ class Refused(Case):
         self.plane.ask("forget", "b")
         pod.code()
         wait_for("its end", 15, lambda: self.plane.counts()["jobs"] == 1)
-        time.sleep(0.5)
         join = {"agent": pod.uid + ".2", "host": "h", "version": "0", "slots": 1, "pid": 1}
         status, text = self.request("POST", f"/jobs/b/pods/{pod.uid}/v1/join", key, json.dumps(join))
         self.assertIn(status, (404, 409), text)
@@ -395,7 +394,7 @@ class Crowd(Case):
         self.addCleanup(crowd.stdout.close)
         try:
             self.assertIn(f"joined {n} ", said := crowd.stdout.readline())
-            time.sleep(1)
+            time.sleep(1)   # until all long polls are open
             each = (int(self.plane.ask("memory")) - before) / n
             counts = self.plane.counts()
             print(f"{said.strip()}; {each:.1f} KiB each; the slowest turn {counts['slowest_ms']:.1f} ms")

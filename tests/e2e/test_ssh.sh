@@ -201,7 +201,7 @@ taken_over() {
     begun 2 -np 2 --min-np 1 --max-np 4 -p 2022 -i "$TMP/key" -H "localhost:2,$THERE:2" $RANKS || return 1
     line 2 'hvdrun: the agent on .* joined' || return 1 # the ranks are all on this host, and do not wait for it
     lost
-    sleep 1
+    sleep 1 # time for the ranks to train on, or to fail
     attached && line 1 'attached to job .*: 2 ranks on 2 host(s), epoch 1' || return 1
     together 2 timeout 30 "$RUN" scale "$NAME" 4 --wait 20 | grep 'in effect: epoch 2, 4 ranks' || return 1
     kill -KILL "$(agent_on "$B")"

@@ -40,7 +40,7 @@ killed_by_hand() (
         pid=$(pid_of "$r" "$TMP/out.$r") || exit 1
         [ "$r" = "$victim" ] && target=$pid
     done
-    sleep 0.3
+    sleep 0.3 # until the ranks are in the middle of sums
     begin=$EPOCHREALTIME
     kill -KILL "$target"
     for r in 0 1 2; do

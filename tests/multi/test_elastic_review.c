@@ -412,7 +412,7 @@ static int sum_slowly(int member, void *arg)
     for (int step = 0; data[0] == 0; step++) {
         atomic_store(&b->at[member], step);
         if (atomic_load(&b->go))
-            nap_ms(600);
+            nap_ms(600); /* steps so slow that ranks report nearly every one */
         data[0] = (float)atomic_load(&b->answered);
         if (hvd_allreduce("sum", data, data, 1000, HVD_FLOAT32, HVD_SUM) < 0 || hvd_commit() < 0)
             return FAIL("step %d: %s", step, hvd_error());

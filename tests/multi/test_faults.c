@@ -116,7 +116,7 @@ static void kill_one(const struct world_options *o, struct board *b)
         for (int i = 0; i < 2500 && atomic_load(&b->children) < 2; i++)
             nap_ms(10);
     }
-    nap_ms(100);
+    nap_ms(100); /* until the ranks are in the middle of operations */
     atomic_store(&b->killed_ns, clock_ns());
     world_kill(w, b->victim, SIGKILL);
     world_wait(w, status);

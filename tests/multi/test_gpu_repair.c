@@ -189,7 +189,7 @@ static int release(struct gpu_side *g, int number)
     if (gpu_side_send(g, 0, SMALL * 4) < 0)
         return FAIL("%s", g->err.msg);
     sum = submit(g, HVD_ALLREDUCE, "sum");
-    usleep(number == 1 ? 600000 : 300000);
+    usleep(number == 1 ? 600000 : 300000); /* the sum is on the GPUs, then rank 1 dies */
     if (number == 1)
         raise(SIGKILL);
     for (int i = 0; i < RESULTS; i++)

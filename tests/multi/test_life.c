@@ -222,7 +222,7 @@ static int leave_begun(int rank, int size, void *arg)
     if (rc != 0)
         return FAIL("%s", hvd_error());
     if (rank == size - 1) {
-        usleep(100000);
+        usleep(100000); /* until the others are in the next operation */
         return hvd_shutdown() == 0 ? 0 : FAIL("shutdown: %s", hvd_error());
     }
     rc = hvd_allreduce("together", x, x, count, HVD_FLOAT32, HVD_SUM);

@@ -171,11 +171,11 @@ static int forks(int rank, int size, void *arg)
         return fork_beside(b);
     /* Rank 0 waits for this rank, inside hvd_init() and inside hvd_shutdown(). */
     until(b, AT_INIT);
-    usleep(50000);
+    usleep(50000); /* time for rank 0 to fork in the middle */
     if (hvd_init() != 0 || hvd_allreduce("x", &x, &x, 1, HVD_FLOAT32, HVD_SUM) != 0)
         return FAIL("%s", hvd_error());
     until(b, AT_SHUTDOWN);
-    usleep(50000);
+    usleep(50000); /* the same */
     return hvd_shutdown() == 0 ? 0 : FAIL("%s", hvd_error());
 }
 
