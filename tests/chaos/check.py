@@ -145,7 +145,7 @@ class Checker:
                 life.armed = row["armed"]
             elif row["t"] == "world":
                 if row["e"] > self.first and not row["new"]:
-                    self.say("reset", f"{life.uid}: began anew in epoch {row['e']}: nobody was left with the state")
+                    self.say("reset", f"{life.uid}: began anew in epoch {row['e']}: no rank was left with the state")
                     life.anew = True
                     return
                 self.world(life, row)
@@ -233,7 +233,7 @@ class Checker:
             if row["e"] != life.epoch:
                 self.say("I2", f"{where}: {life.uid} is in epoch {life.epoch}, its operation in {row['e']}")
             if row["bad"]:
-                self.say("sum", f"{where}: {life.uid}: {row['bad']} elements name nobody, "
+                self.say("sum", f"{where}: {life.uid}: {row['bad']} elements name no rank,  "
                                 f"the first at {row.get('at')}: {row.get('value')}")
         row = rows[0][1]
         returned = 0
@@ -262,7 +262,7 @@ class Checker:
         masks = sorted({mask for mask, _, _ in row["sets"]}, key=bits)
         everybody = (1 << self.sizes.get(row["e"], 0)) - 1
         if not masks:
-            self.say("sum", f"{where}: {life.uid}: nobody contributed")
+            self.say("sum", f"{where}: {life.uid}: no rank contributed")
         if row["kind"] == "allreduce" and sum(n for _, _, n in row["sets"]) + row["bad"] != row["n"]:
             self.say("sum", f"{where}: {life.uid}: elements are missing from its sets")
         for mask, divisor, _ in row["sets"]:
@@ -319,7 +319,7 @@ class Checker:
     def ends(self):
         if self.steps and len(self.steps) != max(self.steps) + 1:
             missing = set(range(max(self.steps))) - self.steps
-            self.say("steps", f"steps that nobody did: {sorted(missing)[:5]}")
+            self.say("steps", f"steps that no rank did: {sorted(missing)[:5]}")
         for epoch, members in self.members.items():
             for uid in members.values():
                 if self.lost.get(uid, epoch) < epoch:

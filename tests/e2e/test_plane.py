@@ -226,7 +226,7 @@ class Operator(Case):
         for _ in range(2):  # the second time the epochs have another term
             before = self.plane.facts("a")["epoch"]
             self.plane.kill()
-            time.sleep(2)   # the agents find nobody several times
+            time.sleep(2)   # the agents find no operator, several times
             self.plane.start()
             self.tell_all()
             self.rejoined(3)

@@ -405,7 +405,7 @@ int gpu_rank_drain(struct gpu_rank *me)
     int rc;
     while ((rc = nccl_run_drained(me->run, &me->err)) == 1) {
         if (deadline_passed(deadline))
-            return FAIL("the stream does not come to an end, and nobody says so");
+            return FAIL("the stream does not end, without an error");
         nap_ms(1);
     }
     return rc;

@@ -316,7 +316,7 @@ static void test_a_peer_has_gone_on(void **state)
             elastic_run(&job, change_is_in, NULL, 1);
         }
         if (!elastic_run(&job, change_is_in, NULL, 30000))
-            fail_msg("change %d: not everybody came to the boundary", i);
+            fail_msg("change %d: not all ranks reached the boundary", i);
     }
     atomic_store(&b->go, 1);
     assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));

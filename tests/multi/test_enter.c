@@ -57,7 +57,7 @@ static void test_others_go_on(void **state)
     enter_job_end(&job, 0);
 }
 
-/* Joiners that are ready are admitted. A slow joiner delays nobody. */
+/* Joiners that are ready are admitted. A slow joiner does not delay any rank. */
 static int very_slow_joiner(int member, void *arg)
 {
     if (hvd_init() < 0)

@@ -82,7 +82,7 @@ static int live(struct gpu_side *g, int rank, long fail_at, bool fails, long *re
         rc = one(g, rank, i, !fails, &fail_at);
     *ret_failed = fail_alloc.failed;
     if (rc < 0 && !hvd_error()[0])
-        rc = FAIL("it failed, and nobody says why");
+        rc = FAIL("it failed without a reason");
     hvd_shutdown();
     return rc;
 }

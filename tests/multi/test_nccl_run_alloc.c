@@ -93,7 +93,7 @@ static int calls(struct gpu_rank *me)
             if (rc > 1)
                 return rc;
             if (rc == 1 && !me->err.msg[0])
-                return FAIL("call %ld fails, and nobody says so", n);
+                return FAIL("call %ld fails, and no error was returned", n);
             if (rc == 1 && !reached)
                 return FAIL("without a failure: %s", me->err.msg);
             told += rc;

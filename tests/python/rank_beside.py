@@ -31,7 +31,7 @@ def test_beside():
     assert x.item() == hvd.size()
     dist.barrier()
     dist.destroy_process_group()
-    hvd.barrier()  # nobody goes on before rank 0's store is gone: its clients abort when it goes
+    hvd.barrier()  # no rank's client is left when rank 0's store ends, which would abort it
     hvd.shutdown()
 
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_cuda: a device, its visits, streams, events, memory and kernels on the fake driver
- * (tests/fake/cuda): what it does, that the steady state makes nothing anew, and every call of the
- * driver's failing in turn.
+ * test_cuda: a device, visits to it, streams, events, memory and kernels on the fake driver
+ * (tests/fake/cuda): their behaviour, a steady state that creates nothing, and each call of the
+ * driver failing in turn.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -150,7 +150,7 @@ static void test_asks(void **state)
     tear_down(&s);
 }
 
-/* One stream waits for the other's event, and goes on with what was there before it. */
+/* One stream waits for the other's event, then continues with its own earlier work. */
 static void test_order(void **state)
 {
     struct setup s;
@@ -261,7 +261,7 @@ static void test_memory(void **state)
     assert_true(s.scratch.size >= 1000);
     assert_int_equal(cuda_memory_reserve(s.d, &s.scratch, s.scratch.size, &err), 0);
     assert_ptr_equal(s.scratch.at, at);
-    /* Where the room to grow in is not there, exactly what was asked for will do. */
+    /* If there is no memory for growth, exactly the requested size is enough. */
     fake->fail_call(0, CUDA_OUT_OF_MEMORY);
     assert_int_equal(cuda_memory_reserve(s.d, &s.scratch, 100000, &err), 0);
     assert_int_equal(s.scratch.size, 100000);
@@ -273,7 +273,7 @@ static void test_memory(void **state)
     assert_int_equal(fake->live(), 0);
 }
 
-/* What is said when the kernels cannot be loaded. */
+/* The error when the kernels cannot be loaded. */
 static void test_no_kernels(void **state)
 {
     static const struct {

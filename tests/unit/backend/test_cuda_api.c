@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_cuda_api: machines without a driver, with one that is too old, and with one that does not
- * start: what is said of each. On the fake driver (tests/fake/cuda.c); each case is a process of
- * its own, for a process opens the driver once.
+ * test_cuda_api: the errors on machines without a driver, with a driver that is too old, and with
+ * one that does not start. On the fake driver (tests/fake/cuda.c). Each case is a process of its
+ * own, because a process opens the driver once.
  */
 #include <setjmp.h>
 #include <stdarg.h>

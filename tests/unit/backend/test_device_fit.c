@@ -67,7 +67,7 @@ static void test_one_does_not(void **state)
     no_nccl(&all[2]);
     expect(&by_nccl, all, 0, 1U << 2, "no NCCL");
     expect(&by_nccl, all, 2, 1U << 2, "no NCCL");
-    expect(&by_host, all, 2, 0, ""); /* nobody asks for NCCL */
+    expect(&by_host, all, 2, 0, ""); /* no rank asks for NCCL */
     all[3].nccl.kernels = false;
     expect(&by_nccl, all, 0, 3U << 2, "no NCCL");
     expect(&by_nccl, all, 3, 3U << 2, "kernels"); /* each hears its own reason */

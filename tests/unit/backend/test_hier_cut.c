@@ -29,7 +29,7 @@ static void check(int shards, size_t elem)
         assert_true(parts[i].at >= end && parts[i].at % 16 == 0);
         for (int s = 0; s < shards; s++) {
             size_t count = hier_count(&parts[i], chunk.pieces[i].count, s);
-            /* They come in order: only what is behind may be shorter. */
+            /* Chunks come in order, so only the last one may be shorter. */
             assert_true(count <= before && (count == 0 || (size_t)s * parts[i].each == sum));
             assert_true(parts[i].at + count * elem <= size);
             before = count;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_api, nccl_find: versions, which copy is taken, and what is said where there is none, two, or
- * an old one. Each case is a child process: what is loaded stays loaded. The libraries are those of
- * tests/fake; torch is one of them under another name.
+ * nccl_api, nccl_find: versions, the copy that is used, and the errors with no copy, with two, or
+ * with an old one. Each case is a child process, because a loaded library stays loaded. The
+ * libraries are those of tests/fake; torch is one of them under another name.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,7 +78,7 @@ static const char *fake(const char *version)
     return path[next];
 }
 
-/* What a case expects: rc, and words in what is said (an error or the name). */
+/* Expected result of a case: rc, and words of the error or of the name. */
 struct want {
     int rc;
     const char *words[3];
@@ -129,7 +129,7 @@ static int asked_but_missing(void)
     return load_and_compare(&(struct want){-ENOENT, {"/no/such/libnccl.so.2", "HVD6001"}});
 }
 
-/* The framework has it: whatever else there is, and whatever its folder. */
+/* The framework brings NCCL, which is used whatever else there is, and whatever its folder. */
 static int mapped(void)
 {
     CHECK(dlopen(fake("2.18"), RTLD_NOW | RTLD_LOCAL), "%s", dlerror());

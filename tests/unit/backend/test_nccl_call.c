@@ -83,7 +83,7 @@ static void test_left(void **state)
     assert_false(nccl_call_done(call));
     assert_false(nccl_call_release(call));
     nccl_thread_abandon(thread);
-    atomic_store(&gate, 1); /* it comes back all the same, and frees what it has */
+    atomic_store(&gate, 1); /* the call returns late, and frees its memory */
     for (int i = 0; i < 10000 && atomic_load(&gate) != 2; i++)
         nap_ms(1);
     assert_int_equal(atomic_load(&gate), 2);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_comm: the table of states; what is refused in which phase; what becomes of an exchange and a
- * device that fail. NCCL is a few functions here; tests/multi/test_nccl* have real ranks.
+ * nccl_comm: the table of states; the calls that each phase refuses; a failed exchange and a failed
+ * device. NCCL is a few functions here; tests/multi/test_nccl* have real ranks.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,7 +68,7 @@ static void test_all_are_reached(void **state)
         assert_false(rows[i].phase == NCCL_FAILED && rows[i].next == NCCL_READY);
 }
 
-/* ---- a world of one, with an NCCL that answers what it is told to ---- */
+/* ---- a world of one, with an NCCL whose answers the test sets ---- */
 
 static struct {
     int id, init, async, issue;

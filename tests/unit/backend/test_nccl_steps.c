@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_steps: which types, operators and calls an operation becomes, for which versions of NCCL and
- * with which means; what is refused, in words.
+ * nccl_steps: the types, operators and calls that an operation becomes, with each version of NCCL,
+ * with and without kernels; and the errors of refused operations.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,7 +33,7 @@ static struct coll_op reduction(enum hvd_dtype dtype, enum hvd_op op, double pre
                             .contributors = RANKS};
 }
 
-/* What is asked, and what form it takes. */
+/* An operation, and the expected form. */
 static const struct {
     enum hvd_dtype dtype;
     enum hvd_op op;
@@ -74,7 +74,7 @@ static const struct {
      1, false},
     {HVD_BFLOAT16, HVD_SUM, 1, 1, 20900, 1, HVD_FLOAT32, NCCL_ABI_FLOAT32, NCCL_ABI_SUM, 1, 1, 1, 1,
      false},
-    /* what is converted anyway is scaled there too */
+    /* a tensor that is converted is scaled in the conversion */
     {HVD_BFLOAT16, HVD_AVERAGE, 1, 1, 20900, 1, HVD_FLOAT32, NCCL_ABI_FLOAT32, NCCL_ABI_SUM, 1, 1,
      1, RANKS, false},
     {HVD_INT16, HVD_SUM, 1, 1, 22707, 1, HVD_INT32, NCCL_ABI_INT32, NCCL_ABI_SUM, 1, 1, 1, 1,

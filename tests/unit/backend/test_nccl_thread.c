@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_thread: what it is given is done in order, all on one thread, also after it was left;
- * then it ends.
+ * nccl_thread: it runs its calls in order, all on one thread, also after it was abandoned; then it
+ * ends.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * buf: what is written is read back; no read past the end; too much is remembered as failed.
+ * buf: written values are read back; no read past the end; a read of too much sets the failure
+ * flag.
  */
 #include <setjmp.h>
 #include <stdarg.h>

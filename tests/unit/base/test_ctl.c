@@ -162,7 +162,7 @@ static void test_nonsense(void **state)
     static const uint8_t bad[][9] = {
         {1, 0, 0, 1, CTL_HELLO, 0, 0, 0},      /* longer than CTL_BODY_MAX */
         {1, 0, 0, 0, CTL_HELLO, 0, 9, 0},      /* more descriptors than can be */
-        {1, 0, 0, 0, CTL_HELLO, 0, 1, 0, 'x'}, /* one that did not come */
+        {1, 0, 0, 0, CTL_HELLO, 0, 1, 0, 'x'}, /* a descriptor that did not arrive */
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct pair p;
@@ -203,7 +203,7 @@ static void test_queue(void **state)
         assert_int_equal(f.len, 10000);
     }
     assert_int_equal(ctl_flush(&p.a), 0);
-    /* the other end closes: what is sent says so */
+    /* after the other end has closed, sending fails */
     close(p.fd[1]);
     assert_int_equal(ctl_send(&p.a, CTL_BYE, NULL, NULL, 0), -ECONNRESET);
     p.fd[1] = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -241,7 +241,7 @@ static void test_queue_descriptors(void **state)
         if (f.nfds)
             close(f.fds[0]);
     }
-    /* what is still queued at the end is closed */
+    /* descriptors that are still queued at the end are closed */
     for (int i = 0; i < N; i++) {
         int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         assert_int_equal(ctl_send(&p.a, CTL_SHARE, &body, &fd, 1), 0);

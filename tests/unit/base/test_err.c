@@ -65,7 +65,7 @@ static void test_one_line(void **state)
     assert_string_equal(err.msg, "a b: No such file or directory");
 }
 
-/* What is written to standard error while fn runs. */
+/* The text that fn writes to standard error. */
 static size_t capture(void (*fn)(void), char *text, size_t size)
 {
     int pipes[2], old = dup(STDERR_FILENO);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * library: what the loader has mapped is found by its soname, once a file, and a handle's file is
- * said. The libraries are copies of one that every machine has, in a folder of our own.
+ * library: a mapped library is found by its soname, each file once, and a handle's file is known.
+ * The libraries are copies of one that every machine has, in a folder of the test.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -259,7 +259,7 @@ static uint64_t turn_of_self(void)
     return syscall(SYS_sched_getattr, 0, attr, sizeof(attr), 0) < 0 ? 0 : attr[3];
 }
 
-/* What it changes is its own turn: not how nice it is, and not what its children get. */
+/* The watcher changes only its own priority: not its nice value, and not that of its children. */
 static void test_hurry(void **state)
 {
     int status;

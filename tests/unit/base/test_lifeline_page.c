@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lifeline_page: what a watcher makes of a page that nobody holds, that is no page, or in which
- * somebody writes what it likes.
+ * lifeline_page: how a watcher judges a page without a holder, a page that is none, and a page in
+ * which a process writes random values.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,7 +62,7 @@ static void test_arguments(void **state)
     close(fd);
 }
 
-/* ---- a holder that writes what it likes ------------------------------------------------------ */
+/* ---- a holder that writes any values --------------------------------------------------------- */
 
 static struct lifeline_page *map_of(int fd)
 {
@@ -90,7 +90,7 @@ static void test_words(void **state)
         {tid, 0, LIFELINE_BROKEN},
         {tid, tid + 1, LIFELINE_BROKEN},
         {tid, tid & ~FUTEX_WAITERS, LIFELINE_BROKEN},
-        {0, 4711, LIFELINE_BROKEN}, /* the kernel would wake nobody */
+        {0, 4711, LIFELINE_BROKEN}, /* the kernel would wake no thread */
         {0, FUTEX_WAITERS, LIFELINE_BROKEN},
         {0, LIFELINE_WORD_RELEASED, LIFELINE_RELEASED},
         {0, FUTEX_WAITERS | FUTEX_OWNER_DIED, LIFELINE_DEAD},

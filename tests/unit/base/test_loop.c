@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tests of base/loop: descriptors, timers in order, signals, ends of processes, callbacks that stop
- * what is next.
+ * the next callback.
  */
 #include <stdarg.h>
 #include <setjmp.h>

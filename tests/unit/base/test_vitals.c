@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * vitals: what is made of a silence, row by row, and what /proc says of a process that runs,
+ * vitals: the verdict on a silence, row by row, and the reading of /proc for a process that runs,
  * sleeps, is stopped, has one thread stopped, or is dead.
  */
 #include <setjmp.h>

@@ -97,7 +97,7 @@ static void test_roster(void **state)
     struct ctl_frame hello;
     int pair[2];
     put_roster(&body, 1, 3);
-    /* what is left of a former life comes first, and its descriptor is closed */
+    /* leftovers of an earlier life come first, and their descriptor is closed */
     assert_int_equal(pipe(pair), 0);
     assert_int_equal(ctl_send(&f->agent, CTL_SHARE, &body, &pair[1], 1), 0);
     close(pair[1]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_env_settings: what boot says of settings that cannot be: ranks, sizes, addresses and key
- * files. Nobody else takes part; the result itself is test_env's.
+ * test_env_settings: boot's errors for invalid settings: ranks, sizes, addresses and key files.
+ * There are no other ranks; test_env tests the result.
  */
 #include <setjmp.h>
 #include <stdarg.h>
