@@ -61,14 +61,14 @@ static void test_progress(void **test)
 {
     static const struct mpi_plugin plugin = {MPI_PLUGIN_COMMON, .finalize = finalize,
                                              .progress = progress};
-    static struct mesh mesh;
     const struct mpi_found found = {.plugin = &plugin};
     struct mpi_here here;
     struct mpi_task task;
     struct err err = {0};
     int left = 50;
     mpi_plugin_most = MPI_LEVEL_SERIALIZED;
-    assert_int_equal(mpi_process_enter(&found, &mesh, deadline_in_ms(10000), &here, &err), 0);
+    assert_int_equal(
+        mpi_process_enter(&found, &mpi_plugin_mesh, deadline_in_ms(10000), &here, &err), 0);
     assert_true(here.direct);
     assert_true(progresses(3));
     mpi_task_start(&here, &task, step, &left);
@@ -81,7 +81,8 @@ static void test_progress(void **test)
     assert_int_equal(atomic_load(&g.progress), before);
     assert_int_equal(atomic_load(&g.together), 0);
     /* again in another world */
-    assert_int_equal(mpi_process_enter(&found, &mesh, deadline_in_ms(10000), &here, &err), 0);
+    assert_int_equal(
+        mpi_process_enter(&found, &mpi_plugin_mesh, deadline_in_ms(10000), &here, &err), 0);
     assert_true(progresses(3));
     mpi_process_close(&here, NULL, false);
     atomic_store(&g.ended, 1);

@@ -67,11 +67,11 @@ static void stop_one(const struct mpi_here *here, struct job job, bool ends)
 
 static void stop_in(const char *threads, struct job bad)
 {
-    static struct mesh mesh;
     struct mpi_here here;
     struct err err = {0};
     setenv("HVD_MPI_THREADS", threads, 1);
-    assert_int_equal(mpi_process_enter(&found, &mesh, deadline_in_ms(10000), &here, &err), 0);
+    assert_int_equal(
+        mpi_process_enter(&found, &mpi_plugin_mesh, deadline_in_ms(10000), &here, &err), 0);
     if (!here.direct) /* the end of each task would wake the mesh's driver */
         mpi_process_close(&here, NULL, false);
     while (here.direct && atomic_load(&g.progress) == 0)
@@ -80,7 +80,8 @@ static void stop_in(const char *threads, struct job bad)
     assert_false(mpi_process_abandoned());
     stop_one(&here, bad, false);
     assert_true(mpi_process_abandoned());
-    assert_int_equal(mpi_process_enter(&found, &mesh, deadline_in_ms(10000), &here, &err), -EBUSY);
+    assert_int_equal(
+        mpi_process_enter(&found, &mpi_plugin_mesh, deadline_in_ms(10000), &here, &err), -EBUSY);
 }
 
 static void direct_never(void **test)
