@@ -234,13 +234,11 @@ void rank_end(struct rank *rank, int grace_ms)
 /* Reports closed once the process, its group and its pipes have ended. */
 static void check_closed(struct rank *rank)
 {
-    if (!rank->reaped || rank->closed)
+    if (!rank->reaped || rank->closed || !group_has_ended(rank))
         return;
     for (int i = 0; i < FRAME_STREAMS; i++)
         if (rank->streams[i].fd >= 0)
             return;
-    if (!group_has_ended(rank))
-        return;
     loop_timer_stop(rank->loop, &rank->end_timer);
     rank->closed = true;
     rank->ops->closed(rank->arg, rank);

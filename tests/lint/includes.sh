@@ -118,6 +118,15 @@ if [ "$n" -gt 1 ]; then
     bad=1
 fi
 
+# Within agent/ the arrows point one way too: no noun uses another one that uses it. (x_private.h joins files of a noun.)
+circle=$(git ls-files 'agent/*.[ch]' | grep -v _private | xargs -r grep -oH '^#include "agent/[a-z_]*' |
+    sed 's/^agent\///; s/\.[ch]:#include "agent\// /' | grep -v _private | awk '$1 != $2' |
+    tsort 2>&1 >/dev/null | sed 's/^tsort: \(-: input contains a loop:\)\?//' | tr '\n' ' ') || true
+if [ -n "$circle" ]; then
+    echo "files of agent/ include each other in a circle: $circle" >&2
+    bad=1
+fi
+
 # cmocka is installed only by `make test`. `make all` must build without it, so no header may include it and no program
 # that `all` builds (benchmarks, examples) may use it. The Makefile finds the harness files that do.
 while IFS=: read -r file line text; do
