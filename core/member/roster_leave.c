@@ -62,7 +62,8 @@ void roster_came_back(struct roster *r)
 {
     int n = roster_have(r) - roster_members_count(&r->members, member_may_return) - r->target;
     if (r->is_elastic && !r->rebuilding && !r->stopping && !r->closing)
-        roster_shrink(r, n, "a rank that had left came back, and the job has more ranks than its target");
+        roster_shrink(r, n,
+                      "a rank that had left came back, and the job has more ranks than its target");
 }
 
 /* Describes why this joiner was never admitted before the job ended. */

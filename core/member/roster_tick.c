@@ -10,7 +10,7 @@
 #include "core/member/roster_rebuild.h"
 #include "core/member/roster_target.h"
 
-#define EVICT_AFTER   (30 * CLOCK_S) /* until a silent survivor is killed */
+#define EVICT_AFTER (30 * CLOCK_S) /* until a silent survivor is killed */
 
 /* Some survivors have answered a loss or are at a boundary and wait for the others, which should
  * follow in milliseconds. Kills members that do not follow for EVICT_AFTER. */

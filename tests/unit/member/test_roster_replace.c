@@ -179,12 +179,9 @@ static void test_replacement(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_backoff),
-        cmocka_unit_test(test_cooldown),
-        cmocka_unit_test(test_all_agents_lost),
-        cmocka_unit_test(test_note_epoch),
-        cmocka_unit_test(test_reset_limit),
-        cmocka_unit_test(test_replacement),
+        cmocka_unit_test(test_backoff),         cmocka_unit_test(test_cooldown),
+        cmocka_unit_test(test_all_agents_lost), cmocka_unit_test(test_note_epoch),
+        cmocka_unit_test(test_reset_limit),     cmocka_unit_test(test_replacement),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
