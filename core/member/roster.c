@@ -4,7 +4,6 @@
  */
 #include "core/member/roster.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,25 +142,26 @@ void roster_note(struct roster *r, enum note_type type, int member, int code, co
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-void roster_give_up(struct roster *r, int member, const char *text)
+int roster_min_now(const struct roster *r)
 {
-    roster_note(r, NOTE_LOST, member, 0, text);
+    int min = r->elastic.min - r->ends.finished;
+    return min > 1 ? min : 1;
 }
 
-void roster_signal(struct roster *r, int signo)
+/* True when the program has ended on some rank that was in the world, so that a new rank would have
+ * no peer to train with. A command that never calls hvd_init() has no world: it is finished when it
+ * has ended well on some rank and runs on none. */
+bool roster_is_finished(const struct roster *r)
 {
-    roster_note(r, NOTE_SIGNAL, -1, signo, "");
-    if (signo == SIGUSR1 || signo == SIGUSR2)
-        return;
-    r->closing = true;
-    r->starts.n = 0;
+    if (r->epoch == 0 && !r->hosted && r->ends.finished > 0 && r->ends.ended == r->members.n)
+        return true;
+    return r->epoch > 0 && (r->ends.finished > 0 || r->ends.at_end >= 0);
 }
 
-void roster_stop(struct roster *r, const char *reason, int grace_ms)
+bool roster_state_is_there(const struct roster *r)
 {
-    r->stopping = true;
-    roster_wind_down(r, 0);
-    roster_note(r, NOTE_STOP, -1, grace_ms, reason);
+    return r->rebuilding || roster_members_count(&r->members, member_survives) > 0 ||
+           roster_members_count(&r->members, member_may_return) > 0 || roster_is_finished(r);
 }
 
 bool roster_done(const struct roster *r)

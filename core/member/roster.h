@@ -8,10 +8,10 @@
  * notes, numbered from 1.
  *
  * Fixed job: epoch e + 1 is published when every rank has sent its card for it (hvd_init; again
- * after hvd_shutdown). Elastic job: README.md has the rules, roster_epoch.c the code. The other
- * files: roster_events.c (messages of agents), roster_life.c (states and ends of members),
- * roster_change.c (planned changes and replacements), roster_arrivals.c (joiners that arrive while
- * other ranks train), roster_text.c (texts).
+ * after hvd_shutdown). Elastic job: README.md has the rules.
+ *
+ * The roster consists of parts, each with a header (roster_members.h and so on). The other files
+ * work on the whole, in layers: README.md has the table.
  */
 #ifndef HVD_MEMBER_ROSTER_H
 #define HVD_MEMBER_ROSTER_H
@@ -117,7 +117,7 @@ int roster_init_hosted(struct roster *r, const char *job, const uint8_t key[MEMB
 /* Call before any event. 1 <= min <= size <= max. */
 int roster_make_elastic(struct roster *r, const struct roster_elastic *elastic, struct err *err);
 
-/* roster_rebuild.c: replaces both of the above for an elastic job that is already running. Hosts
+/* Replaces both of the above for an elastic job that is already running. Hosts
  * have no ranks here; slots says how many they may have. The roster only gathers (roster_join()
  * returns -EAGAIN) until every agent that is not lost has joined with what it knows, or until the
  * clock is rebuild_by. Then it continues, within the last join or in roster_tick(). key: for a
@@ -189,7 +189,7 @@ int roster_drain_rank(struct roster *r, int rank, uint64_t now, uint32_t *ret_ch
 int roster_drain_host(struct roster *r, const char *host, uint64_t now, uint32_t *ret_change,
                       struct err *err);
 
-/* roster_hosted.c: changes min, max and target of a hosted roster. -ERANGE: impossible, nothing has
+/* Changes min, max and target of a hosted roster. -ERANGE: impossible, nothing has
  * changed. */
 int roster_resize(struct roster *r, int min, int max, int target, uint64_t now, struct err *err);
 
@@ -197,7 +197,7 @@ int roster_resize(struct roster *r, int min, int max, int target, uint64_t now, 
  * The target stays, so replacements start on other agents. */
 void roster_leave(struct roster *r, int agent, const char *text, uint64_t now);
 
-/* roster_hosts.c: adds a host, or changes the slots of one, while an elastic job runs. Starts no
+/* Adds a host, or changes the slots of one, while an elastic job runs. Starts no
  * member: roster_scale() does that. A drained host may be used again. -ENOENT: the host's agent is
  * lost. */
 int roster_add_host(struct roster *r, const struct roster_host *host, struct err *err);

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * roster_arrivals: new members that start while other ranks train. Each gets provisional numbers at
- * once, starts up by itself, and sends a card that says "enter" when it is ready. Only then does it
- * wait for admission at a boundary. See roster.h.
+ * roster_arrivals: see roster_arrivals.h.
  */
-#include <stdio.h>
+#include "core/member/roster_arrivals.h"
 
-#include "core/base/clock.h"
-#include "core/member/roster_private.h"
+#include "core/member/roster_life.h"
 
 /* Number of the world's ranks on an agent. */
 static int count_there(const struct roster *r, int agent)
@@ -49,26 +46,4 @@ void roster_number_arrivals(struct roster *r)
         if (roster_notes_add(&r->notes, &n)) /* out of memory: the next tick tries again */
             roster_step(r, i, RANK_NUMBERS, 0, NULL);
     }
-}
-
-bool roster_is_part(const struct roster *r, const struct roster_member *m)
-{
-    return !m->leaving && (m->was_in || r->epoch == 0);
-}
-
-void roster_describe_outsider(const struct roster *r, int member, uint64_t now, char *dst,
-                              size_t size)
-{
-    const struct roster_member *m = &r->members.list[member];
-    if (m->state != RANK_READY)
-        snprintf(dst, size, "the job ends before it was ready for admission");
-    else if (r->had_boundary)
-        snprintf(dst, size, "the job ends before the step boundary that would have admitted it");
-    else
-        snprintf(
-            dst, size,
-            "the job ends; it was ready for admission for %.1f s, but the ranks reached no step "
-            "boundary: a program that never calls hvd_commit() (Python: state.commit()) admits "
-            "no rank",
-            (double)(now - m->waits) / CLOCK_S);
 }

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * roster_epoch: decides when the next epoch is published and which members are in it. See roster.h;
- * README.md has the rules.
- *
- * - Survivors are members of the current world that have its training state: members that are
- *   active, and members that wait for the next epoch with a card that says "revoked" or "boundary".
- * - Joiners have said "enter", or "join" when there was no world to join or they have been in it
- *   before.
+ * roster_epoch: see roster_epoch.h.
  */
+#include "core/member/roster_epoch.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/clock.h"
-#include "core/member/roster_private.h"
+#include "core/member/roster_arrivals.h"
+#include "core/member/roster_leave.h"
+#include "core/member/roster_life.h"
+#include "core/member/roster_world.h"
 
 #define ERRED_WORLDS 3                /* in a row: the program itself is at fault */
 #define TOGETHER     (500 * CLOCK_MS) /* how long a ready joiner waits for joiners that start up */
@@ -55,93 +54,6 @@ static int count_both(const struct roster *r, bool (*is)(const struct roster_mem
     for (int i = 0; i < r->members.n; i++)
         n += is(&r->members.list[i]) && too(&r->members.list[i]);
     return n;
-}
-
-int roster_min_now(const struct roster *r)
-{
-    int min = r->elastic.min - r->ends.finished;
-    return min > 1 ? min : 1;
-}
-
-/* ---- publishing ----------------------------------------------------------------------------- */
-
-/* The first epoch of a new term is higher than any epoch of an earlier term. */
-static uint32_t next_epoch(const struct roster *r)
-{
-    if (r->epoch >> ROSTER_TERM_SHIFT >= r->term)
-        return r->epoch + 1;
-    return r->term << ROSTER_TERM_SHIFT | (roster_epoch_number(r->epoch) + 1);
-}
-
-/* Builds a roster of the members in list, in order of their new ranks, with copies of their present
- * cards. A later card of a rank is for a later epoch. */
-static int make_world(const struct roster *r, const int *list, int n, bool new_world,
-                      struct roster_body *ret)
-{
-    struct roster_body world = {.epoch = next_epoch(r), .n = n};
-    memcpy(world.key, r->key, sizeof(world.key));
-    world.cards = calloc((size_t)n, sizeof(*world.cards));
-    if (!world.cards)
-        return -ENOMEM;
-    bool failed = false;
-    for (int i = 0; i < n; i++) {
-        const struct roster_member *m = &r->members.list[list[i]];
-        const struct roster_agent *a = &r->agents.list[m->agent];
-        struct card *c = &world.cards[i];
-        c->member = list[i];
-        c->rank = i;
-        /* In the first epoch no rank counts as new, because no rank has training state yet. */
-        c->is_new = r->epoch > 0 && member_says_join(m) && !(new_world && m->was_in);
-        snprintf(c->agent, sizeof(c->agent), "%s", a->uid);
-        snprintf(c->host, sizeof(c->host), "%s", a->host);
-        buf_put(&c->bytes, m->card.data, m->card.len);
-        failed |= c->bytes.failed;
-    }
-    if (failed) {
-        roster_body_fini(&world);
-        return -ENOMEM;
-    }
-    *ret = world;
-    return 0;
-}
-
-static void install(struct roster *r, uint64_t now)
-{
-    for (int i = 0; i < r->members.n; i++)
-        r->members.list[i].rank = -1;
-    for (int i = 0; i < r->world.n; i++) {
-        int member = r->world.cards[i].member;
-        struct roster_member *m = &r->members.list[member];
-        roster_step(r, member, RANK_INSTALL, now, NULL);
-        m->rank = m->was_rank = i;
-        m->is_new = r->world.cards[i].is_new;
-        if (m->is_new)
-            r->ends.unreplaced = -1; /* a new member has replaced the failed one */
-        m->was_in = true;
-        m->unable = false;
-        m->left_at = 0;
-        m->moved = now;
-    }
-}
-
-/* When out of memory, nothing is published and the next tick tries again. */
-static void publish(struct roster *r, const int *list, int n, bool new_world, uint64_t now)
-{
-    struct roster_body world;
-    if (make_world(r, list, n, new_world, &world) < 0)
-        return;
-    roster_body_fini(&r->world);
-    r->world = world;
-    r->world.change = r->changes.applied;
-    r->world.announced = r->changes.announced;
-    r->world.departed_done = r->departed_done;
-    r->epoch = world.epoch;
-    r->size = n;
-    install(r, now);
-    r->last = (struct roster_last){.epoch = r->epoch, .at = now};
-    r->last.took = r->next.cause_at ? now - r->next.cause_at : 0;
-    snprintf(r->last.cause, sizeof(r->last.cause), "%s", r->next.cause);
-    roster_next_published(&r->next);
 }
 
 static void add_count(struct roster *r, uint64_t now, int n, const char *what)
@@ -288,7 +200,7 @@ static void publish_next(struct roster *r, bool boundary, uint64_t now)
         }
         if (!boundary && n < least && !roster_changes_pending(&r->changes))
             announce(r, now);
-        publish(r, list, n, false, now);
+        roster_publish(r, list, n, false, now);
         r->last.lost = !boundary;
     } else if (n >= 0) {
         roster_next_since(&r->next.waiting_since, now);
@@ -326,7 +238,7 @@ static void publish_new_world(struct roster *r, uint64_t now)
         roster_changes_apply_all(&r->changes);
         if (r->epoch > 0 && !r->next.cause[0])
             add_count(r, now, n, "began anew");
-        publish(r, list, n, true, now);
+        roster_publish(r, list, n, true, now);
     }
     free(list);
 }
@@ -337,7 +249,7 @@ static void publish_fixed(struct roster *r, uint64_t now)
     for (int i = 0; list && i < r->members.n; i++)
         list[i] = i;
     if (list)
-        publish(r, list, r->members.n, true, now);
+        roster_publish(r, list, r->members.n, true, now);
     free(list);
 }
 
@@ -379,22 +291,6 @@ static void consider_change(struct roster *r, uint64_t now)
         announce(r, now);
     else if (r->changes.requested > r->changes.applied && joiners + starting + r->starts.n == 0)
         roster_changes_apply_all(&r->changes); /* nothing is left of the change */
-}
-
-/* True when the program has ended on some rank that was in the world, so that a new rank would have
- * no peer to train with. A command that never calls hvd_init() has no world: it is finished when it
- * has ended well on some rank and runs on none. */
-bool roster_is_finished(const struct roster *r)
-{
-    if (r->epoch == 0 && !r->hosted && r->ends.finished > 0 && r->ends.ended == r->members.n)
-        return true;
-    return r->epoch > 0 && (r->ends.finished > 0 || r->ends.at_end >= 0);
-}
-
-bool roster_state_is_there(const struct roster *r)
-{
-    return r->rebuilding || roster_members_count(&r->members, member_survives) > 0 ||
-           roster_members_count(&r->members, member_may_return) > 0 || roster_is_finished(r);
 }
 
 /* True when the member ended with an exit code, not by a signal and not with its host. */

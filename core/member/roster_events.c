@@ -6,7 +6,11 @@
 #include <string.h>
 
 #include "core/base/words.h"
-#include "core/member/roster_private.h"
+#include "core/member/roster_epoch.h"
+#include "core/member/roster_leave.h"
+#include "core/member/roster_life.h"
+#include "core/member/roster_rebuild.h"
+#include "core/member/roster_replace.h"
 
 int roster_join(struct roster *r, struct join_body *body, uint64_t now, struct err *err)
 {
@@ -253,21 +257,8 @@ int roster_findings(struct roster *r, const struct findings_body *body, uint64_t
 
 void roster_agent_lost(struct roster *r, int agent, const char *text, uint64_t now)
 {
-    struct roster_agent *a = &r->agents.list[agent];
-    if (a->lost)
+    if (r->agents.list[agent].lost)
         return;
-    a->lost = true;
-    for (int i = 0; i < r->members.n; i++) {
-        struct roster_member *m = &r->members.list[i];
-        if (m->agent != agent)
-            continue;
-        if (!rank_has_ended(m->state)) {
-            char why[WORDS_MAX];
-            snprintf(why, sizeof(why), "lost: %s", text);
-            words_set(&m->text, why);
-            m->code = 1;
-        }
-        roster_step(r, i, RANK_AGENT_LOST, now, NULL);
-    }
+    roster_lose_agent(r, agent, text, now);
     roster_consider(r, now);
 }

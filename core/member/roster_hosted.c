@@ -4,7 +4,9 @@
  */
 #include <stdio.h>
 
-#include "core/member/roster_private.h"
+#include "core/member/roster_epoch.h"
+#include "core/member/roster_leave.h"
+#include "core/member/roster_target.h"
 
 int roster_resize(struct roster *r, int min, int max, int target, uint64_t now, struct err *err)
 {

@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * roster_life: applies events to the states of members (rank_state.h) and records their ends
- * (rank_end.h). See roster.h.
+ * roster_life: see roster_life.h.
  */
+#include "core/member/roster_life.h"
+
 #include <stdio.h>
 
 #include "core/base/clock.h"
-#include "core/member/roster_private.h"
+#include "core/base/words.h"
+#include "core/member/roster_replace.h"
 
 /* If a rank is reported killed by a signal within this time after another rank failed with an exit
  * code, the killed rank was probably the cause, and the report of its agent took longer. */
 #define FIRST_WINDOW (300 * CLOCK_MS)
+
+bool roster_is_part(const struct roster *r, const struct roster_member *m)
+{
+    return !m->leaving && (m->was_in || r->epoch == 0);
+}
 
 /* ---- the end of a member -------------------------------------------------------------------- */
 
@@ -146,4 +153,22 @@ int roster_step(struct roster *r, int member, enum rank_event event, uint64_t no
         roster_next_add_cause(&r->next, now, text);
     }
     return 0;
+}
+
+void roster_lose_agent(struct roster *r, int agent, const char *text, uint64_t now)
+{
+    struct roster_agent *a = &r->agents.list[agent];
+    a->lost = true;
+    for (int i = 0; i < r->members.n; i++) {
+        struct roster_member *m = &r->members.list[i];
+        if (m->agent != agent)
+            continue;
+        if (!rank_has_ended(m->state)) {
+            char why[WORDS_MAX];
+            snprintf(why, sizeof(why), "lost: %s", text);
+            words_set(&m->text, why);
+            m->code = 1;
+        }
+        roster_step(r, i, RANK_AGENT_LOST, now, NULL);
+    }
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * roster_rebuild: rebuilds the roster of a running elastic job from what its agents know. See
- * roster.h; core/engine/REPAIR.md ("Another coordinator") has the rules.
+ * roster_rebuild: see roster_rebuild.h.
  *
  * The newest roster that any agent has becomes the world. Members first get the state that they had
  * before their latest events. Then their deaths are applied as if they were reported now, so that
  * waiting members get their answers by the normal rules.
  */
+#include "core/member/roster_rebuild.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,8 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/words.h"
-#include "core/member/roster_private.h"
+#include "core/member/roster_life.h"
+#include "core/member/roster_target.h"
 
 /* Limit of member numbers that agents may claim, because each costs memory. */
 #define UNSAVED_MEMBERS_MAX MEMBER_RANKS_MAX
@@ -332,13 +334,11 @@ void roster_rebuild(struct roster *r, uint64_t now)
             apply_end(r, &r->agents.list[a].told->members[i], now);
     apply_missing(r, now);
     for (int a = 0; a < r->agents.n; a++)
-        if (!r->agents.list[a].joined) {
-            r->agents.list[a].lost = false;
-            roster_agent_lost(r, a,
+        if (!r->agents.list[a].joined)
+            roster_lose_agent(r, a,
                               r->hosted ? "it did not come back to this operator"
                                         : "it did not come back to this hvdrun",
                               now);
-        }
     r->rebuilding = false;
     r->last = (struct roster_last){.epoch = r->epoch, .at = now};
     snprintf(r->last.cause, sizeof(r->last.cause), "another %s has taken over",

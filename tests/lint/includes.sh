@@ -111,6 +111,22 @@ while IFS=: read -r file line text; do
 done < <(git ls-files 'core/*.[ch]' 'agent/*.[ch]' 'operator/*.[ch]' 'diagnostics/*.[ch]' \
     'examples/*.[ch]' 'images/*.[ch]' | grep -v '^core/include/' | xargs -r grep -nH '^ *# *include')
 
+# The roster's layers (core/member/README.md): each file uses only those before it, and no part of the roster uses any.
+layers=(replace leave life arrivals world epoch target rebuild)
+parts=(private members agents ends starts changes next work notes text)
+above=
+for ((i = ${#layers[@]} - 1; i >= 0; i--)); do
+    above="$above ${layers[i]}"
+    for name in "${layers[i]}" $([ "$i" -eq 0 ] && echo "${parts[@]}"); do
+        for other in $above; do
+            [ "$other" = "$name" ] && continue
+            grep -ns "\"core/member/roster_$other.h\"" "core/member/roster_$name".[ch] >&2 || continue
+            echo "roster_$name may not use roster_$other (core/member/README.md, The roster)" >&2
+            bad=1
+        done
+    done
+done
+
 # Only one file calls curl, for all programs.
 n=$(git ls-files 'core/*.c' 'agent/*.c' 'operator/*.c' 'diagnostics/*.c' | xargs -r grep -l '<curl/' | wc -l)
 if [ "$n" -gt 1 ]; then

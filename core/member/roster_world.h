@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * roster_world: publishes an epoch: builds its roster and installs it. roster_epoch.c decides which
+ * members are in it. See roster.h.
+ */
+#ifndef HVD_MEMBER_ROSTER_WORLD_H
+#define HVD_MEMBER_ROSTER_WORLD_H
+
+#include "core/member/roster_private.h"
+
+/* Publishes the next epoch with the n members in list, in the order of their new ranks. new_world:
+ * no member has the training state. When out of memory, nothing is published; the next tick tries
+ * again. */
+void roster_publish(struct roster *r, const int *list, int n, bool new_world, uint64_t now);
+
+#endif
