@@ -206,10 +206,9 @@ static bool take_new(struct engine *e)
 
 static bool take_priority_requests(struct engine *e)
 {
-    uint64_t priority_requests = atomic_load(&e->drive.priority_requests);
-    if (priority_requests == e->priority_requests_seen)
+    if (!atomic_load(&e->drive.priority_requests) ||
+        !atomic_exchange(&e->drive.priority_requests, 0))
         return false;
-    e->priority_requests_seen = priority_requests;
     queue_each(e->queue, prioritize_one, e);
     return true;
 }
