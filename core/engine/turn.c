@@ -250,7 +250,7 @@ static void check_moved_on(struct engine *e)
     bool pending = atomic_load_explicit(&e->queue->in_flight, memory_order_relaxed) > 0;
     if (!pending || !batches_idle(&e->batches))
         return;
-    err_set(&err, ECONNRESET, "rank %d: others have gone on to the next epoch", e->rank);
+    err_set(&err, ECONNRESET, "rank %d: peers have moved on to the next epoch", e->rank);
     engine_repair(e, &err);
 }
 
