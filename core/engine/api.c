@@ -125,10 +125,11 @@ static int check_moved(const struct hvd_request *requests, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (requests[i].splits || requests[i].kind == HVD_REDUCESCATTER)
-            return err_set(&last, ESTALE,
-                           "rank() and size() have become others when this rank came in: splits "
-                           "and the outputs of a reducescatter are to be made anew; hvd_enter() "
-                           "comes in before");
+            return err_set(
+                &last, ESTALE,
+                "this rank was admitted with another rank or size than it had before: nothing was "
+                "submitted. Make splits and outputs of a reducescatter anew. hvd_enter() "
+                "before them avoids this");
     return 0;
 }
 

@@ -151,7 +151,9 @@ int boundary_commit(struct engine *e, struct err *err)
     drive_lock(e);
     struct world *w = rc == 0 ? world_of(e->worlds, (uint32_t)agreed[EPOCH]) : NULL;
     if (rc == 0 && !w)
-        rc = err_set(err, EPROTO, "hvd_commit: nobody was in epoch %lld", (long long)agreed[EPOCH]);
+        rc = err_set(err, EPROTO,
+                     "hvd_commit: this rank was never in epoch %lld, on which all ranks agreed",
+                     (long long)agreed[EPOCH]);
     if (rc == 0)
         rc = enter_world(e, w, err);
     if (rc < 0)
@@ -171,7 +173,9 @@ int boundary_join(struct engine *e, struct err *err)
     drive_lock(e);
     struct world *w = world_of(e->worlds, (uint32_t)epoch);
     if (!w)
-        rc = err_set(err, EPROTO, "hvd_init: nobody was in epoch %lld", (long long)epoch);
+        rc = err_set(err, EPROTO,
+                     "hvd_init: this rank was never in epoch %lld, on which all ranks agreed",
+                     (long long)epoch);
     if (rc == 0 && w != e->world) {
         rc = engine_enter_world(e, w, err);
         engine_set_tag(e);

@@ -38,7 +38,7 @@ static const uint64_t spin_ns[] = {[COLL_WAKES] = 5000,
 static const int yields[] = {
     [COLL_WAKES] = 8, [COLL_YIELDS] = 2, [COLL_MOVES] = 20000, [COLL_ASKS] = 8};
 
-#define WATCH_NS   (2 * CLOCK_MS)  /* how long a watching thread sleeps */
+#define NAP_NS     (2 * CLOCK_MS)  /* how long the thread naps */
 #define RECHECK_NS (20 * CLOCK_MS) /* a sleeper checks again after this, even if not woken */
 #define POLL_NS    (CLOCK_MS / 10) /* sleep while nothing would wake us */
 #define FULL_EACH  16              /* every 16th spinning turn also checks the sockets */
@@ -89,8 +89,9 @@ static int wait_fds(int fd, int other, uint64_t due)
 
 static bool try_lock(struct drive *d)
 {
-    int expected = 0;
-    return atomic_load(&d->locked) == 0 && atomic_compare_exchange_strong(&d->locked, &expected, 1);
+    int expected = DRIVER_NONE;
+    return atomic_load(&d->driver) == DRIVER_NONE &&
+           atomic_compare_exchange_strong(&d->driver, &expected, DRIVER_RUNS);
 }
 
 static void wake_sleepers(struct drive *d)
@@ -101,7 +102,7 @@ static void wake_sleepers(struct drive *d)
 
 static void unlock(struct drive *d)
 {
-    atomic_store(&d->locked, 0);
+    atomic_store(&d->driver, DRIVER_NONE);
     if (atomic_load(&d->waiters) > 0 || atomic_load(&d->lock_requests) > 0)
         wake_sleepers(d);
 }
@@ -116,7 +117,7 @@ static void wake_thread(struct drive *d)
 
 static void wake_driver(struct drive *d)
 {
-    if (atomic_load(&d->asleep))
+    if (atomic_load(&d->driver) == DRIVER_SLEEPS)
         signal_fd(d->driver_fd);
 }
 
@@ -126,7 +127,7 @@ void drive_wake_waiters(struct engine *e)
         wake_sleepers(&e->drive);
 }
 
-/* The thread was idle. Peers need not ring this rank's doorbell any more; the thread watches
+/* The thread was idle. Peers need not ring this rank's doorbell any more; the thread naps
  * instead. */
 static void disarm(struct engine *e)
 {
@@ -139,7 +140,7 @@ static void disarm(struct engine *e)
 static void enter(struct engine *e)
 {
     struct drive *d = &e->drive;
-    counter_add(&d->drives, 1);
+    d->driven = true;
     if (d->armed) {
         disarm(e);
         wake_thread(d);
@@ -163,7 +164,7 @@ bool drive_lock_unless(struct engine *e, const _Atomic int *busy)
     while (!(locked = try_lock(d)) && !(busy && atomic_load(busy))) {
         uint32_t t = atomic_load(&d->turn);
         wake_driver(d);
-        if (atomic_load(&d->locked))
+        if (atomic_load(&d->driver))
             futex_wait(&d->turn, t, RECHECK_NS);
     }
     atomic_fetch_sub(&d->lock_requests, 1);
@@ -182,13 +183,10 @@ void drive_leave(struct engine *e)
     struct drive *d = &e->drive;
     for (;;) {
         bool work = turn_needed(e);
-        uint64_t due = e->next_tick;
-        atomic_store(&d->slow, 0);
         atomic_store(&d->work, work);
         unlock(d);
-        int state = atomic_load(&d->thread_state);
-        if (state == THREAD_PARKED || (work && atomic_load(&d->waiters) == 0) ||
-            due < atomic_load(&d->thread_due))
+        if (atomic_load(&d->thread_state) == THREAD_SLEEPS ||
+            (work && atomic_load(&d->waiters) == 0))
             wake_thread(d);
         /* Another thread may have submitted while this one still held the lock. */
         if (!queue_has_new(e->queue) || atomic_load(&d->closing) || !try_lock(d))
@@ -243,17 +241,16 @@ static uint64_t wake_by(const struct engine *e)
 static void sleep_as_driver(struct engine *e, struct slot *slot)
 {
     struct drive *d = &e->drive;
-    atomic_store(&d->slow, 1);
     turn_prioritize(e, slot);
     if (turn(e, TURN_FULL))
         return;
     mesh_sleep_begin(e->mesh);
-    atomic_store(&d->asleep, 1);
+    atomic_store(&d->driver, DRIVER_SLEEPS);
     bool moved = turn(e, TURN_CHECK);
     if (!moved && !is_done(slot) && !queue_has_new(e->queue) && !wanted_elsewhere(d) &&
-        atomic_load(&d->priority_requests) == e->priority_requests_seen)
+        !atomic_load(&d->priority_requests))
         wait_fds(d->driver_fd, mesh_fd(e->mesh), wake_by(e));
-    atomic_store(&d->asleep, 0);
+    atomic_store(&d->driver, DRIVER_RUNS);
     mesh_sleep_end(e->mesh);
 }
 
@@ -287,7 +284,7 @@ void drive_prioritize(struct engine *e, struct slot *slot)
         return;
     atomic_fetch_add(&e->drive.priority_requests, 1);
     wake_driver(&e->drive);
-    if (!atomic_load(&e->drive.locked))
+    if (!atomic_load(&e->drive.driver))
         wake_thread(&e->drive);
 }
 
@@ -303,24 +300,24 @@ void drive_wait(struct engine *e, struct slot *slot)
         drive_prioritize(e, slot);
         atomic_fetch_add(&d->waiters, 1);
         uint32_t t = atomic_load(&d->turn);
-        if (!is_done(slot) && (atomic_load(&d->locked) || wanted_elsewhere(d)))
+        if (!is_done(slot) && (atomic_load(&d->driver) || wanted_elsewhere(d)))
             futex_wait(&d->turn, t, RECHECK_NS);
         atomic_fetch_sub(&d->waiters, 1);
     }
     /* The last driver may have left work to this caller; hand it to the thread. */
-    if (atomic_load(&d->work) && !atomic_load(&d->locked))
+    if (atomic_load(&d->work) && !atomic_load(&d->driver))
         wake_thread(d);
 }
 
 /* A small operation on one host: starting it is all that peers need of this rank, and most callers
- * will wait in a moment and finish it. If not, the thread finishes it after its watch. Waking the
+ * will wait in a moment and finish it. If not, the thread finishes it after its nap. Waking the
  * thread at once would make the two compete for the lock. */
 static bool start_small(struct engine *e)
 {
     if (e->mesh->hosts > 1 || !batches_small(&e->batches))
         return false;
     batches_progress(e);
-    return atomic_load(&e->drive.thread_state) == THREAD_WATCHES;
+    return atomic_load(&e->drive.thread_state) == THREAD_NAPS;
 }
 
 void drive_submitted(struct engine *e)
@@ -331,6 +328,7 @@ void drive_submitted(struct engine *e)
         return;
     }
     bool patient = false;
+    uint64_t due = e->next_tick;
     /* While the schedule is frozen, no peer has to be told: often nothing more is needed than to
      * note the operation. Otherwise the thread collects several submissions and announces them in
      * one message. */
@@ -339,7 +337,7 @@ void drive_submitted(struct engine *e)
         patient = start_small(e);
     }
     bool work = turn_needed(e);
-    uint64_t due = e->next_tick;
+    bool late = d->armed && e->next_tick < due; /* for the thread, which sleeps until `due` */
     atomic_store(&d->work, work);
     unlock(d);
     if (queue_has_new(e->queue)) {
@@ -347,25 +345,26 @@ void drive_submitted(struct engine *e)
         work = true;
         patient = false;
     }
-    if ((work && !patient) || due < atomic_load(&d->thread_due))
+    if ((work && !patient) || late)
         wake_thread(d);
 }
 
 /* ---- the engine thread ---- */
 
-static void watch(struct engine *e)
+/* Sleeps while callers drive, or until they stop. */
+static void nap(struct engine *e)
 {
     struct drive *d = &e->drive;
-    atomic_store(&d->thread_state, THREAD_WATCHES);
+    atomic_store(&d->thread_state, THREAD_NAPS);
     /* No caller takes care of what was submitted while the thread held the lock. */
-    bool mine = !atomic_load(&d->locked) && !atomic_load(&d->waiters) &&
+    bool mine = !atomic_load(&d->driver) && !atomic_load(&d->waiters) &&
                 !atomic_load(&d->lock_requests) && !atomic_load(&d->closing) &&
                 (atomic_load(&d->work) || queue_has_new(e->queue));
     if (!mine && !atomic_load(&d->stop)) {
-        int n = wait_fds(d->thread_fd, -1, clock_ns() + WATCH_NS);
-        if (n == 0 && atomic_load(&d->locked) && atomic_load(&d->slow)) {
-            atomic_store(&d->thread_state, THREAD_PARKED);
-            if (atomic_load(&d->locked) && atomic_load(&d->slow) && !atomic_load(&d->stop))
+        int n = wait_fds(d->thread_fd, -1, clock_ns() + NAP_NS);
+        if (n == 0 && atomic_load(&d->driver) == DRIVER_SLEEPS) {
+            atomic_store(&d->thread_state, THREAD_SLEEPS);
+            if (atomic_load(&d->driver) == DRIVER_SLEEPS && !atomic_load(&d->stop))
                 wait_fds(d->thread_fd, -1, UINT64_MAX);
         }
     }
@@ -379,16 +378,14 @@ static void sleep_idle(struct engine *e)
     mesh_sleep_begin(e->mesh);
     d->armed = true;
     atomic_store(&d->work, 0);
-    atomic_store(&d->thread_state, THREAD_IDLE);
+    atomic_store(&d->thread_state, THREAD_SLEEPS);
     bool moved = turn(e, TURN_CHECK);
     uint64_t due = wake_by(e);
     int fd = mesh_fd(e->mesh); /* of this epoch's mesh; a change of epoch wakes the thread */
-    atomic_store(&d->thread_due, due);
     unlock(d);
     if (!moved && !queue_has_new(e->queue) && !atomic_load(&d->stop) && !atomic_load(&d->waiters))
         wait_fds(d->thread_fd, fd, due);
     atomic_store(&d->thread_state, THREAD_RUNS);
-    atomic_store(&d->thread_due, 0);
 }
 
 /* Drives while no caller waits. Returns true when nothing can be done at once. */
@@ -409,26 +406,24 @@ static void *thread_main(void *arg)
 {
     struct engine *e = arg;
     struct drive *d = &e->drive;
-    uint64_t seen = 0;
     while (!atomic_load(&d->stop)) {
         if (wanted_elsewhere(d) || !try_lock(d)) {
-            watch(e);
+            nap(e);
             continue;
         }
         disarm(e);
         bool idle = drive_alone(e);
-        uint64_t drives = atomic_load_explicit(&d->drives, memory_order_relaxed);
-        bool active = drives != seen;
+        bool active = d->driven;
         if (active)
             e->last_active_ns = clock_ns();
-        seen = drives;
+        d->driven = false;
         if (idle && (!active || turn_needed(e))) {
             sleep_idle(e);
             continue;
         }
         atomic_store(&d->work, turn_needed(e));
         unlock(d);
-        watch(e);
+        nap(e);
     }
     return NULL;
 }

@@ -3,14 +3,14 @@
  * drive: the progress lock and its holder, the driver.
  *
  * A caller that waits takes the lock and drives until its operation is done. Other callers sleep on
- * a futex. The engine thread drives when no caller waits. The thread is in one of four states:
+ * a futex. The engine thread drives when no caller waits. The thread is in one of three states:
  *
  * - runs: it drives, or tries to.
- * - watches: it sleeps for a few milliseconds while callers take and release the lock in quick
+ * - naps: it sleeps for a few milliseconds while callers take and release the lock in quick
  *   succession, so that no call has to pay for waking it.
- * - parked: a caller drives and sleeps, so the thread has nothing to do until that caller leaves.
- * - idle: it sleeps in poll(2) on the mesh, and the mesh marks this rank as asleep. An idle rank
- *   stays there, without a timer.
+ * - sleeps: until it is woken. Either a caller drives and sleeps, and wakes the thread when it
+ *   leaves. Or this rank is idle: the thread sleeps in poll(2) on the mesh, which marks this rank
+ *   as asleep.
  */
 #ifndef HVD_ENGINE_DRIVE_H
 #define HVD_ENGINE_DRIVE_H
@@ -32,26 +32,25 @@ struct spin_state {
     int yields;
 };
 
-enum drive_thread { THREAD_RUNS, THREAD_WATCHES, THREAD_PARKED, THREAD_IDLE };
+enum driver { DRIVER_NONE, DRIVER_RUNS, DRIVER_SLEEPS };
+enum drive_thread { THREAD_RUNS, THREAD_NAPS, THREAD_SLEEPS };
 
 struct drive {
-    _Alignas(64) _Atomic int locked;
+    /* enum driver, the progress lock: nonzero while a driver has it. DRIVER_SLEEPS: the driver is
+     * in poll(2), or about to. */
+    _Alignas(64) _Atomic int driver;
     _Atomic int waiters;       /* callers that sleep on the futex `turn`, or are about to */
     _Atomic int lock_requests; /* callers that ask the driver to release the lock for a moment */
     _Atomic uint32_t turn;     /* futex */
-    _Atomic int asleep;        /* the driver is in poll(2), or about to */
-    _Atomic int slow;          /* the driver has slept since it took the lock */
     _Atomic int work;          /* there is work: a caller or the thread has to drive */
     _Atomic int thread_state;  /* enum drive_thread */
-    _Atomic uint64_t drives;   /* how often callers have taken the lock to drive */
-    /* counts callers that began to wait or poll without the lock */
-    _Atomic uint64_t priority_requests;
-    /* clock time at which the sleeping thread wakes up by itself */
-    _Atomic uint64_t thread_due;
+    /* callers that have begun to wait or poll without the lock since the driver last looked */
+    _Atomic int priority_requests;
     _Atomic int closing;      /* hvd_shutdown() has begun: callers may not drive any more */
     _Atomic int stop;         /* asks the thread to end */
     int driver_fd, thread_fd; /* eventfds that wake them */
-    bool armed; /* (lock) the mesh marks this rank as asleep because the thread is idle */
+    bool armed;  /* (lock) the mesh marks this rank as asleep because the thread is idle */
+    bool driven; /* (lock) a caller has taken the lock to drive since the thread last had it */
     bool started;
     pthread_t thread;
 };

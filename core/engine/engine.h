@@ -80,8 +80,7 @@ struct engine {
     struct control control;
     struct ids ids;
     struct batches batches;
-    uint64_t next_tick; /* clock time at which negotiation has to be called; 0: at once */
-    uint64_t priority_requests_seen;
+    uint64_t next_tick;      /* clock time at which negotiation has to be called; 0: at once */
     struct slot *submitting; /* the slot that is in negotiate_submit() now */
     /* set by a callback that failed; the turn then ends with engine_fail() */
     struct err trouble;

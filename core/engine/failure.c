@@ -130,7 +130,8 @@ void engine_lost(struct engine *e, const char *what, int rc)
                     : mesh_why(e->mesh, &peer, &err);
     /* No rank is lost, but a peer has moved on to the next epoch in order, so this rank follows. */
     if (known == 0 && rc == -ECONNRESET && e->boot.elastic) {
-        known = err_set(&err, ECONNRESET, "rank %d: %s: a peer has gone on", e->rank, what);
+        known = err_set(&err, ECONNRESET, "rank %d: %s: a peer has moved on to the next epoch",
+                        e->rank, what);
         peer = 0;
     }
     if (known == -ECONNRESET && peer >= 0) {

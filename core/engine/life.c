@@ -72,7 +72,7 @@ static void lock_for_fork(struct engine *e)
     uint64_t begin = clock_ns();
     for (bool said = false; !drive_lock_unless(e, &e->repairing); nanosleep(&nap, NULL)) {
         if (!said && clock_ns() - begin > 1 * CLOCK_S) {
-            log_warn("fork() waits until the ranks that are left have a new world");
+            log_warn("fork() waits until the repair after the loss of a rank has ended");
             said = true;
         }
     }

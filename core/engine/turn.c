@@ -206,10 +206,9 @@ static bool take_new(struct engine *e)
 
 static bool take_priority_requests(struct engine *e)
 {
-    uint64_t priority_requests = atomic_load(&e->drive.priority_requests);
-    if (priority_requests == e->priority_requests_seen)
+    if (!atomic_load(&e->drive.priority_requests) ||
+        !atomic_exchange(&e->drive.priority_requests, 0))
         return false;
-    e->priority_requests_seen = priority_requests;
     queue_each(e->queue, prioritize_one, e);
     return true;
 }
@@ -251,7 +250,7 @@ static void check_moved_on(struct engine *e)
     bool pending = atomic_load_explicit(&e->queue->in_flight, memory_order_relaxed) > 0;
     if (!pending || !batches_idle(&e->batches))
         return;
-    err_set(&err, ECONNRESET, "rank %d: others have gone on to the next epoch", e->rank);
+    err_set(&err, ECONNRESET, "rank %d: peers have moved on to the next epoch", e->rank);
     engine_repair(e, &err);
 }
 
