@@ -52,7 +52,7 @@ tests-tsan: $(patsubst %.c,$(BUILD)/%,$(TSAN_SRCS))
 # Third-party builds that are kept for the next run: Kubernetes, and Debian 13 and 11. Tests that need one are skipped if it
 # failed.
 STEP_KUBE  := cluster/build:600,waiting=nice -n 5 $(PY) tests/cluster/binaries.py || [ $$? -eq 77 ]
-STEP_ROOTS := roots:400,waiting=tests/e2e/rootfs.sh debian13 debian11 || true
+STEP_ROOTS := roots:400,waiting=tests/e2e/rootfs.sh debian13 debian11 arm64 || true
 
 # The shortest test of each kind: ranks by hand, hvdrun, mpirun, doctor, Python, the runner.
 CHECK_E2E   := $(addprefix tests/,e2e/test_env.sh e2e/test_ends.sh e2e/test_pmix.sh e2e/test_check_build.sh \
@@ -61,15 +61,18 @@ CHECK_E2E   := $(addprefix tests/,e2e/test_env.sh e2e/test_ends.sh e2e/test_pmix
 CHECK_TESTS := $(UNIT_BINS) $(MULTI_BINS) $(CHECK_E2E)
 TESTS       := $(UNIT_BINS) $(MULTI_BINS) $(PYTHON_TESTS) $(E2E_TESTS) $(CLUSTER_TESTS)
 STRICT_TESTS = '$(STEP_ROOTS)' $(STRICT_E2E) '$(STEP_ASAN)' $(ASAN_TESTS) $(ASAN_PLANE) '$(STEP_TSAN)' $(TSAN_TESTS) \
-               '$(STEP_CLANG)' '$(STEP_FUZZ_BIN)' $(FUZZ_STEPS) '$(STEP_LINT)' tests/model/run.sh
+               '$(STEP_CLANG)' '$(STEP_FUZZ_BIN)' $(FUZZ_STEPS) '$(STEP_LINT)' tests/model/run.sh tests/arm64/test_arm64.sh
 
 check: deps  ## what to run before a commit: three minutes after a build
 	$(Q)$(SUB) -j$(JOBS) BUILD=$(BUILD) WERROR=1 all tests-bin
 	$(Q)$(RUN) $(BUILD) $(CHECK_TESTS)
 
-test: deps  ## everything that a user needs: programs, launchers, PyTorch, Kubernetes; HVD_TEST_STRICT=1 for every test there is
+test: deps $(if $(filter 1,$(HVD_TEST_STRICT)),deps-arm64)  ## everything that a user needs: programs, launchers, PyTorch, Kubernetes; HVD_TEST_STRICT=1 for every test there is
 	$(Q)$(SUB) -j$(JOBS) BUILD=$(BUILD) WERROR=1 all tests-bin staged
 	$(Q)$(SUB) BUILD=$(BUILD) test-all
+
+deps-arm64:
+	$(Q)tests/deps.sh build arm64
 
 test-all:
 	$(Q)$(SAN_ENV) $(RUN) $(BUILD) '$(STEP_KUBE)' $(TESTS) $(if $(filter 1,$(HVD_TEST_STRICT)),$(STRICT_TESTS))
@@ -126,7 +129,7 @@ fuzz-build:
 fuzz: fuzz-build  ## each fuzzer for HVD_FUZZ_SECONDS
 	$(Q)$(RUN) $(BUILD) $(FUZZ_STEPS)
 
-.PHONY: check test test-all model litmus test-unit test-e2e test-cluster test-asan test-asan-operator test-tsan test-clean tests-tsan fuzz fuzz-build
+.PHONY: check deps-arm64 test test-all model litmus test-unit test-e2e test-cluster test-asan test-asan-operator test-tsan test-clean tests-tsan fuzz fuzz-build
 
 # ---- programs that the launcher tests start: only hvd.h and libhvd.so ------------------------
 # kube_try and pod_of use parts of the operator with a real API server, plane_try uses one with real agents, and agents_try
