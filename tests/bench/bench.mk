@@ -28,7 +28,7 @@ bench: all bench-match bench-doctor bench-collectives bench-mpi bench-gradients 
 bench-collectives: all  ## allreduce on one host, 4 B to 64 MB, beside Open MPI and gloo
 	$(Q)$(PY) tests/bench/collectives.py $(BUILD)
 
-bench-mpi: all  ## HVD_BACKEND=mpi beside bare MPI_Allreduce, 1 to 64 MB
+bench-mpi: all  ## HVD_BACKEND=mpi beside bare MPI_Allreduce, 4 B to 64 MB
 	$(Q)$(PY) tests/bench/mpi.py $(BUILD)
 
 bench-gradients: all  ## 161 gradients of ResNet-50 through hvd.torch
