@@ -211,7 +211,8 @@ stopped_hvdrun() {
 # Children of ranks are ended too, in sessions of their own or not.
 grandchildren() {
     code 0 "$RUN" -np 2 bash -c "($(sleeper)) & setsid bash -c '$(sleeper)' &
-        until [ \$(pgrep -fc '^$MARK') -ge 4 ]; do sleep 0.1; done" && nothing_left
+        until [ -e $TMP/all ] || [ \$(pgrep -fc '^$MARK') -ge 4 ]; do sleep 0.1; done
+        touch $TMP/all" && nothing_left # the first rank that ends takes its two away from the other
 }
 
 # forwarded NAME: hvdrun forwards this signal
