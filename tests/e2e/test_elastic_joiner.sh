@@ -70,7 +70,7 @@ dies() {
         says 'epoch 3: 3 of 3 ranks after .*: 1 rank joined' "$TMP/log"
 }
 
-# The target shrinks while a joiner starts up: it is told when it asks for admission.
+# The target shrinks while a joiner starts up. When the joiner asks for admission, it is told to leave.
 shrinks() {
     begun 3 -np 3 --min-np 2
     line 'place 2 of 3' && "$RUN" scale "$MARK" 2 || return 1

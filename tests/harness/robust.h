@@ -15,8 +15,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Returns true when they are missing, and prints a skip of the test id; its main then returns 77.
- * It only reads the thread's present list. */
+/* If the kernel has no robust lists, prints that test id is skipped and returns true. The test's
+ * main() must then return 77. The check calls get_robust_list(2), so it does not change the robust
+ * list of the thread. */
 static inline bool robust_missing(const char *id)
 {
     struct robust_list_head *head;

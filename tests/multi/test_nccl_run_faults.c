@@ -148,7 +148,8 @@ static int with_fault(int rank, int size, void *arg)
     int rc = first_op(&me, f, mine);
     if (rc == 0 && f->forming)
         rc = check_way(&me, "none");
-    /* For even numbers the next epoch ends the operation, or finds that it has ended. */
+    /* For rows of faults[] with an odd index the test aborts the operation here. For an even index
+     * it leaves that to the next epoch. */
     if (rc == 0 && (f - faults) % 2)
         rc = end_it(&me, false);
     if (rc == 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agent_lifelines: a whole elastic job under hvdrun whose ranks are this program again: when one of
- * them dies, or is stopped, the others hear of it by its lifeline, and how. They speak the control
- * frames themselves.
+ * agent_lifelines: whole elastic jobs under hvdrun. The ranks are this program, which speaks the
+ * control frames itself. If one rank dies or is stopped, the survivors are told of the loss, with
+ * the reason that its lifeline gave.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,7 +49,8 @@ static void fill_memory(size_t bytes)
         _exit(20);
 }
 
-/* Says goodbye as libhvd does: the lifeline first, so that its end is no death. */
+/* Leaves as libhvd does: releases the lifeline before BYE, so that the exit of this process is
+ * not reported as a death. */
 static _Noreturn void leave(struct ctl *ctl)
 {
     struct buf body = {0};
@@ -69,7 +70,8 @@ static void on_lifeline(const struct ctl_frame *frame)
     close(frame->fds[0]);
 }
 
-/* how: "die" with a lot of memory, "stop", "exit" early. */
+/* how: what the victim does after the roster. "die": dies by SIGKILL with 1 GiB of memory.
+ * "stop": stops. "exit": exits with 0 without BYE. */
 static int rank_main(const char *how)
 {
     struct ctl ctl;
@@ -112,7 +114,8 @@ static void find_hvdrun(char *self, char *hvdrun, size_t size)
     strcat(hvdrun, "/hvdrun");
 }
 
-/* Runs it to its end, at most WAIT_MS; what it printed into text. */
+/* Runs hvdrun to its end, at most WAIT_MS. Writes its output to text. Returns its exit code or
+ * -signal. */
 static int run_job(const char *how, char *text, size_t size)
 {
     char self[4096], hvdrun[4096];
@@ -126,7 +129,7 @@ static int run_job(const char *how, char *text, size_t size)
     if (pid == 0) {
         dup2(pipes[1], 1);
         dup2(pipes[1], 2);
-        alarm(WAIT_MS / 1000); /* hvdrun ends its ranks when it is ended */
+        alarm(WAIT_MS / 1000); /* hvdrun ends its ranks when SIGALRM ends it */
         execl(hvdrun, "hvdrun", "-np", "3", "--min-np", "1", "--doctor=off", self, "rank", how,
               (char *)NULL);
         _exit(127);
@@ -140,7 +143,7 @@ static int run_job(const char *how, char *text, size_t size)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/* Both survivors have heard that the third one is lost, with these words. */
+/* Both survivors are told that rank 2 is lost, and the reason contains these words. */
 static void expect(const char *how, const char *words)
 {
     static char text[65536];
@@ -159,7 +162,7 @@ static void expect(const char *how, const char *words)
         fail_msg("code %d, \"%s\" %d times in:\n%s", code, words, found, text);
 }
 
-/* "died" is what its lifeline says; whoever had waited for its end would know the signal. */
+/* The lifeline reports "died". waitpid() would have reported the signal, but it is later. */
 static void test_killed(void **state)
 {
     expect("die", " died");

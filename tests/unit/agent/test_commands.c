@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tests of agent/commands (list, status, scale, drain) and agent/ask against a real server: a child
- * process plays a coordinator of core/member/server with a job of three ranks. What is printed goes
- * into files, and is compared here.
+ * process plays a coordinator of core/member/server with a job of three ranks. The output of the
+ * commands goes into files and is compared.
  *
  * takes: 9 s, waiting
  */
@@ -35,7 +35,7 @@ static pid_t coordinator;
 
 /* ---- the coordinator ------------------------------------------------------------------------ */
 
-static int np = 3, change, applied, asked; /* of the child */
+static int np = 3, change, applied, asked; /* used in the coordinator's process only */
 static bool silent;
 
 static int error(struct server_reply *reply, int status, const char *text)
@@ -65,7 +65,7 @@ static int take_change(const struct server_request *q, struct server_reply *repl
     return 0;
 }
 
-/* A change is in effect when its status was asked for three times. */
+/* The coordinator reports a change as applied at the third status request after it. */
 static int handle(void *arg, const struct server_request *q, struct server_reply *reply)
 {
     (void)arg;
@@ -94,7 +94,7 @@ static void on_silence(int signo)
     silent = true;
 }
 
-/* Exits with 1 when it cannot. */
+/* Exits with 1 if the server cannot be opened. */
 static _Noreturn void coordinate(int ready)
 {
     struct loop loop;
@@ -170,7 +170,8 @@ static void slurp(int fd, char *dst, size_t size)
     close(fd);
 }
 
-/* Runs a line of words, in a child: its exit code, its output in said and moaned. */
+/* Runs hvdrun with the words of line in a child. Returns its exit code; its output is then in
+ * said, its errors in moaned. */
 static int run(const char *line)
 {
     char *copy = strdup(line), *save, *argv[16] = {0};
@@ -251,7 +252,7 @@ static void test_changes(void **state)
     expect("drain train-1 node3 --json", 0, "{\"change\":5,\"np\":4}", NULL);
     expect("scale train-1 7 --wait=0.1", 1, "change 6: 4 -> 7 ranks\n",
            "change 6 is not in effect after 0.1 s (changing");
-    /* Refused, and the job is as it was. */
+    /* The request is refused, and the job does not change. */
     expect("scale train-1 10", 1, NULL, "job train-1: 10 ranks are more than --max-np 8");
     expect("drain train-1 7", 1, NULL, "job train-1: there is no rank 7");
     expect("scale train-1 0", 1, NULL, "\"0\": want a number of ranks from 1 to 65536");
@@ -274,7 +275,7 @@ static void test_trouble(void **state)
     expect("status train-1", 1, NULL, "job train-1: its token");
     put_token("secret");
     expect("status train-1", 0, "train-1: running", NULL);
-    kill(coordinator, SIGUSR1); /* it hangs */
+    kill(coordinator, SIGUSR1); /* from now on the coordinator answers nothing */
     expect("list", 0, "train-1  no answer      -", NULL);
     expect("status", 1, NULL, "its hvdrun (pid 4711) has not answered within 5 s");
     end_coordinator();
@@ -286,7 +287,7 @@ static void test_trouble(void **state)
            "train-1 takes it over; other jobs here: none");
 }
 
-/* It ends while somebody watches. */
+/* The job ends while status --watch runs. */
 static void test_end(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of agent/discovery: what a script may print, and scripts that fail, hang, print without end
- * or leave a child behind; at the first run and while a job runs. Scripts are files of the test.
+ * Tests of agent/discovery: valid output of a discovery script, and scripts that fail, hang, print
+ * without end or leave a child behind, at the first run and while a job runs.
  *
  * takes: 30 s, waiting
  */
@@ -42,7 +42,7 @@ static int teardown(void **state)
     return rmdir(dir);
 }
 
-/* Replaced in one step: the old one may be running, or be about to. */
+/* Replaces the script by rename(2), because the previous one may be running or about to start. */
 static void put_script(const char *body)
 {
     char fresh[112];
@@ -57,7 +57,8 @@ static void put_script(const char *body)
 
 static int parse(const char *text, struct hosts *hosts, struct err *err)
 {
-    /* As it comes from a pipe: nothing is behind it. */
+    /* Copies the text without its NUL, as it comes from a pipe, so that ASan sees a read past
+     * the end. */
     size_t len = strlen(text);
     char *bare = malloc(len + !len);
     assert_non_null(bare);
@@ -139,7 +140,8 @@ static void test_first(void **state)
         fail_msg("%s", err.msg);
     assert_int_equal(h.n, 2);
     assert_int_equal(h.list[0].slots, 4);
-    /* A child that holds the pipe is not waited for. */
+    /* The script has exited, but its child keeps the pipe open: discovery does not wait for the
+     * child. */
     put_script("sleep 60 & echo three; echo $! >\"$0.pid\"");
     uint64_t begin = clock_ns();
     assert_int_equal(discovery_first(script, 4, &h, &err), 0);
@@ -187,7 +189,7 @@ static void on_discovery(void *arg, const struct hosts *hosts, const char *text)
     last.list = hosts->list;
 }
 
-/* One turn, by the owner of the children. */
+/* One turn of the loop; this test reaps the children, as the agent does. */
 static void turn(void)
 {
     int status;
@@ -226,18 +228,18 @@ static void test_watch(void **state)
     until(&changes, 1);
     assert_int_equal(last.n, 2);
     assert_string_equal(last.list[1].name, "b");
-    put_script("echo b; echo a:2"); /* the same in another order is no news: see changes below */
+    put_script("echo b; echo a:2"); /* the same hosts in another order are no change */
     watch_for(1500);
     put_script("exit 1");
     until(&problems, 1);
     assert_non_null(strstr(problem, "exit code 1"));
     watch_for(2500);
-    assert_int_equal(problems, 1); /* said once */
+    assert_int_equal(problems, 1); /* a lasting problem is reported once */
     put_script("echo a:4");
     until(&changes, 2);
     assert_int_equal(last.list[0].slots, 4);
     put_script("echo 'oops!'");
-    until(&problems, 2); /* it was well in between */
+    until(&problems, 2); /* a new report, because the script succeeded in between */
     assert_non_null(strstr(problem, "line 1: "));
     assert_int_equal(changes, 2);
     put_script("echo a:5");
@@ -249,14 +251,15 @@ static void test_watch(void **state)
     uint64_t begin = clock_ns();
     while (!d.pid && clock_ns() - begin < 5 * CLOCK_S)
         loop_once(&loop, 20);
-    assert_false(discovery_reap(&d, 1, 0)); /* not ours */
-    discovery_stop(&d);                     /* one that runs */
+    assert_false(discovery_reap(&d, 1, 0)); /* process 1 is not the script */
+    discovery_stop(&d);                     /* stops discovery while a script runs */
     assert_true(waitpid(-1, NULL, 0) > 0);
     discovery_stop(&d);
     loop_fini(&loop);
 }
 
-/* One that hangs is killed after ten seconds, said once, and asked again. */
+/* A script that hangs is killed after ten seconds. This is reported once, and the script runs
+ * again later. */
 static void test_hangs(void **state)
 {
     struct hosts known = {0};

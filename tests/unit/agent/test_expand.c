@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * $(NAME) as Kubernetes expands it.
+ * Tests of agent/expand: $(NAME) is expanded as Kubernetes does it.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of agent/frames, agent/tail and agent/config: there and back, cut anywhere, foreign bytes.
+ * Tests of agent/frames, agent/tail and agent/config: texts are read back as they were written; cut
+ * and foreign bytes are refused.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -34,7 +35,7 @@ static void test_frames(void **state)
     assert_int_equal(frame_get(b.data + n, b.len - (size_t)n, &f), FRAME_HEAD);
     assert_int_equal(f.len, 0);
     assert_int_equal(frame_get((const uint8_t *)"Last login: today", 17, &f), -EPROTO);
-    b.data[8] = 9; /* a stream that is none */
+    b.data[8] = 9; /* no such stream */
     assert_int_equal(frame_get(b.data, b.len, &f), -EPROTO);
     buf_fini(&b);
 }
@@ -104,7 +105,7 @@ static void test_config(void **state)
     assert_int_equal(out.doctor, DOCTOR_OFF);
     assert_true(out.cwd_may_lack);
     config_fini(&out);
-    /* Cut anywhere it is refused, and nothing leaks. */
+    /* A configuration that is cut anywhere is refused, and nothing leaks. */
     for (size_t n = 0; n < strlen(text); n += 7)
         assert_int_equal(config_read(text, n, &out, &err), -EINVAL);
     in.argv = env + 2;

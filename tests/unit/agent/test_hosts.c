@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of agent/hosts: lists, files, assignment, what is refused.
+ * Tests of agent/hosts: lists, files, the assignment of ranks to hosts, and the inputs that are
+ * refused.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -50,7 +51,7 @@ static void test_assign(void **state)
     struct hosts h = {0};
     struct err err;
     (void)state;
-    assert_int_equal(hosts_assign(&h, 0, NULL), 0); /* nothing said: one rank here */
+    assert_int_equal(hosts_assign(&h, 0, NULL), 0); /* no option given: one rank on this host */
     assert_int_equal(hosts_ranks(&h), 1);
     assert_true(h.list[0].local);
     assert_int_equal(hosts_parse(&h, "a:2,b:2,c:2", NULL), 0);
@@ -79,7 +80,7 @@ static void test_refused(void **state)
         if (hosts_parse(&h, bad[i], &err) != -EINVAL)
             fail_msg("\"%s\" was taken", bad[i]);
         assert_true(strlen(err.msg) > 0);
-        assert_string_equal(h.list[0].name, "keep"); /* untouched */
+        assert_string_equal(h.list[0].name, "keep"); /* a failed call does not change the list */
     }
     hosts_fini(&h);
 }
@@ -117,7 +118,7 @@ static void test_file(void **state)
     hosts_fini(&h);
 }
 
-/* One host runs as many ranks as one segment has seats. */
+/* A host runs at most as many ranks as a segment has seats. */
 static void test_too_many(void **state)
 {
     struct hosts h = {0};
@@ -131,7 +132,7 @@ static void test_too_many(void **state)
     assert_non_null(strstr(err.msg, "host localhost was given 513 slots"));
     hosts_fini(&h);
     assert_int_equal(hosts_parse(&h, "a:600,b:2", &err), 0);
-    assert_int_equal(hosts_assign(&h, 514, &err), 0); /* the others spill over */
+    assert_int_equal(hosts_assign(&h, 514, &err), 0); /* the other ranks go to the next host */
     assert_int_equal(h.list[0].nranks, 512);
     assert_int_equal(h.list[1].nranks, 2);
     assert_int_equal(hosts_assign(&h, 515, &err), -EINVAL);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of agent/jobfile: a whole manifest, defaults, what is ignored, messages with line and
- * field.
+ * Tests of agent/jobfile: a whole manifest, defaults, ignored fields, messages with line and field.
  */
 #include <stdarg.h>
 #include <errno.h>
@@ -97,7 +96,8 @@ static void test_least(void **state)
     job_fini(&job);
 }
 
-/* Fields for a cluster are named once, whatever is in them; a pod template may hold anything. */
+/* hvdrun names the fields that only a cluster uses once each, whatever they contain. A pod
+ * template may contain any field. */
 static void test_cluster(void **state)
 {
     struct job job;
@@ -196,7 +196,7 @@ static void test_messages(void **state)
     }
 }
 
-/* n times a text, free() it. */
+/* Returns before, n times one, and after as one text. The caller frees it. */
 static char *many(const char *before, const char *one, int n, const char *after)
 {
     size_t len = strlen(before), step = strlen(one);
@@ -209,8 +209,8 @@ static char *many(const char *before, const char *one, int n, const char *after)
     return text;
 }
 
-/* What would take libyaml or us a time that grows with its square is refused at once; a long
- * command is none of that. */
+/* Input for which libyaml or the parser would need quadratic time is refused at once. A long
+ * command is accepted. */
 static void test_limits(void **state)
 {
     const char *command = HEAD "spec: {template: {spec: {containers: [{command: [";

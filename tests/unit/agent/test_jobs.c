@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of agent/jobs: names of programs, the file of a job, what is found in the private
- * directories and what is not, names that are taken.
+ * Tests of agent/jobs: names of programs, the file of a job, which private directories are jobs,
+ * and names that are in use.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -39,7 +39,7 @@ static int teardown(void **state)
     return rmdir(base);
 }
 
-/* An hvdrun's directory: its socket, which somebody listens at or not. */
+/* Makes the private directory of an hvdrun. alive: a process listens on its socket. */
 static int put_job(const char *dir, const char *name, int64_t started, bool alive)
 {
     struct job_entry entry = {.pid = 42, .started = started};
@@ -141,9 +141,9 @@ static void test_find(void **state)
     int c = put_job("hvdrun-cccccc", "dead", 3000, false);
     int d = put_job("another", "no-job", 3000, true);
     char bare[128], file[128];
-    snprintf(bare, sizeof(bare), "%s/hvdrun-dddddd", base); /* one that starts */
+    snprintf(bare, sizeof(bare), "%s/hvdrun-dddddd", base); /* an hvdrun that is still starting */
     assert_int_equal(mkdir(bare, 0700), 0);
-    snprintf(file, sizeof(file), "%s/hvdrun-eeeeee", base); /* a link, whoever it is from */
+    snprintf(file, sizeof(file), "%s/hvdrun-eeeeee", base); /* a symbolic link is not followed */
     assert_int_equal(symlink("hvdrun-aaaaaa", file), 0);
     assert_int_equal(jobs_find(&jobs, NULL), 0);
     assert_int_equal(jobs.n, 3);
@@ -164,7 +164,7 @@ static void test_find(void **state)
     drop_job("another", d);
 }
 
-/* A directory of another user is counted, and not looked into. */
+/* A directory of another user is counted and not read. */
 static void test_others(void **state)
 {
     struct jobs jobs;
@@ -204,7 +204,8 @@ static void test_claim(void **state)
     assert_int_equal(claim(NULL, &e, &err), 0);
     assert_string_equal(e.name, "xyzzy-1");
     int one = put_job("hvdrun-aaaaaa", "xyzzy-1", 1, true);
-    int two = put_job("hvdrun-bbbbbb", "xyzzy-2", 1, false); /* gone: its name is free */
+    int two =
+        put_job("hvdrun-bbbbbb", "xyzzy-2", 1, false); /* its hvdrun has ended: the name is free */
     int three = put_job("hvdrun-cccccc", "xyzzy-3", 1, true);
     assert_int_equal(claim(NULL, &e, &err), 0);
     assert_string_equal(e.name, "xyzzy-2");
@@ -218,7 +219,8 @@ static void test_claim(void **state)
     drop_job("hvdrun-cccccc", three);
 }
 
-/* Where they are made, and where they are looked for. */
+/* The directory in which hvdrun creates its private directories, and the directories in which it
+ * looks for jobs. */
 static void test_places(void **state)
 {
     struct jobs jobs;
@@ -235,7 +237,7 @@ static void test_places(void **state)
     setenv("XDG_RUNTIME_DIR", base, 1);
     setenv("TMPDIR", "relative", 1);
     assert_string_equal(jobs_base(), base);
-    setenv("TMPDIR", base, 1); /* the same place twice: its jobs once */
+    setenv("TMPDIR", base, 1); /* two variables name the same directory: each job is listed once */
     int fd = put_job("hvdrun-aaaaaa", "twice", 1, true), n = 0;
     assert_int_equal(jobs_find(&jobs, NULL), 0);
     for (int i = 0; i < jobs.n; i++)

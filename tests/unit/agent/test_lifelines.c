@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lifelines: what the agent hears of its ranks: deaths, silence with its reason, and nothing of
- * those that live or have let go. Ranks are children of this program.
+ * lifelines: what the agent learns from the lifelines of its ranks. A death and a silence are
+ * reported, with the reason. A rank that lives, or has released its lifeline, is not. Ranks are
+ * children of this program.
  *
  * takes: 6 s, waiting
  */
@@ -30,7 +31,7 @@ struct child {
     pid_t pid;
     int sock;
     struct rank_lifeline lifeline;
-    int gone, evicted, told; /* how often */
+    int gone, evicted, told; /* how many calls of each kind */
     char text[512];
 };
 
@@ -39,7 +40,8 @@ static struct lifelines ls;
 
 /* ---- the ranks ------------------------------------------------------------------------------ */
 
-/* Holds by itself and counts a beat for each byte that it is sent: alive, and silent. */
+/* Holds the lifeline without the library and counts a beat for each byte it receives, so that
+ * the process lives and is silent. */
 static void hold_by_hand(int fd, int sock)
 {
     struct lifeline_page *page =
@@ -56,7 +58,7 @@ static void hold_by_hand(int fd, int sock)
     _exit(0);
 }
 
-/* A byte lets it go. */
+/* The child ends, or releases its lifeline, when it receives a byte. */
 static _Noreturn void child_main(int sock, pid_t parent, bool by_hand)
 {
     char byte;
@@ -147,7 +149,7 @@ static int finish(void **state)
     return 0;
 }
 
-/* Runs the loop until *counter is n, or for ms. */
+/* Runs the loop until *counter is n, or for ms milliseconds. Returns whether *counter is n. */
 static bool until(const int *counter, int n, uint64_t ms)
 {
     uint64_t deadline = deadline_in_ms(ms);
@@ -186,7 +188,7 @@ static void test_release(void **state)
     while (c.lifeline.line && !deadline_passed(deadline))
         until(&c.gone, 1, 20);
     assert_null(c.lifeline.line);
-    assert_false(ls.timer.on); /* nobody left to look at */
+    assert_false(ls.timer.on); /* no rank holds a lifeline */
     end(&c);
     assert_int_equal(c.gone, 0);
 }
@@ -210,7 +212,7 @@ static void test_stopped(void **state)
     end(&b);
 }
 
-/* A short stop is nothing. */
+/* A short stop is not reported. */
 static void test_stopped_shortly(void **state)
 {
     struct child c;
@@ -226,7 +228,8 @@ static void test_stopped_shortly(void **state)
     end(&c);
 }
 
-/* Asleep and silent for long: suspected, once; no longer silent; then silent for too long. */
+/* A sleeping rank is silent for long: it is suspected, once. It beats again: that is reported.
+ * Then it is silent past the limit: it is evicted. */
 static void test_silent(void **state)
 {
     struct child c;
@@ -241,13 +244,14 @@ static void test_silent(void **state)
     assert_string_equal(c.text, "is no longer silent");
     ls.limits.evict_ns = 600 * CLOCK_MS;
     assert_true(until(&c.gone, 1, SOON_MS));
-    assert_int_equal(c.told, 2); /* too short to be worth a line before */
+    assert_int_equal(c.told,
+                     2); /* no second suspicion: evict_ns is over before the warning is due */
     assert_int_equal(c.evicted, 1);
     assert_non_null(strstr(c.text, "it was ended"));
     end(&c);
 }
 
-/* The agent itself was not running: that is no silence of the ranks. */
+/* While the agent itself did not run, the ranks are not silent. */
 static void test_away(void **state)
 {
     struct child c;
@@ -269,7 +273,7 @@ static void test_replaced(void **state)
     start(&c, false);
     give(&c);
     assert_int_equal(rank_lifeline_start(&ls, &c.lifeline, &fd, NULL), 0);
-    kill(c.pid, SIGKILL); /* it had the former one */
+    kill(c.pid, SIGKILL); /* the rank holds the page that was replaced */
     assert_false(until(&c.gone, 1, 100));
     close(fd);
     end(&c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_member_ends: an end is found by its member, a member that starts anew has none, and numbers
- * that no member has are refused.
+ * test_member_ends: member_ends returns how a member ended, forgets that when the member starts
+ * again, and refuses member numbers that are out of range.
  */
 #include <setjmp.h>
 #include <stdarg.h>

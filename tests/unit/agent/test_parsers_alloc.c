@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What hvdrun and hvd-agent read, without memory: command line, host file, job file, configuration.
- * Each is taken as a whole or refused with -ENOMEM and a message; nothing is left behind. And the
- * printer: no line of a rank is lost without a word.
+ * Input of hvdrun and hvd-agent with failing allocations: command line, host file, job file,
+ * configuration. Each is read as a whole, or refused with -ENOMEM and a message, and nothing leaks.
+ * Also the printer: if it loses output of a rank, printer_lost() says so.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -26,7 +26,7 @@
 
 static char path[64];
 
-/* rc as it is where a message goes with it. */
+/* Returns rc. If rc is -ENOMEM, err must have a message. */
 static int said(int rc, const struct err *err)
 {
     if (rc != -ENOMEM || err->msg[0])
@@ -54,7 +54,7 @@ static int same_list(char *const *got, const char *const *want)
     return rc;
 }
 
-/* ---- what is read --------------------------------------------------------------------------- */
+/* ---- parsers -------------------------------------------------------------------------------- */
 
 static const char job_text[] = "apiVersion: hvd.dev/v1alpha1\n"
                                "kind: HvdJob\n"
@@ -190,7 +190,7 @@ static const struct agent_config given = {
     .metrics = "9000",
     .start_timeout = 30,
 };
-static char *wanted; /* the text of given */
+static char *wanted; /* config_write() of `given` */
 
 static int write_config(void)
 {
@@ -207,14 +207,15 @@ static int read_config(void)
         return rc;
     long fail_at = fail_alloc.fail_at;
     fail_alloc.fail_at = -1;
-    auto_free char *text = config_write(&c); /* with memory: it is all there */
+    auto_free char *text =
+        config_write(&c); /* no failing allocations here: the result must be complete */
     rc = same(text, wanted);
     fail_alloc.fail_at = fail_at;
     config_fini(&c);
     return rc;
 }
 
-/* ---- what ranks print ------------------------------------------------------------------------ */
+/* ---- the printer ----------------------------------------------------------------------------- */
 
 static void put(struct printer *p, int rank, const char *text)
 {
@@ -223,7 +224,7 @@ static void put(struct printer *p, int rank, const char *text)
     printer_put(p, &frame);
 }
 
-/* Lines of two ranks in pieces. Every byte arrives, or printer_lost() says that some did not. */
+/* Two ranks print lines in pieces. Every byte arrives, or printer_lost() says that some did not. */
 static int print_lines(struct loop *loop)
 {
     struct printer p;
@@ -244,7 +245,7 @@ static int print_lines(struct loop *loop)
     return rc;
 }
 
-/* With standard output in a file; the bytes in it are counted. */
+/* Prints with standard output in a file, and counts the bytes in it. */
 static int print(void)
 {
     int keep = dup(STDOUT_FILENO), fd = open(path, O_RDWR | O_TRUNC | O_CLOEXEC), rc;

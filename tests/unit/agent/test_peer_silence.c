@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_peer_silence: time in which this process did not listen is no silence of the peer.
+ * test_peer_silence: time in which this process did not listen does not count as silence of the
+ * peer.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@ static void test_listening(void **state)
     struct peer_silence u = {0};
     uint64_t now = 1000 * CLOCK_S;
     (void)state;
-    assert_int_equal(peer_silence_measure(&u, now), 0); /* since when is not known */
+    assert_int_equal(peer_silence_measure(&u, now), 0); /* no start of the silence is known yet */
     peer_silence_end(&u, now);
     for (int i = 0; i < 50; i++)
         peer_silence_measure(&u, now += TURN);
@@ -26,7 +27,8 @@ static void test_listening(void **state)
     assert_int_equal(peer_silence_measure(&u, now + TURN), TURN);
 }
 
-/* An agent starts ranks, is stopped, or gets no processor for an hour: that is one look. */
+/* The agent did not listen for an hour, because it started ranks, was stopped, or had no
+ * processor. This counts as one step. */
 static void test_not_listening(void **state)
 {
     struct peer_silence u = {0};

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An incomplete line is shown when its rank adds nothing to it for a while, but not while the rank
- * waits because an output file takes nothing: half of a line would be cut off from the other half
- * by another rank's line.
+ * The printer shows an incomplete line if its rank adds nothing for a while. It does not while the
+ * rank waits for a full output file: another rank's line would then stand between the two halves.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,8 +24,8 @@ struct fixture {
     char dir[64];
     struct loop loop;
     struct printer printer;
-    int fifo;        /* the output file of rank 0, which nobody reads */
-    int out, stdout; /* a file in place of standard output; the real one */
+    int fifo;        /* the output file of rank 0; no process reads it */
+    int out, stdout; /* a file in place of standard output; a copy of the real one */
 };
 
 static void put(struct fixture *f, uint32_t rank, const char *data, size_t n)
@@ -36,7 +35,7 @@ static void put(struct fixture *f, uint32_t rank, const char *data, size_t n)
     printer_put(&f->printer, &frame);
 }
 
-/* What was printed so far. */
+/* Returns what has been printed so far. */
 static const char *printed(struct fixture *f)
 {
     static char text[256];
@@ -101,7 +100,8 @@ static void waiting_rank(void **state)
     struct frame frame = {
         .stream = FRAME_STDOUT, .data = (const uint8_t *)much, .len = sizeof(much)};
     f->printer.streams[1][FRAME_STDOUT].file = -1; /* only the file of rank 0 is slow */
-    f->printer.sinks[FRAME_STDOUT].failed = EPIPE; /* not shown */
+    f->printer.sinks[FRAME_STDOUT].failed =
+        EPIPE; /* the lines of rank 0 do not reach standard output */
     printer_put(&f->printer, &frame);
     f->printer.sinks[FRAME_STDOUT].failed = 0;
     assert_true(printer_full(&f->printer));
@@ -111,7 +111,8 @@ static void waiting_rank(void **state)
         if (f->printer.flow_timer.on)
             assert_string_equal(printed(f), "");
     }
-    assert_false(f->printer.flow_timer.on); /* the disk has stopped: ranks wait no longer */
+    assert_false(f->printer.flow_timer
+                     .on); /* the file has taken nothing for so long that ranks wait no longer */
     put(f, 1, " whole\n", 7);
     while (strlen(printed(f)) == 0 && clock_ns() < begin + 20 * CLOCK_S)
         loop_once(&f->loop, 100);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_rank: the end of a rank: what it left in its process group is ended, and a group that is
- * empty is not signalled any more, because another one may have its number by then.
+ * test_rank: the end of a rank. Processes that are left in its process group are ended. A group
+ * that is empty is not signalled again, because its number may be in use by another group.
+ *
  * takes: 3 s, waiting
  */
 #include <setjmp.h>
@@ -26,7 +27,7 @@ struct fixture {
     struct loop loop;
     struct rank rank;
     bool exited, closed;
-    pid_t said; /* what it has printed */
+    pid_t said; /* the number that the rank has printed */
 };
 
 static void on_output(void *arg, struct rank *rank, enum frame_stream stream, const void *data,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of agent/saved_job, the file that an hvdrun leaves for another one: all of it comes back; a
- * torn one, one of another version, one that others could have written, and one of another machine
- * are refused in words; a full disk leaves the former one whole.
+ * Tests of agent/saved_job, the state file that one hvdrun writes and another reads (hvdrun
+ * attach): all fields are read back. A file that is cut, of another version, writable by other
+ * users or of another machine is refused with a message. A full disk does not change the previous
+ * file.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -41,7 +42,7 @@ static int teardown(void **state)
     return access(dir, F_OK) == 0 ? -1 : 0;
 }
 
-/* A job with something in every field; what is in it is static. */
+/* Returns a job with every field set. Its strings are static. */
 static struct saved_job example(void)
 {
     static char *argv[] = {(char *)"python3", (char *)"caf\xe9.py", NULL};
@@ -143,7 +144,8 @@ static void test_round_trip(void **state)
     saved_job_fini(&back);
 }
 
-/* One that was cut is refused, wherever; one with a byte changed is refused or reads. */
+/* A text that is cut anywhere is refused. A text with a changed byte is refused or read, without
+ * a crash. */
 static void test_torn(void **state)
 {
     struct saved_job k = example(), back;
@@ -208,7 +210,8 @@ static void test_version(void **state)
     refused(EINVAL, "/state: ");
 }
 
-/* What it names is run: nobody else may have written it. */
+/* hvdrun runs the programs that the state names, so no other user may have been able to write
+ * it. */
 static void test_owner(void **state)
 {
     struct saved_job k = example();
@@ -233,7 +236,7 @@ static void test_owner(void **state)
     refused(EPERM, "it is not used");
 }
 
-/* In a child: no file grows beyond 100 bytes there. */
+/* Called in a child, where no file may grow beyond 100 bytes. */
 static int store_on_full_disk(const struct saved_job *k)
 {
     struct rlimit limit = {100, 100};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The queue before an output: whoever paused because it was full hears when it is so no longer,
- * however it came to be drained.
+ * The queue before an output: a sender that paused because the queue was full is told when it no
+ * longer is, whether the loop or another write emptied it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,9 +23,9 @@
 struct fixture {
     struct loop loop;
     struct sink sink;
-    int in; /* the reader's end */
+    int in; /* the pipe's read end */
     int drained;
-    char *data; /* more than makes it full */
+    char *data; /* MUCH bytes, more than SINK_FULL */
 };
 
 #define MUCH (SINK_FULL + (256u << 10))
@@ -62,7 +62,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Takes n bytes out of the pipe, which holds less. */
+/* Reads at most n bytes from the pipe. */
 static void take(struct fixture *f, size_t n)
 {
     char *room = malloc(n);
@@ -83,7 +83,8 @@ static void test_drained_by_the_loop(void **state)
     assert_int_equal(f->drained, 1);
 }
 
-/* A write that finds room for more than it brings: output of two ranks hung on this. */
+/* A write empties the queue below its limit. Regression: the sender was not told, and the output
+ * of two ranks hung. */
 static void test_drained_by_a_write(void **state)
 {
     struct fixture *f = *state;
@@ -118,7 +119,7 @@ static void test_never_full(void **state)
     assert_int_equal(f->drained, 0);
 }
 
-/* A regular file is written by a thread: all of it arrives, and the loop is told. */
+/* A thread writes a regular file: all bytes arrive, and the loop is told. */
 static void test_file(void **state)
 {
     struct fixture *f = *state;
@@ -138,7 +139,7 @@ static void test_file(void **state)
     fclose(file);
 }
 
-/* Nothing waits for a writer that waits for its reader: here a pipe that is full. */
+/* No call blocks while the writer's thread blocks, here on a pipe that is full. */
 static void test_stuck_writer(void **state)
 {
     struct fixture *f = *state;
@@ -154,7 +155,7 @@ static void test_stuck_writer(void **state)
     assert_int_equal(file, -1);
     assert_int_equal(writer_first_pending(w), 1);
     assert_true(writer_pending(w, NULL) > 0);
-    close(f->in); /* its reader is gone: an error, and the rest is dropped */
+    close(f->in); /* the pipe has no reader any more: the write fails and the rest is dropped */
     f->in = -1;
     for (int i = 0; i < 10000 && writer_pending(w, NULL) > 0; i++)
         loop_once(&f->loop, 1);

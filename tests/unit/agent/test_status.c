@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of agent/status and agent/table: what a coordinator may answer, an older or a hostile one
- * too, and the screen that comes of it.
+ * Tests of agent/status and agent/table: responses of coordinators, also of older and hostile ones,
+ * and the screen that is made of them.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -44,7 +44,7 @@ static int read_text(const char *text, struct status *s, struct err *err)
     return status_read(j, s, err);
 }
 
-/* The screen as one text, free() it. */
+/* Returns the screen as one text. The caller frees it. */
 static char *screen(const struct status *s, bool all)
 {
     char *text = NULL;
@@ -93,7 +93,7 @@ static void test_whole(void **state)
     status_fini(&s);
 }
 
-/* A fixed job, and a coordinator that tells less. */
+/* A fixed job, and a coordinator that reports few fields. */
 static void test_least(void **state)
 {
     struct status s;
@@ -115,7 +115,7 @@ static void test_least(void **state)
     status_fini(&s);
 }
 
-/* More members than lines on a screen: a line a host. */
+/* If there are more members than lines on a screen, the table has a line per host. */
 static void test_many(void **state)
 {
     struct status s;
@@ -152,7 +152,7 @@ static void test_hostile(void **state)
         assert_int_equal(read_text(bad[i], &s, &err), -EINVAL);
         assert_true(err.msg[0]);
     }
-    /* No controls reach the terminal, no number is taken for another. */
+    /* Control characters are replaced; numbers that are out of range are dropped. */
     assert_int_equal(
         read_text("{\"job\": \"a\", \"state\": \"x\\u001b[2J\\ny\", \"size\": 1e300, \"np\": -5e9,"
                   "\"epoch\": \"5\", \"throughput\": 5, \"last_change\": [], \"members\": [5, {},"

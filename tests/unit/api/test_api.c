@@ -162,7 +162,7 @@ static void test_no_answer(void **state)
     struct heard h = ask(get);
     assert_int_equal(h.status, 0);
     assert_non_null(strstr(h.message, "imed out"));
-    /* A request that hangs does not delay others. */
+    /* A request without a response does not delay other requests. */
     struct heard slow = {0};
     get.timeout_ms = 5000;
     kube_server_do("hang 1");

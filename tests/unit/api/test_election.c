@@ -75,8 +75,8 @@ static void test_election(void **state)
     wait_for(&a.started, 1);
     assert_int_equal(a.term, 0);
     stand(&b, "b");
-    uint64_t deadline =
-        deadline_in_ms(4000); /* longer than the lease: it is renewed, so nobody takes it */
+    uint64_t deadline = deadline_in_ms(
+        4000); /* longer than the lease: the leader renews it, so b does not take it */
     while (!deadline_passed(deadline))
         turn();
     assert_true(election_leads(a.election) || a.stopped);

@@ -29,10 +29,10 @@ struct pod {
     char name[32], uid[32], phase[16];
 };
 
-/* The events that the owner got; they must be consistent. */
+/* The events that the informer reported; they must be consistent. */
 static struct {
     int syncs, news, changes, gones, live;
-    char said[256]; /* the last one */
+    char said[256]; /* the last event */
     int unreadable;
 } heard;
 
@@ -245,7 +245,7 @@ static void test_cut_after_every_byte(void **state)
     end_quietly();
 }
 
-/* The same for a streamed list: it starts again, and syncs once. */
+/* A streamed list that is cut starts again, and syncs once. */
 static void test_cut_streamed_list(void **state)
 {
     (void)state;

@@ -40,7 +40,7 @@ struct peer {
     bool alive, paused;
     uint64_t turn_at;
     struct request q;
-    int64_t term; /* when it last began to lead */
+    int64_t term; /* the last term in which this process led */
     bool led;
 };
 
@@ -51,7 +51,7 @@ static struct {
     long version;
     struct peer peers[PEERS];
     int64_t highest_term;
-    bool clean; /* no faults of the network any more */
+    bool clean; /* the network has no faults any more */
 } sim;
 
 static uint64_t within(uint64_t ms)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuda_abi_check: what core/backend/cuda_abi.h declares beside NVIDIA's cuda.h. Compiled where that
- * is at hand (core/backend/kernels/kernels.mk); nothing of it runs: a difference does not compile.
+ * cuda_abi_check compares core/backend/cuda_abi.h with NVIDIA's cuda.h.
+ * core/backend/kernels/kernels.mk compiles it where cuda.h is installed. A difference is a compile
+ * error; the program never runs.
  */
 #include <cuda.h>
 

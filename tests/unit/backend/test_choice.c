@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which back ends a job uses: HVD_BACKEND, what ranks say on the wire, the choice as a table.
+ * Which back ends a job uses: HVD_BACKEND, what ranks report on the wire, and the choice as a
+ * table.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -77,7 +78,7 @@ static void test_wire(void **state)
         buf_fini(&part);
     }
     assert_int_equal(backend_said_take(&buf, names, &out, &err), 0);
-    assert_int_equal(buf.len, 1); /* what follows stays */
+    assert_int_equal(buf.len, 1); /* the bytes after the report are not consumed */
     assert_int_equal(buf.data[0], 77);
     assert_int_equal(out.wish.n, 2);
     assert_int_equal(out.wish.list[0], 1);
@@ -90,8 +91,8 @@ static void test_wire(void **state)
 static void test_wire_nonsense(void **state)
 {
     static const uint8_t bad[][5] = {
-        {BACKENDS_MAX + 1, 0, 0, 0, 0}, /* too many */
-        {1, 3, 1, 0, 0},                /* not in the table */
+        {BACKENDS_MAX + 1, 0, 0, 0, 0}, /* more than BACKENDS_MAX */
+        {1, 3, 1, 0, 0},                /* no such back end */
         {1, 200, 1, 0, 0},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -104,14 +105,14 @@ static void test_wire_nonsense(void **state)
     }
 }
 
-/* What each of two ranks wants and has ("+4.1": here, that version; "-why": not), what comes out.
- */
+/* What two ranks want and have ("+4.1": that version is there; "-why": it is not, for this
+ * reason), and the expected choice. */
 static const struct {
     const char *wish[2];
     const char *mpi[2], *nccl[2];
     int rc;
-    const char *use;   /* rc == 0 */
-    const char *words; /* of the error or the note */
+    const char *use;   /* the chosen back end, if rc is 0 */
+    const char *words; /* part of the error or of the note */
 } table[] = {
     {{NULL, NULL}, {"", ""}, {"", ""}, 0, "auto", ""},
     {{"host", "host"}, {"", ""}, {"", ""}, 0, "auto", ""},

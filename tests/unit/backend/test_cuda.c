@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_cuda: a device, visits to it, streams, events, memory and kernels on the fake driver
- * (tests/fake/cuda): their behaviour, a steady state that creates nothing, and each call of the
- * driver failing in turn.
+ * test_cuda: a device, cuda_enter() and cuda_leave(), streams, events, memory and kernels on the
+ * fake driver (tests/fake/cuda). After the first round nothing is created any more. Each call of
+ * the driver fails in turn.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@
 
 static const struct fake_cuda_control *fake;
 
-/* A device with all that an operation of the back ends uses. */
+/* A device and what an operation of a back end uses on it. */
 struct setup {
     struct cuda_device *d;
     struct cuda_visit visit;
@@ -51,7 +51,7 @@ static void tear_down(struct setup *s)
     cuda_device_close(s->d);
 }
 
-/* Asks until it is done, for at most 5 s. */
+/* Polls until the event is complete, for at most 5 s. */
 static int finish(struct setup *s, struct CUevent_st *event, struct err *err)
 {
     uint64_t deadline = deadline_in_ms(5000);
@@ -61,7 +61,7 @@ static int finish(struct setup *s, struct CUevent_st *event, struct err *err)
     return rc == 1 ? err_set(err, ETIMEDOUT, "no end in 5 s") : rc;
 }
 
-/* Everything that is done with a device: to it, converted there, and back. */
+/* Copies numbers to the device, converts them there, and copies them back. */
 static int round_trip(struct setup *s, struct err *err)
 {
     const struct gpu_change change = {HVD_FLOAT32, HVD_FLOAT16, 1.0, 2, 1.0};
@@ -108,7 +108,7 @@ static void test_device(void **state)
     cuda_device_close(NULL);
 }
 
-/* A second round makes no stream, no event, no memory, and loads nothing. */
+/* A second round creates no stream, event or memory, and loads no module. */
 static void test_steady(void **state)
 {
     static const char *const makes[] = {"cuMemAlloc_v2",    "cuMemHostAlloc",
@@ -132,7 +132,7 @@ static void test_steady(void **state)
     assert_int_equal(fake->live(), 0);
 }
 
-/* What is made of a device's memory while it works is asked for, and nobody waits. */
+/* An event of a busy device is polled, and no call blocks. */
 static void test_asks(void **state)
 {
     struct setup s;
@@ -185,7 +185,8 @@ static void test_order(void **state)
     assert_int_equal(fake->live(), 0);
 }
 
-/* An error that sticks: told with its name where it shows, and in the same words ever after. */
+/* A sticky error of CUDA: reported with its name by the first call that meets it, and with the
+ * same message by every later call. */
 static void test_sticks(void **state)
 {
     struct setup s;
@@ -200,8 +201,8 @@ static void test_sticks(void **state)
     assert_int_equal(cuda_enter(s.d, &visit, &again), -EFAULT);
     assert_string_equal(err.msg, again.msg);
     fake->mend(0);
-    /* The fake can be mended, so what is left can be counted: all but what is not touched any more.
-     */
+    /* mend() repairs the fake device, so that tear_down() can free its objects. hvd does not use
+     * the device again. */
     assert_int_equal(cuda_enter(s.d, &visit, &again), -EFAULT);
     tear_down(&s);
 }
@@ -217,11 +218,11 @@ static void test_capture(void **state)
     fake->capture(s.stream, 1);
     assert_int_equal(cuda_stream_usable(s.d, s.stream, &err), -EBUSY);
     assert_non_null(strstr(err.msg, "CUDA graph"));
-    /* Memory of ours does not spoil it. */
+    /* hvd's allocation does not invalidate the capture. */
     assert_int_equal(cuda_memory_reserve(s.d, &s.scratch, 100, &err), 0);
     assert_int_equal(s.d->api->stream_capturing(s.stream, &status), 0);
     assert_int_equal(status, 1);
-    /* Which it would without the relaxed mode: the fake is no help to us there. */
+    /* Without cuda_enter(), which sets the relaxed capture mode, the allocation fails. */
     cuda_leave(&s.visit);
     struct cuda_memory careless = {0};
     assert_int_equal(s.d->api->context_push(s.d->context), 0);
@@ -298,7 +299,7 @@ static void test_no_kernels(void **state)
         setenv("FAKE_CUDA", table[i].script, 1);
         struct cuda_api old = *s.d->api;
         if (strstr(table[i].script, "version"))
-            old.version = 12040; /* it was asked once, when the driver was opened */
+            old.version = 12040; /* the version was read once, when the driver was opened */
         s.d->api = &old;
         int rc = cuda_kernels_load(s.d, &err);
         unsetenv("FAKE_CUDA");
@@ -311,7 +312,7 @@ static void test_no_kernels(void **state)
     }
 }
 
-/* Beside what holds the code: the library, here this program. */
+/* The file of kernels lies beside the library, or here beside this program. */
 static void test_path(void **state)
 {
     char path[PATH_MAX], file[PATH_MAX];
@@ -337,8 +338,8 @@ static int life(int ordinal, struct err *err)
     return rc;
 }
 
-/* Each call of the driver's fails in turn, in several ways: it is told, in words, and nothing is
- * left behind. */
+/* Each call of the driver fails in turn, in two ways: the error has the name of the CUDA error,
+ * and nothing leaks. */
 static void test_every_call(void **state)
 {
     static const struct {
@@ -358,7 +359,8 @@ static void test_every_call(void **state)
                 break;
             if (rc < 0 && !strstr(err.msg, ways[w].name))
                 fail_msg("call %ld fails with %u: \"%s\"", n, ways[w].code, err.msg);
-            /* (Where it went well to the end, closing may have found no way in.) */
+            /* If the round trip succeeded, the failed call was one of closing, which may then
+             * leave objects. */
             if (ways[w].code == CUDA_OUT_OF_MEMORY && rc < 0)
                 assert_int_equal(fake->live(), before);
             told += rc < 0;

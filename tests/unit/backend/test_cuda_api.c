@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_cuda_api: the errors on machines without a driver, with a driver that is too old, and with
- * one that does not start. On the fake driver (tests/fake/cuda.c). Each case is a process of its
- * own, because a process opens the driver once.
+ * test_cuda_api: the errors on machines with no driver, a driver that is too old, and a driver that
+ * does not start. On the fake driver (tests/fake/cuda.c). Each case is a process of its own,
+ * because a process opens the driver once.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,14 +15,14 @@
 #include "tests/fake/cuda/use.h"
 
 struct wanted {
-    const char *fake;    /* library; NULL: none */
+    const char *fake;    /* the driver's library; NULL: none */
     const char *script;  /* FAKE_CUDA */
     const char *visible; /* CUDA_VISIBLE_DEVICES */
     int rc;
     const char *words[3];
 };
 
-/* In a child: 0 when it is as wanted. */
+/* Runs in a child. Returns 0 if the error is the expected one. */
 static int run(const struct wanted *w)
 {
     const struct cuda_api *api = NULL;
@@ -99,7 +99,7 @@ static void test_start(void **state)
         expect(&table[i]);
 }
 
-/* One sentence, and nothing on the way to it. */
+/* The error is one sentence, and nothing else is printed. */
 static void test_no_driver(void **state)
 {
     static const struct wanted none = {.rc = -ENOENT,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_cuda_fatbin: the file of kernels as nvcc has built it: machine code for every architecture
- * that kernels.mk lists and PTX of the oldest, every kernel in each of them. No GPU is needed.
- * Skipped where there is no nvcc.
+ * test_cuda_fatbin: the file of kernels that nvcc has built contains machine code for every
+ * architecture in kernels.mk, PTX of the oldest one, and every kernel in each of them. No GPU is
+ * needed. Skipped if there is no nvcc.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ static const unsigned architectures[] = {75, 80, 86, 89, 90, 100, 120};
 static char *file;
 static size_t file_size;
 
-/* Nothing where it was not built. */
+/* Leaves the file empty if it was not built. */
 static int read_file(void **state)
 {
     char path[PATH_MAX];
@@ -45,7 +45,7 @@ static int forget_file(void **state)
     return 0;
 }
 
-/* A name as a string of its own, or as the end of one (".text.NAME"). */
+/* Whether the data contains the name as a string, or as the end of a string (".text.NAME"). */
 static bool has_name(const char *data, size_t size, const char *name)
 {
     size_t n = strlen(name);
@@ -99,7 +99,7 @@ static void test_parts(void **state)
     assert_string_equal(text, "sm_75 sm_80 sm_86 sm_89 sm_90 sm_100 sm_120, PTX of sm_75");
 }
 
-/* A file of two parts, as nvcc would make it, and what may be wrong with one. */
+/* A file of two parts in nvcc's format, with one fault per case. */
 static void test_broken(void **state)
 {
     static const struct {
@@ -110,13 +110,13 @@ static void test_broken(void **state)
     } table[] = {
         {0, 0x50, 15, "15 bytes are too short"},
         {0, 0x51, 144, "begins with 0xba55ed51"},
-        {6, 8, 144, "begins with"},     /* a head that is too small */
-        {6, 200, 144, "begins with"},   /* and one that is too large */
-        {8, 144, 144, "the file says"}, /* more than there is */
+        {6, 8, 144, "begins with"},     /* a header that is too small */
+        {6, 200, 144, "begins with"},   /* a header that is too large */
+        {8, 144, 144, "the file says"}, /* a size that exceeds the file */
         {8, 80, 144, "inside of a part"},
-        {20, 0, 144, "does not fit"}, /* the part's head */
+        {20, 0, 144, "does not fit"}, /* the part's header */
         {21, 1, 144, "does not fit"},
-        {31, 0x80, 144, "does not fit"}, /* its size */
+        {31, 0x80, 144, "does not fit"}, /* the part's size */
         {24, 97, 144, "does not fit"},
     };
     struct err err = {0};

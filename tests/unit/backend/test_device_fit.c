@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of core/backend/device_fit: which of the ranks that have come to others have to leave.
+ * Tests of core/backend/device_fit: which joiners have to leave because their devices do not fit
+ * the job's other ranks.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +18,7 @@
 
 static const struct device_ways by_nccl = {.nccl = true}, by_host = {.staged = true};
 
-/* Ranks 2 and 3 have joined; all is well. */
+/* Ranks 2 and 3 are joiners, and all ranks fit. */
 static void all_well(struct said all[RANKS])
 {
     memset(all, 0, RANKS * sizeof(*all));
@@ -38,7 +39,7 @@ static void no_nccl(struct said *s)
     snprintf(s->nccl.fact.why, sizeof(s->nccl.fact.why), "it is not here");
 }
 
-/* unfit: a bit a rank. */
+/* unfit: one bit per rank that has to leave. */
 static void expect(const struct device_ways *ways, const struct said *all, int me, unsigned unfit,
                    const char *words)
 {
@@ -70,14 +71,14 @@ static void test_one_does_not(void **state)
     expect(&by_host, all, 2, 0, ""); /* no rank asks for NCCL */
     all[3].nccl.kernels = false;
     expect(&by_nccl, all, 0, 3U << 2, "no NCCL");
-    expect(&by_nccl, all, 3, 3U << 2, "kernels"); /* each hears its own reason */
+    expect(&by_nccl, all, 3, 3U << 2, "kernels"); /* each joiner gets its own reason */
     all_well(all);
     all[3].levels = HIER_YES;
     expect(&by_nccl, all, 3, 1U << 3, "HVD_HIERARCHICAL_ALLREDUCE");
     expect(&by_host, all, 3, 1U << 3, "HVD_HIERARCHICAL_ALLREDUCE");
 }
 
-/* The first one stays. */
+/* Two joiners exclude each other: the one with the lower rank stays. */
 static void test_two_that_do_not_go_together(void **state)
 {
     struct said all[RANKS];
@@ -87,7 +88,9 @@ static void test_two_that_do_not_go_together(void **state)
     all_well(all);
     no_nccl(&all[2]);
     memcpy(all[3].nccl.fact.gpu, all[1].nccl.fact.gpu, sizeof(all[3].nccl.fact.gpu));
-    expect(&by_nccl, all, 3, 3U << 2, "ranks 1 and 3 use the same GPU"); /* their own numbers */
+    expect(&by_nccl, all, 3, 3U << 2,
+           "ranks 1 and 3 use the same GPU"); /* a joiner that has to leave gets the reason that
+                                                 names it */
 }
 
 static void test_the_host_is_allowed(void **state)
@@ -100,14 +103,14 @@ static void test_the_host_is_allowed(void **state)
     expect(&by_nccl, all, 0, 0, "");
     all[3].fallback = false;
     expect(&by_nccl, all, 0, 1U << 3, "no NCCL");
-    /* Without kernels as the others: nothing is lost. */
+    /* If no rank has kernels, a joiner without kernels fits. */
     all_well(all);
     for (int r = 0; r < RANKS; r++)
         all[r].nccl.kernels = false;
     expect(&by_nccl, all, 0, 0, "");
 }
 
-/* Then it is not those who have come. */
+/* If the ranks that are no joiners do not fit either, or there are none, no joiner has to leave. */
 static void test_nobody_to_judge_by(void **state)
 {
     struct said all[RANKS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_gpu: a rank's GPU (core/backend/gpu) on the fake driver: opened with and without kernels,
- * copies that are waited for, inputs that its stream waits for, and each call of the driver's
- * failing in turn.
+ * copies that block, inputs for which its stream waits, and each call of the driver failing in
+ * turn.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,7 +70,7 @@ static void test_copy(void **state)
     assert_int_equal(fake->live(), 0);
 }
 
-/* Tensors of two streams of the user's, which are slow, and one without an event. */
+/* The user's tensors are on two slow streams; one tensor has no event. */
 static void test_await(void **state)
 {
     struct gpu *gpu = NULL;
@@ -90,7 +90,7 @@ static void test_await(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(cuda_stream_create(d, &users[i], &err), 0);
         assert_int_equal(cuda_event_get(d, &ready[i], &err), 0);
-        for (int k = 0; k < 4; k++) /* the last of these is what the copy below shall see */
+        for (int k = 0; k < 4; k++) /* the copy below must see the last of these */
             assert_int_equal(cuda_copy(d, CUDA_COPY_INSIDE, at + 8 + 8 * i, k < 3 ? at + 40 : at, 8,
                                        users[i], &err),
                              0);
@@ -120,7 +120,7 @@ static void test_await(void **state)
     assert_int_equal(fake->live(), 0);
 }
 
-/* One life with everything in it, over memory that was made before. */
+/* Opens a GPU, uses every function, and closes it. memory was allocated before. */
 static int life(const struct cuda_memory *memory, struct err *err)
 {
     struct gpu *gpu = NULL;

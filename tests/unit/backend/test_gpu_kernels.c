@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_gpu_kernels: which kernel does what, and the tables of pieces and chunks for their launches.
+ * test_gpu_kernels: which kernel runs which change, and the tables of pieces and chunks for their
+ * launches.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@
 
 static struct kernel_move table;
 
-/* The plan for a change without scales, which must be there. */
+/* Returns the plan for a change without scales; there must be one. */
 static struct gpu_move plan(enum hvd_dtype from, enum hvd_dtype to, double prescale)
 {
     struct gpu_move move;
@@ -102,7 +103,7 @@ static void test_table(void **state)
     assert_int_equal(table.first[3], 4);
     assert_int_equal(table.count[3], (uint64_t)3 << 32);
     check_table(&table);
-    /* The kernel for bytes counts bytes. */
+    /* The kernel for bytes counts bytes, not elements. */
     m = plan(HVD_INT64, HVD_INT64, 1.0);
     assert_int_equal(gpu_move_fill(&m, pieces, 4, &table), 4);
     assert_int_equal(table.count[1], 4096 * 8);
@@ -113,7 +114,7 @@ static void test_table(void **state)
     assert_int_equal(table.pieces, 0);
 }
 
-/* More pieces than a launch takes, some empty: none is lost, none comes twice. */
+/* More pieces than one launch holds, some of them empty: each is in exactly one launch. */
 static void test_many(void **state)
 {
     enum { N = 1700 };

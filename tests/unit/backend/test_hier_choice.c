@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_hier_choice: who gets allreduce in two levels, who does not and hears why, and ranks that
- * want different things.
+ * test_hier_choice: which jobs use the two-level allreduce, the reason if a job does not, and ranks
+ * whose settings differ.
  */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_hier_cut: how a chunk is cut into shards: every element in one of them, parts that do not
- * overlap, in room that is there, and each piece's part by its own count alone.
+ * test_hier_cut: how a chunk is cut into shards. Every element is in one shard, shards do not
+ * overlap and fit their memory, and the shards of a piece depend on its own element count only.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,7 +62,7 @@ static void test_all(void **state)
         }
 }
 
-/* int16 travels as int32. */
+/* int16 is converted to int32 for NCCL. */
 static void test_wider(void **state)
 {
     for (int shards = 2; shards <= 9; shards++) {

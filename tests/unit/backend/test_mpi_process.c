@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi_process between operations: its thread calls MPI, so that data moves for which other ranks
- * wait, but not while a step of an operation is inside MPI, and not after the end.
+ * mpi_process between operations: its thread calls MPI, so that MPI makes progress for other ranks.
+ * It does not while a step of an operation is inside MPI, nor after mpi_process_close().
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -80,7 +80,7 @@ static void test_progress(void **test)
     nap_ms(50);
     assert_int_equal(atomic_load(&g.progress), before);
     assert_int_equal(atomic_load(&g.together), 0);
-    /* again in another world */
+    /* again in another epoch */
     assert_int_equal(
         mpi_process_enter(&found, &mpi_plugin_mesh, deadline_in_ms(10000), &here, &err), 0);
     assert_true(progresses(3));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpi_process with an operation that is given up: it has time to end. If it fails or does not end,
- * no thread calls MPI any more, neither between operations nor at exit, and MPI is not used again.
+ * mpi_process with an operation that is cancelled: it gets time to finish. If it fails or does not
+ * finish, no thread calls MPI any more, neither between operations nor at exit, and MPI is not used
+ * again.
  *
  * takes: 5 s, waiting
  */
@@ -39,7 +40,7 @@ static const struct mpi_plugin plugin = {MPI_PLUGIN_COMMON, .finalize = finalize
                                          .progress = progress};
 static const struct mpi_found found = {.plugin = &plugin};
 
-/* An operation that ends with rc after so many steps; 0 steps: it never ends. */
+/* An operation that ends with rc after this many steps; 0 steps: it never ends. */
 struct job {
     int steps, rc;
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What MPI_Get_library_version says, and whether it is the MPI that the plugin was compiled for.
+ * The text of MPI_Get_library_version, and whether that library is the MPI for which the plugin was
+ * compiled.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +15,7 @@
 #define MPICH MPI_FAMILY_MPICH
 #define OTHER MPI_FAMILY_OTHER
 
-/* What libraries say; major: of the Open MPI whose plugin runs with it. */
+/* Texts of real libraries. major: the major version of the Open MPI plugin that fits. */
 static const struct {
     const char *text, *family, *version;
     unsigned major;
@@ -51,7 +52,7 @@ static const struct {
     {"MPIwrapper Version:\t2.2.2\nMPICH Version: 4.0\n", OTHER, "MPIwrapper Version:\t2.2.2", 0},
 };
 
-/* A plugin runs with its own family's libraries, and with no other's. */
+/* A plugin fits only libraries of its own family. */
 static void test_families(void **state)
 {
     static const char *const families[] = {OPEN, MPICH, OTHER};
@@ -65,8 +66,7 @@ static void test_families(void **state)
     }
 }
 
-/* Of Open MPI the major version must be the same; where the others count otherwise, it is not
- * looked at. */
+/* For Open MPI the major version must be equal. For other families it is not compared. */
 static void test_majors(void **state)
 {
     char got[64];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_api, nccl_find: versions, the copy that is used, and the errors with no copy, with two, or
- * with an old one. Each case is a child process, because a loaded library stays loaded. The
- * libraries are those of tests/fake; torch is one of them under another name.
+ * nccl_api, nccl_find: versions, the copy that is used, and the errors with no copy, two copies, or
+ * an old one. Each case is a child process, because a loaded library stays loaded. The libraries
+ * are those of tests/fake; "torch" is one of them under another name.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ static void test_versions(void **state)
     }
 }
 
-/* The text in the file; the shared object round it is read in nccl_real, and fuzzed. */
+/* The version text in a file. test_nccl_real and a fuzzer test the reader of shared objects. */
 static void test_builds(void **state)
 {
     static const struct {
@@ -78,7 +78,7 @@ static const char *fake(const char *version)
     return path[next];
 }
 
-/* Expected result of a case: rc, and words of the error or of the name. */
+/* Expected result of a case: rc, and part of the error or of the name. */
 struct want {
     int rc;
     const char *words[3];
@@ -129,7 +129,8 @@ static int asked_but_missing(void)
     return load_and_compare(&(struct want){-ENOENT, {"/no/such/libnccl.so.2", "HVD6001"}});
 }
 
-/* The framework brings NCCL, which is used whatever else there is, and whatever its folder. */
+/* A copy that the framework has mapped is used, whatever other copies there are and whatever its
+ * folder. */
 static int mapped(void)
 {
     CHECK(dlopen(fake("2.18"), RTLD_NOW | RTLD_LOCAL), "%s", dlerror());
@@ -181,7 +182,7 @@ static int no_version(void)
         &(struct want){-ELIBBAD, {"libnccl.so.2: ncclGetVersion answers 3", "HVD6001"}});
 }
 
-/* A library, but not NCCL. */
+/* A shared library that is not NCCL. */
 static int foreign(void)
 {
     char path[PATH_MAX];
@@ -207,7 +208,7 @@ static int of_torch(void)
         &(struct want){0, {"NCCL 2.14.3 (", "nvidia/nccl/lib/libnccl.so.2, beside torch)"}});
 }
 
-/* torch that has NCCL inside. */
+/* A libtorch that contains NCCL. */
 static int in_torch(void)
 {
     char path[PATH_MAX];
@@ -233,7 +234,7 @@ static int environment(void)
     return load_and_compare(&(struct want){0, {"NCCL 2.14.3 (", "a Python package)"}});
 }
 
-/* Which functions are optional, and from when on they are there. */
+/* Which functions are optional, and from which version they exist. */
 static int optional(void)
 {
     static const struct {
@@ -260,7 +261,7 @@ static int optional(void)
     return 0;
 }
 
-/* A failure is not kept: the next call looks again; a success is. */
+/* After a failure the next call searches again. After a success it does not. */
 static int again(void)
 {
     const struct nccl_api *a = NULL, *b = NULL;
@@ -353,7 +354,8 @@ static void in_dir(char *dst, const char *name)
     snprintf(dst, PATH_MAX, "%s%s%s", g_dir, name[0] ? "/" : "", name);
 }
 
-/* The soname decides what a mapped file is. now: as long as NCCL's. */
+/* Writes another soname of the same length into a library: the soname decides whether a mapped
+ * file is NCCL. */
 static void rename_soname(const char *path, const char *now)
 {
     static const char was[] = "libnccl.so.2";

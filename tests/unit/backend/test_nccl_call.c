@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_call: a call on a thread comes back with its result, or is left behind without harm; one
- * that waits for the call before it can be hastened.
+ * nccl_call: a call on another thread returns its result, or is abandoned without harm. A call that
+ * waits for that thread can be run on another one.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 #include "tests/harness/rank.h"
 
 struct work {
-    _Atomic int *gate; /* waits until it is 1, then makes it 2 */
+    _Atomic int *gate; /* the call waits until it is 1, then sets it to 2 */
     int in, out;
 };
 
@@ -59,9 +59,9 @@ static void test_result(void **state)
     sigset_t before, after;
     pthread_sigmask(SIG_SETMASK, NULL, &before);
     assert_int_equal(nccl_call_start(thread, work, &w, sizeof(w), &call, NULL), 0);
-    w.in = 0; /* it has a copy */
+    w.in = 0; /* the call has a copy of w */
     assert_true(wait_for(call));
-    assert_int_equal(nccl_call_result(call), 5); /* no signals there */
+    assert_int_equal(nccl_call_result(call), 5); /* signals are blocked on that thread */
     assert_int_equal(((struct work *)nccl_call_arg(call))->out, 42);
     assert_int_equal((uintptr_t)nccl_call_arg(call) % 16, 0);
     assert_true(nccl_call_release(call));
@@ -83,13 +83,14 @@ static void test_left(void **state)
     assert_false(nccl_call_done(call));
     assert_false(nccl_call_release(call));
     nccl_thread_abandon(thread);
-    atomic_store(&gate, 1); /* the call returns late, and frees its memory */
+    atomic_store(&gate, 1); /* the call returns late and frees its memory */
     for (int i = 0; i < 10000 && atomic_load(&gate) != 2; i++)
         nap_ms(1);
     assert_int_equal(atomic_load(&gate), 2);
 }
 
-/* The thread is in a call: the next one waits for it, until it is hastened; it is made once. */
+/* The thread is busy: the next call waits, until nccl_call_hasten() runs it elsewhere. It runs
+ * only once. */
 static void test_hastened(void **state)
 {
     static _Atomic int gate;
@@ -104,7 +105,7 @@ static void test_hastened(void **state)
     nccl_call_hasten(next);
     assert_true(wait_for(next));
     assert_false(nccl_call_done(call));
-    ((struct work *)nccl_call_arg(next))->out = 7; /* a second time would change it */
+    ((struct work *)nccl_call_arg(next))->out = 7; /* a second run would change it */
     atomic_store(&gate, 1);
     assert_true(wait_for(call));
     nccl_call_hasten(call);

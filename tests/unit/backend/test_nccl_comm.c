@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_comm: the table of states; the calls that each phase refuses; a failed exchange and a failed
- * device. NCCL is a few functions here; tests/multi/test_nccl* have real ranks.
+ * nccl_comm: the table of states, the calls that each phase refuses, a failed exchange and a failed
+ * device. NCCL is a set of functions in this file; tests/multi/test_nccl* run it with several
+ * ranks.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +25,7 @@ static const struct nccl_row *find(enum nccl_phase phase, enum nccl_event event)
     const struct nccl_row *rows = nccl_comm_rows(&n), *found = NULL;
     for (size_t i = 0; i < n; i++) {
         if (rows[i].phase == phase && rows[i].event == event) {
-            assert_null(found); /* one answer a question */
+            assert_null(found); /* at most one row for a phase and an event */
             found = &rows[i];
         }
     }
@@ -63,7 +64,7 @@ static void test_all_are_reached(void **state)
     }
     for (int p = 0; p < NCCL_PHASES; p++)
         assert_true(reached[p]);
-    /* what has failed never becomes ready without a new or a smaller one */
+    /* a failed communicator never becomes ready: it must be started again or shrunk */
     for (size_t i = 0; i < n; i++)
         assert_false(rows[i].phase == NCCL_FAILED && rows[i].next == NCCL_READY);
 }
@@ -73,8 +74,8 @@ static void test_all_are_reached(void **state)
 static struct {
     int id, init, async, issue;
     int aborts;
-    int exchange, bind; /* what the host answers */
-    int told;           /* the ticket's result, as rank 0 gave it */
+    int exchange, bind; /* results of the callbacks in struct nccl_host */
+    int told;           /* the result that rank 0 sent with the id */
 } g;
 
 static struct ncclComm *const g_handle = (struct ncclComm *)&g;
@@ -127,7 +128,7 @@ static const struct nccl_api api = {.ncclGetUniqueId = get_id,
 
 static int exchange(void *ctx, void *data, size_t n)
 {
-    /* the result stands behind the id */
+    /* the result follows the id */
     memcpy(&g.told, (char *)data + NCCL_ABI_ID_BYTES, sizeof(g.told));
     return g.exchange;
 }
@@ -137,7 +138,7 @@ static int bind_gpu(void *ctx)
     return g.bind;
 }
 
-#define LONG_MS 10000 /* where nothing hangs */
+#define LONG_MS 10000 /* a limit that no case with it reaches */
 
 static struct nccl_comm *create(int init_ms, int launch_ms)
 {
@@ -172,7 +173,7 @@ static void test_good(void **state)
     assert_int_equal(nccl_comm_phase(c), NCCL_READY);
     assert_int_equal(g.told, 0);
     assert_true(nccl_comm_mark(c) != 0);
-    assert_false(nccl_comm_can_shrink(c)); /* this one has no ncclCommShrink */
+    assert_false(nccl_comm_can_shrink(c)); /* this fake lacks ncclCommShrink */
     assert_int_equal(nccl_comm_shrink(c, (int[]){1}, 1, &err), -ENOTSUP);
     assert_true(nccl_comm_destroy(c));
     assert_int_equal(g.aborts, 1);
@@ -186,13 +187,13 @@ static void test_too_early(void **state)
     struct nccl_steps steps = {.form = {.factor = 1}, .v = &step, .n = 1};
     struct err err = {0};
     assert_int_equal(nccl_comm_launch(c, &steps, NULL, &err), -EBUSY);
-    nccl_comm_abort(c); /* nothing is there */
+    nccl_comm_abort(c); /* there is no communicator: no effect */
     assert_int_equal(nccl_comm_phase(c), NCCL_NEW);
     assert_true(nccl_comm_destroy(c));
     assert_int_equal(g.aborts, 0);
 }
 
-/* Rank 0 has no id: it tells the others instead of letting them wait. */
+/* Rank 0 gets no id: it sends the error to the other ranks, so that they do not wait. */
 static void test_no_id(void **state)
 {
     struct nccl_comm *c = create(LONG_MS, LONG_MS);
@@ -203,7 +204,7 @@ static void test_no_id(void **state)
     assert_int_equal(g.told, NCCL_ABI_SYSTEM_ERROR);
     assert_string_equal(err.msg, "NCCL 2.27.7 (/lib/libnccl.so.2), rank 0 of 2: ncclGetUniqueId: "
                                  "trouble");
-    assert_int_equal(drive(c, &err), -EIO); /* and stays so */
+    assert_int_equal(drive(c, &err), -EIO); /* the error stays */
     assert_true(nccl_comm_destroy(c));
     assert_int_equal(g.aborts, 0);
 }
@@ -238,7 +239,7 @@ static void test_no_device(void **state)
     assert_true(nccl_comm_destroy(c));
 }
 
-/* From failed to gone, and another start is as good as the first. */
+/* A failed communicator is aborted, and can then be started again. */
 static void test_again(void **state)
 {
     struct nccl_comm *c = create(LONG_MS, LONG_MS);
@@ -272,7 +273,7 @@ static void test_launch(void **state)
     g.issue = NCCL_ABI_IN_PROGRESS;
     assert_int_equal(nccl_comm_launch(c, &steps, NULL, &err), 0);
     assert_int_equal(nccl_comm_launch(c, &steps, NULL, &err), -EBUSY);
-    assert_int_equal(drive(c, &err), -ETIMEDOUT); /* it stays in progress */
+    assert_int_equal(drive(c, &err), -ETIMEDOUT); /* NCCL reports "in progress" for ever */
     assert_non_null(strstr(err.msg, "ncclAllReduce did not end in time"));
     assert_true(nccl_comm_destroy(c));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fakes of NCCL and of CUDA's driver in one process (tests/fake): what NCCL launches on a
- * stream runs in the order of that stream, and of the streams that it waits for; where the device
- * is broken it does not run, and can still be aborted.
+ * The fakes of NCCL and of CUDA's driver in one process (tests/fake): work that NCCL launches on a
+ * stream runs in the stream's order, after the events for which the stream waits. On a broken
+ * device it does not run, and the communicator can still be aborted.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -74,7 +74,8 @@ static int finish(struct setup *s)
     return rc;
 }
 
-/* Filled on the user's stream, copied, summed, copied and fetched on ours; all of them late. */
+/* The user's stream fills a buffer; the communicator's stream copies, sums and copies it back.
+ * All of them are slow. */
 static void test_order(void **state)
 {
     static const char *const versions[] = {"2.8", "2.27"};
@@ -124,7 +125,7 @@ static void test_broken(void **state)
     assert_int_equal(
         s.nccl.ncclAllReduce(a + N, a, 2, NCCL_ABI_FLOAT32, NCCL_ABI_SUM, s.comm, s.gpu->stream),
         NCCL_ABI_SUCCESS);
-    alarm(20); /* of an abort that waits for what will never run */
+    alarm(20); /* ends the test if the abort waits for work that never runs */
     assert_int_equal(s.nccl.ncclCommAbort(s.comm), NCCL_ABI_SUCCESS);
     alarm(0);
     assert_int_equal(finish(&s), -EFAULT);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_facts: what ranks say of their GPUs and their NCCL, and the sentence that comes of it; what
- * survivors do with their communicator.
+ * nccl_facts: what ranks report of their GPUs and their NCCL, the message that follows from these
+ * reports, and what survivors do with their communicator.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@ struct short_fact {
 
 static const struct {
     const char *name;
-    struct short_fact rank[RANKS]; /* up to the first without a host */
+    struct short_fact rank[RANKS]; /* ends at the first one without a host */
     enum nccl_verdict verdict;
     const char *words, *doctor;
 } cases[] = {
@@ -159,7 +159,7 @@ static void test_cases(void **state)
     }
 }
 
-/* Of the same facts in another order of ranks the same verdict comes. */
+/* The verdict does not depend on the order of the ranks. */
 static void test_order(void **state)
 {
     for (size_t i = 0; i < COUNT(cases); i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_nccl_net: when NCCL has nothing but sockets between hosts: devices of the network, the
- * settings of NCCL's that name one, and a plugin.
+ * test_nccl_net: whether NCCL has only sockets between hosts: network devices, the variables of
+ * NCCL that name one, and a network plugin.
  */
 #include <fcntl.h>
 #include <setjmp.h>

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_real: the real libnccl.so.2 of the pinned wheel (tests/wheels.sh): it loads without a
- * driver, has every function we know of, and says its version; an id can be made; a communicator
- * without a GPU fails, soon and in one line. With a GPU a world of one works, and nothing is left.
+ * nccl_real: the real libnccl.so.2 of the pinned wheel (tests/wheels.sh) loads without a driver,
+ * has every function that hvd knows, and reports its version; an id can be made. A communicator
+ * without a GPU fails soon, with a message of one line. With a GPU a world of one rank works and
+ * leaves nothing behind.
+ *
  * timeout: 600
  */
 #include <setjmp.h>
@@ -77,8 +79,8 @@ static void test_alone(void **state)
     assert_true(nccl_comm_destroy(c));
 }
 
-/* Beside this program's build, in the folder that tests/e2e/test_probe.sh uses too. 77: no pip, or
- * no index. */
+/* Writes the folder of wheels to dst, which tests/e2e/test_probe.sh shares. Returns 77 if there
+ * is no pip or no package index. */
 static int get_wheels(char *dst, size_t size)
 {
     const char *build = getenv("BUILD");
@@ -87,7 +89,7 @@ static int get_wheels(char *dst, size_t size)
     if (access(dst, R_OK) == 0)
         return 0;
     snprintf(command, sizeof(command), "tests/wheels.sh '%s/wheels'", build ? build : "build");
-    int status = system(command); /* NOLINT(cert-env33-c): a script of ours */
+    int status = system(command); /* the project's own script */
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_steps: the types, operators and calls that an operation becomes, with each version of NCCL,
- * with and without kernels; and the errors of refused operations.
+ * nccl_steps: the types, operators and calls of NCCL that an operation becomes, with each version
+ * of NCCL, with and without kernels; and the errors of refused operations.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define RANKS    3
 
-/* 1: kernels, 2: PreMulSum */
+/* what: bit 0: hvd's kernels are there; bit 1: NCCL has PreMulSum. */
 static struct nccl_means means(int version, int what)
 {
     return (struct nccl_means){
@@ -54,7 +54,7 @@ static const struct {
      false},
     {HVD_INT64, HVD_SUM, 1, 1, 20804, 0, HVD_INT64, NCCL_ABI_INT64, NCCL_ABI_SUM, 1, 1, 1, 1,
      false},
-    /* averages: NCCL's own from 2.10 on, a factor from 2.11 on, kernels else */
+    /* averages: NCCL's own from 2.10 on, a factor from 2.11 on, otherwise hvd's kernels */
     {HVD_FLOAT32, HVD_AVERAGE, 1, 1, 22707, 2, HVD_FLOAT32, NCCL_ABI_FLOAT32, NCCL_ABI_AVG, 1, 1, 1,
      1, false},
     {HVD_FLOAT16, HVD_AVERAGE, 1, 1, 21003, 0, HVD_FLOAT16, NCCL_ABI_FLOAT16, NCCL_ABI_AVG, 1, 1, 1,
@@ -69,12 +69,12 @@ static const struct {
      RANKS, false},
     {HVD_FLOAT32, HVD_MAX, 2, 1, 22707, 3, HVD_FLOAT32, NCCL_ABI_FLOAT32, NCCL_ABI_MAX, 1, 2, 1, 1,
      false},
-    /* types that NCCL has not */
+    /* types that this NCCL lacks */
     {HVD_BFLOAT16, HVD_SUM, 1, 1, 21003, 0, HVD_BFLOAT16, NCCL_ABI_BFLOAT16, NCCL_ABI_SUM, 1, 1, 1,
      1, false},
     {HVD_BFLOAT16, HVD_SUM, 1, 1, 20900, 1, HVD_FLOAT32, NCCL_ABI_FLOAT32, NCCL_ABI_SUM, 1, 1, 1, 1,
      false},
-    /* a tensor that is converted is scaled in the conversion */
+    /* a tensor that is converted is scaled by the conversion */
     {HVD_BFLOAT16, HVD_AVERAGE, 1, 1, 20900, 1, HVD_FLOAT32, NCCL_ABI_FLOAT32, NCCL_ABI_SUM, 1, 1,
      1, RANKS, false},
     {HVD_INT16, HVD_SUM, 1, 1, 22707, 1, HVD_INT32, NCCL_ABI_INT32, NCCL_ABI_SUM, 1, 1, 1, 1,
@@ -125,7 +125,7 @@ static void test_forms(void **state)
     }
 }
 
-/* Builds for CUDA 10 know no bfloat16, whatever their version. */
+/* An NCCL that was built for CUDA 10 has no bfloat16, whatever its version. */
 static void test_old_cuda(void **state)
 {
     static const int cudas[] = {10020, 11000, 0};
@@ -139,7 +139,7 @@ static void test_old_cuda(void **state)
     }
 }
 
-/* An average over three in 16 bits is left to kernels, one over four is not. */
+/* An average of a 16-bit type over three ranks needs hvd's kernels, over four it does not. */
 static void test_rough(void **state)
 {
     static const struct {
@@ -187,7 +187,7 @@ static void test_refused(void **state)
     }
 }
 
-/* Nothing is left out: every dtype and operator has a form with kernels, or a sentence. */
+/* Every dtype and operator has a form with kernels, or an error. */
 static void test_every_form(void **state)
 {
     for (int version = 20800; version <= 23007; version += 100) {
@@ -235,7 +235,7 @@ static void test_fused(void **state)
     op.tensors = tensors;
     op.n = COUNT(tensors);
     struct nccl_steps s = make(&op, 0, true);
-    assert_int_equal(s.n, 2); /* none for what has no elements */
+    assert_int_equal(s.n, 2); /* no step for an empty part */
     assert_int_equal(s.v[0].verb, NCCL_ALLREDUCE);
     assert_int_equal(s.v[0].count, 8);
     assert_ptr_equal(s.v[1].in, b);
@@ -255,7 +255,7 @@ static void test_allgather(void **state)
     assert_int_equal(s.n, 1);
     assert_int_equal(s.v[0].verb, NCCL_ALLGATHER);
     assert_int_equal(s.form.type, NCCL_ABI_UINT8);
-    assert_int_equal(s.v[0].count, 4); /* bytes */
+    assert_int_equal(s.v[0].count, 4); /* in bytes */
     nccl_steps_fini(&s);
     op.recv_counts = different;
     s = make(&op, 2, true);
@@ -327,7 +327,7 @@ static void test_alltoall(void **state)
             assert_ptr_equal(s.v[i].out, out + want[i].out);
     }
     nccl_steps_fini(&s);
-    s = make(&op, 1, false); /* to oneself by NCCL */
+    s = make(&op, 1, false); /* NCCL sends a rank's part to itself */
     assert_int_equal(s.n, 5);
     assert_int_equal(s.v[2].verb, NCCL_SEND);
     assert_int_equal(s.v[3].verb, NCCL_RECV);
@@ -348,7 +348,7 @@ static void test_reducescatter(void **state)
     struct nccl_steps s = make(&op, 1, true);
     assert_int_equal(s.n, 1);
     assert_int_equal(s.v[0].verb, NCCL_REDUCESCATTER);
-    assert_int_equal(s.v[0].count, 2); /* elements */
+    assert_int_equal(s.v[0].count, 2); /* in elements */
     assert_int_equal(s.form.op, NCCL_ABI_AVG);
     nccl_steps_fini(&s);
     op.recv_counts = different;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_thread: it runs its calls in order, all on one thread, also after it was abandoned; then it
- * ends.
+ * nccl_thread runs its calls in order, all on one thread, also after nccl_thread_abandon(); then
+ * the thread ends.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -63,7 +63,7 @@ static void test_order(void **state)
         if (i == GIVEN / 2)
             nap_ms(5);
     }
-    nccl_thread_abandon(thread); /* nothing of it is lost */
+    nccl_thread_abandon(thread); /* the queued calls still run */
     assert_int_equal(atomic_load(&g.n), 0);
     atomic_store(&g.gate, 1);
     assert_true(reaches(&g.n, GIVEN));
@@ -86,7 +86,7 @@ static void test_idle(void **state)
     assert_int_equal(nccl_thread_give(thread, note, &number, NULL), 0);
     assert_true(reaches(&g.n, 1));
     nap_ms(20);
-    assert_int_equal(atomic_load(&g.ended), 0); /* it waits for more */
+    assert_int_equal(atomic_load(&g.ended), 0); /* the thread waits for more calls */
     nccl_thread_end(thread);
     assert_int_equal(atomic_load(&g.ended), 1);
     nccl_thread_end(NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_staged_cut: how an operation on a device is cut into chunks: every element once, in order,
- * in room that is there, and each tensor at places that depend on itself alone.
+ * test_staged_cut: how an operation on a device is cut into chunks. Every element is in one chunk,
+ * in order and within its memory, and the cuts of a tensor depend on that tensor alone.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,8 @@ static uint8_t *place(unsigned tensor)
     return (uint8_t *)((uintptr_t)(tensor + 1) << 32);
 }
 
-/* How many chunks there are; each tensor's elements come in order and are all there. */
+/* Returns the number of chunks. Checks that each tensor's elements come in order and all of
+ * them. */
 static size_t cut_all(const struct coll_tensor *tensors, size_t n)
 {
     struct coll_op op = {
@@ -67,8 +68,8 @@ static void test_allreduce(void **state)
     struct coll_tensor tensors[N];
     for (unsigned i = 0; i < N; i++)
         tensors[i] = (struct coll_tensor){place(2 * i), place(2 * i + 1), counts[i]};
-    /* 5 and the next; 1 (a whole chunk of the fifth does not fit beside it), three of the fifth,
-     * its end; the sixth; the seventh */
+    /* Chunks: the first two tensors; the fourth (a whole chunk of the fifth does not fit beside
+     * it); three of the fifth; its end; the sixth; the seventh. */
     assert_int_equal(cut_all(tensors, N), 1 + 1 + 3 + 1 + 1 + 1);
 }
 
@@ -81,7 +82,7 @@ static void test_many(void **state)
     assert_int_equal(cut_all(tensors, STAGED_PIECES + 1), 2);
 }
 
-/* Even what has no elements is an operation: all ranks meet in it. */
+/* An operation without elements still has one chunk, because all ranks take part in it. */
 static void test_nothing(void **state)
 {
     struct coll_tensor tensors[2] = {{NULL, NULL, 0}, {NULL, NULL, 0}};
@@ -89,7 +90,7 @@ static void test_nothing(void **state)
     assert_int_equal(chunk.n, 0);
 }
 
-/* The whole of another kind. */
+/* Cuts an operation of another kind, which has one chunk, and returns its only piece. */
 static const struct staged_piece *whole(enum hvd_kind kind, const struct coll_tensor *t, int root)
 {
     static const size_t counts[] = {10, 20, 3000000};
@@ -124,7 +125,7 @@ static void test_kinds(void **state)
     p = whole(HVD_BROADCAST, &t, 0);
     assert_int_equal(p->in_bytes, 0);
     assert_int_equal(p->out_bytes, 80);
-    p = whole(HVD_BROADCAST, &t, 1); /* the root has another output */
+    p = whole(HVD_BROADCAST, &t, 1); /* this rank is not the root: it has an output */
     assert_int_equal(p->in_bytes, 80);
     assert_int_equal(p->out_bytes, 80);
     assert_int_equal(p->out_at, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 16-bit floats as float32 and back: every one of them, at odd addresses, and rounding.
+ * wide: 16-bit floats to float32 and back: every value, odd addresses, and rounding.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -49,7 +49,7 @@ static void test_round_trip(void **state)
     round_trip(HVD_BFLOAT16);
 }
 
-/* Scaled in float32, rounded to nearest even once. */
+/* Values are scaled in float32 and rounded to nearest even once. */
 static void test_scale(void **state)
 {
     const uint16_t one_and_a_bit = 0x3c01; /* float16: 1 + 2^-10 */

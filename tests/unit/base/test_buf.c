@@ -110,7 +110,7 @@ static void test_too_much(void **state)
     buf_put_u8(&b, 7);
     assert_null(buf_reserve(&b, SIZE_MAX - 10));
     assert_true(b.failed);
-    buf_put_u8(&b, 8); /* ignored from now on */
+    buf_put_u8(&b, 8); /* puts after a failure have no effect */
     assert_int_equal(b.len, 1);
     assert_int_equal(b.data[0], 7);
     buf_reset(&b);

@@ -74,7 +74,8 @@ static void test_v2(void **state)
     assert_int_equal(cpus_quota(root), 3);
 }
 
-/* The path is the host's, the mount shows only the container's part: the top is read. */
+/* The path in /proc/self/cgroup is the host's, and the mount shows only the container's part.
+ * The limit at the top of the mount counts. */
 static void test_foreign_path(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ctl: frames over a socket pair: sizes, descriptors, pieces, queues, nonsense.
+ * ctl: frames over a socket pair: sizes, descriptors, frames in pieces, queues, invalid frames.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -131,7 +131,7 @@ static void test_descriptors_dropped(void **state)
     assert_int_equal(open_fds(), before);
 }
 
-/* Between two frames another struct ctl may go on. */
+/* Between two frames another struct ctl can take over the socket. */
 static void test_hand_over(void **state)
 {
     struct pair p;
@@ -161,7 +161,7 @@ static void test_nonsense(void **state)
 {
     static const uint8_t bad[][9] = {
         {1, 0, 0, 1, CTL_HELLO, 0, 0, 0},      /* longer than CTL_BODY_MAX */
-        {1, 0, 0, 0, CTL_HELLO, 0, 9, 0},      /* more descriptors than can be */
+        {1, 0, 0, 0, CTL_HELLO, 0, 9, 0},      /* nine descriptors that did not arrive */
         {1, 0, 0, 0, CTL_HELLO, 0, 1, 0, 'x'}, /* a descriptor that did not arrive */
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -211,8 +211,8 @@ static void test_queue(void **state)
     pair_fini(&p);
 }
 
-/* Frames with descriptors wait in the queue, in order, with what comes before and behind them. The
- * caller's descriptor may be closed meanwhile. */
+/* A frame with descriptors waits in the queue, in order with the frames before and after it. The
+ * caller may close its own descriptor meanwhile. */
 static void test_queue_descriptors(void **state)
 {
     struct pair p;
@@ -252,7 +252,8 @@ static void test_queue_descriptors(void **state)
     assert_int_equal(open_fds(), before);
 }
 
-/* One queue refers to what another one has sent already. */
+/* Two queues send the same descriptors (ctl_send_shared); the descriptors are closed when both
+ * have finished. */
 static void test_cargo(void **state)
 {
     struct pair p, q;
@@ -275,8 +276,8 @@ static void test_cargo(void **state)
     assert_int_equal(open_fds(), before);
 }
 
-/* Too many are in flight: the frames stay queued, and go when others were received. As a user
- * without privileges, and one that has nothing else in flight. */
+/* The kernel's limit of descriptors in flight is reached: frames stay queued, and are sent after
+ * others were received. In a child, because the limit counts per user and root is exempt. */
 static int refused(void)
 {
     struct pair p;
@@ -302,7 +303,7 @@ static int refused(void)
     }
     if (ctl_flush(&p.a) != 0 || p.a.refused_since != 0)
         return 5;
-    /* not for ever */
+    /* a sender that is refused for CTL_REFUSED_S gives up */
     while (!p.a.refused_since && ctl_send(&p.a, CTL_SHARE, NULL, &null, 1) == 0)
         continue;
     p.a.refused_since = clock_ns() - CTL_REFUSED_S * CLOCK_S;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * env: both prefixes, defaults, and that nothing which does not parse is taken for a value.
+ * env: both prefixes, defaults, and -EINVAL for text that does not parse.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +26,7 @@ static void test_prefixes(void **state)
     assert_null(env_get("T"));
     setenv("HOROVOD_T", "old", 1);
     assert_string_equal(env_get("T"), "old");
-    setenv("HVD_T", "", 1); /* empty is absent */
+    setenv("HVD_T", "", 1); /* an empty variable counts as not set */
     assert_string_equal(env_get("T"), "old");
     setenv("HVD_T", "new", 1);
     assert_string_equal(env_get("T"), "new");

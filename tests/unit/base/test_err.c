@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * err, log: texts, prefixes, cuts, nothing without an err; levels and one write a line.
+ * err, log: texts, prefixes, long texts that are cut, calls without an err, levels, and one
+ * write(2) per line.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +29,7 @@ static void test_set(void **state)
     assert_string_equal(err.msg, "cannot open f: No such file or directory");
     assert_int_equal(err_prefix(&err, "job %d", 4), -ENOENT);
     assert_string_equal(err.msg, "job 4: cannot open f: No such file or directory");
-    /* its own text may be an argument */
+    /* the err's own message may be an argument */
     err_set(&err, EIO, "again: %s", err.msg);
     assert_string_equal(err.msg, "again: job 4: cannot open f: No such file or directory");
 }

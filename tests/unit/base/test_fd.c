@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fd: whole reads and writes with deadlines, files with a limit, descriptors over a socket; and the
- * libraries that are opened at run time.
+ * fd: whole reads and writes with deadlines, files with a size limit, descriptors over a socket;
+ * and library_open().
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -92,7 +92,7 @@ static void test_passing(void **state)
         assert_int_equal(fcntl(got[i], F_GETFD), FD_CLOEXEC);
         close(got[i]);
     }
-    /* too many for the room: none is kept */
+    /* more descriptors than the caller has room for: all are closed */
     n = 2;
     assert_int_equal(fd_send(s[0], "x", 1, three, 3), 1);
     assert_int_equal(fd_recv(s[1], byte, sizeof(byte), got, &n), -EPROTO);

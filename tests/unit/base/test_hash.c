@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of base/hash: the same bytes have the same hash wherever they lie, other bytes another one,
- * and every bit of it is good for the index of a table.
+ * Tests of base/hash: equal bytes have equal hashes at every address, different bytes have
+ * different ones, and every bit of a hash is good for the index of a table.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ static void assert_all_differ(uint64_t *hashes, size_t n)
         assert_true(hashes[i - 1] != hashes[i]);
 }
 
-/* At every alignment, whatever lies behind it. */
+/* At every alignment, with any bytes after the input. */
 static void test_same_bytes(void **state)
 {
     const char text[] = "layer.12.attention.weight";
@@ -43,7 +43,7 @@ static void test_same_bytes(void **state)
     assert_true(hash_str(text) == hash_bytes(text, strlen(text)));
 }
 
-/* Zeros that are many and zeros that are few, in words and in the rest after them. */
+/* Strings of zeros of different lengths have different hashes. */
 static void test_length_counts(void **state)
 {
     const uint8_t zeros[100] = {0};
@@ -67,7 +67,7 @@ static void test_every_byte_counts(void **state)
     assert_all_differ(hashes, n);
 }
 
-/* Words that change places are not the same bytes. */
+/* Two words in the other order have another hash. */
 static void test_order_counts(void **state)
 {
     assert_true(hash_str("aaaaaaaabbbbbbbb") != hash_str("bbbbbbbbaaaaaaaa"));
@@ -84,8 +84,8 @@ static void test_mix_keeps_apart(void **state)
     assert_all_differ(hashes, 20000);
 }
 
-/* Names that differ in a number, ids that count up: no bucket of a table gets far more than its
- * share, by the low bits or by the high ones. */
+/* Names that differ in a number, and consecutive ids: no bucket of a table gets far more than
+ * its share, by the low bits or by the high bits. */
 static void test_spreads(void **state)
 {
     enum { BUCKETS = 256, N = BUCKETS * 64 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * library: a mapped library is found by its soname, each file once, and a handle's file is known.
- * The libraries are copies of one that every machine has, in a folder of the test.
+ * The libraries are copies of a library that every machine has, in a folder of the test.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +39,8 @@ static void copy_file(const char *from, const char *to)
     close(out);
 }
 
-/* Two files with the soname of libutil, which nothing here uses, and a second name of the first. */
+/* Makes two files with the soname of libutil, which nothing here uses, and a hard link to the
+ * first. */
 static int setup(void **state)
 {
     char a[128], b[128], link[128], source[PATH_MAX];
@@ -89,7 +90,8 @@ static void test_libc(void **state)
     assert_string_equal(said, real);
     assert_int_equal(library_file(handle, said, 4), -ENAMETOOLONG);
     assert_int_equal(library_mapped("libc.so*", &c), 1);
-    assert_int_equal(library_mapped("libc", &c), 0); /* the whole name, unless it ends in a star */
+    assert_int_equal(library_mapped("libc", &c),
+                     0); /* the whole name is compared, unless it ends in a star */
     assert_true(library_mapped("lib*", &c) >= 2);
 }
 
@@ -103,7 +105,7 @@ static void test_program(void **state)
     dlclose(self);
 }
 
-/* The loader knows files by their inode, so that a second name of a file is no second copy. */
+/* The loader compares inodes, so a second name of a file is no second copy. */
 static void test_copies(void **state)
 {
     struct library_copies c;
@@ -126,7 +128,7 @@ static void test_copies(void **state)
     assert_string_equal(said, a);
     assert_int_equal(library_mapped("b.so", &c), 1);
     assert_int_equal(library_mapped("libutil.so.1", &c), before + 2);
-    /* gone from the disk: it is mapped all the same */
+    /* the file is deleted and the library stays mapped */
     assert_int_equal(unlink(b), 0);
     assert_int_equal(library_mapped("libutil.so.1", &c), before + 2);
     assert_ptr_equal(library_mapped_open(c.path[before + 1]), two);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lifeline: however a holder ends, its watcher is told of it, and of nothing else. Holders are
- * children, killed by their pid.
+ * lifeline: the watcher is told of every death of a holder, however it dies, and of nothing else.
+ * Holders are children, killed by their pid.
  *
  * takes: 3 s, waiting
  */
@@ -76,7 +76,8 @@ static void test_killed_while_stopped(void **state)
     holder_end(&h);
 }
 
-/* Is the death told before the process can be waited for and before its socket ends? */
+/* Returns whether the watcher was told of the death before waitpid() and before the end of the
+ * process's socket. */
 static bool told_first(void)
 {
     struct holder h;
@@ -95,8 +96,8 @@ static bool told_first(void)
     return first;
 }
 
-/* While the kernel still takes its memory away. On a busy host this process may be too late to see
- * it, but not every time. */
+/* The holder has 1 GiB of memory, and the watcher is told while the kernel still frees it. On a
+ * busy host this process may look too late, but not in all of 8 tries. */
 static void test_large(void **state)
 {
     bool first = false;
@@ -123,8 +124,7 @@ static void test_many(void **state)
         holder_end(&all[i]);
 }
 
-/* Numbers of processes mean nothing to it: the holder is number 1 where it is, and so are others.
- */
+/* The lifeline does not depend on pid namespaces: the holder is process 1 in its own namespace. */
 static void test_namespace(void **state)
 {
     struct holder h;
@@ -173,7 +173,8 @@ static void test_main_thread_ends(void **state)
     holder_end(&h);
 }
 
-/* Looks every beat until the silence is past the limit, at most SOON_MS. */
+/* Measures the silence at every beat, until it exceeds the limit or after so many looks. Returns
+ * the longest one. */
 static uint64_t longest_silence(struct lifeline *l, uint64_t limit, int looks)
 {
     uint64_t longest = 0;
@@ -193,7 +194,7 @@ static void test_stop_is_silence(void **state)
     kill(h.pid, SIGSTOP);
     assert_true(longest_silence(h.l, 500 * CLOCK_MS, SOON_MS / BEAT_MS) > 500 * CLOCK_MS);
     assert_int_equal(lifeline_state(h.l), LIFELINE_HELD);
-    /* one who was away himself knows nothing */
+    /* a watcher that itself did not run for an hour reports no silence */
     assert_int_equal(lifeline_silence(h.l, clock_ns() + 3600 * CLOCK_S), 0);
     assert_int_equal(lifeline_silence(h.l, clock_ns() + 3600 * CLOCK_S + 250 * CLOCK_MS) > 0, true);
     kill(h.pid, SIGCONT);
@@ -250,16 +251,17 @@ static void test_hold_again(void **state)
     assert_int_equal(open_fds(), before);
 }
 
-/* ---- turns of the processor ------------------------------------------------------------------ */
+/* ---- scheduling priority -------------------------------------------------------------------- */
 
-/* As struct sched_attr begins: nice at 16, runtime at 24. */
+/* Reads struct sched_attr: nice is at byte 16, runtime at 24. */
 static uint64_t turn_of_self(void)
 {
     uint64_t attr[6] = {0};
     return syscall(SYS_sched_getattr, 0, attr, sizeof(attr), 0) < 0 ? 0 : attr[3];
 }
 
-/* The watcher changes only its own priority: not its nice value, and not that of its children. */
+/* lifeline_raise_priority() changes only the thread's time slice: not its nice value, and not
+ * its children's time slice. */
 static void test_hurry(void **state)
 {
     int status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lifeline_page: how a watcher judges a page without a holder, a page that is none, and a page in
- * which a process writes random values.
+ * lifeline_page: what a watcher reports for a page without a holder, a file that is no lifeline
+ * page, and a page in which a process writes random values.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,7 +56,7 @@ static void test_arguments(void **state)
     assert_int_equal(ftruncate(fd, LIFELINE_PAGE), 0);
     assert_int_equal(lifeline_hold(fd, &err), -EPROTO); /* not sealed */
     assert_int_equal(fcntl(fd, F_ADD_SEALS, LIFELINE_SEALS), 0);
-    assert_int_equal(lifeline_hold(fd, &err), -EPROTO); /* nothing in it */
+    assert_int_equal(lifeline_hold(fd, &err), -EPROTO); /* not initialized */
     assert_false(lifeline_is_held());
     lifeline_release();
     close(fd);
@@ -90,7 +90,8 @@ static void test_words(void **state)
         {tid, 0, LIFELINE_BROKEN},
         {tid, tid + 1, LIFELINE_BROKEN},
         {tid, tid & ~FUTEX_WAITERS, LIFELINE_BROKEN},
-        {0, 4711, LIFELINE_BROKEN}, /* the kernel would wake no thread */
+        {0, 4711, LIFELINE_BROKEN}, /* without FUTEX_WAITERS the kernel wakes no thread when the
+                                       owner dies */
         {0, FUTEX_WAITERS, LIFELINE_BROKEN},
         {0, LIFELINE_WORD_RELEASED, LIFELINE_RELEASED},
         {0, FUTEX_WAITERS | FUTEX_OWNER_DIED, LIFELINE_DEAD},
@@ -124,8 +125,8 @@ static void *scribble(void *arg)
     return NULL;
 }
 
-/* Garbage all the while: the watcher says something, silence stays a number, and it can be ended.
- */
+/* A process writes random values: the watcher's state stays valid, and lifeline_destroy()
+ * returns. */
 static void test_garbage(void **state)
 {
     for (int i = 0; i < 50; i++) {
@@ -148,7 +149,8 @@ static void test_garbage(void **state)
     }
 }
 
-/* The page is punched out from under a watcher that waits on it: it reads 0, and cannot shrink. */
+/* A hole is punched into the page on which a watcher waits: the page reads as 0, and the file
+ * cannot shrink. */
 static void test_hole(void **state)
 {
     struct lifeline *l;

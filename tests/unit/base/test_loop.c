@@ -44,7 +44,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Turns until n letters were said, at most twenty seconds. */
+/* Turns the loop until n letters were recorded, at most 20 s. */
 static void until(size_t n)
 {
     uint64_t deadline = deadline_in_ms(20000);
@@ -119,7 +119,7 @@ static void test_descriptors(void **state)
     assert_int_equal(write(p[1], "xyz", 3), 3);
     until(3);
     assert_string_equal(said, "xyz");
-    /* Silent means silent, even when the other end is gone. */
+    /* A descriptor without events reports nothing, even if the other end is closed. */
     assert_int_equal(loop_fd_set(&loop, &e.lfd, 0), 0);
     close(p[1]);
     assert_int_equal(loop_once(&loop, 20), 0);
@@ -130,7 +130,7 @@ static void test_descriptors(void **state)
     close(p[0]);
 }
 
-/* Both are readable in one turn; whichever comes first stops the other. */
+/* Both descriptors are readable in one turn. The first callback stops the other descriptor. */
 static void test_callback_stops_the_next(void **state)
 {
     int p[2], q[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_mac: a proof holds for its key, its role and its parts, and for nothing else.
+ * test_mac: a proof is valid for its key, role and parts, and for no others.
  */
 #include <setjmp.h>
 #include <stdarg.h>

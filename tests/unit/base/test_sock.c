@@ -114,7 +114,7 @@ static void test_candidates(void **state)
     assert_true(sock_is_loopback(&list[0]));
     assert_int_equal(sock_candidates("nothere0", NULL, list, &n, &err), -ENODEV);
     assert_non_null(strstr(err.msg, "nothere0"));
-    /* an unknown host to look toward changes nothing */
+    /* an unknown peer name does not change the list */
     assert_int_equal(sock_candidates(NULL, "no.such.host.invalid", list, &n, &err), 0);
     struct sock_addr own[64];
     assert_true(sock_own(own, 64) >= 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * vitals: the verdict on a silence, row by row, and the reading of /proc for a process that runs,
- * sleeps, is stopped, has one thread stopped, or is dead.
+ * vitals: the verdict on a silent process, row by row, and what is read from /proc for a process
+ * that runs, sleeps, is stopped, has one stopped thread, or is dead.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,7 +47,7 @@ static void test_judge(void **state)
         enum vitals_verdict verdict;
     } rows[] = {
         {0, {'R', false, false}, VITALS_ALIVE},      {300, {'R', false, false}, VITALS_ALIVE},
-        {300, {'T', true, false}, VITALS_ALIVE}, /* a stop that is over soon */
+        {300, {'T', true, false}, VITALS_ALIVE}, /* the stop is still short */
         {300, {'Z', false, false}, VITALS_ALIVE},    {301, {'T', true, false}, VITALS_EVICT},
         {301, {'t', true, false}, VITALS_EVICT},     {301, {'T', true, true}, VITALS_EVICT},
         {301, {'T', false, false}, VITALS_SUSPECT}, /* another thread still runs */
@@ -100,7 +100,8 @@ static void *spin(void *arg)
     return NULL;
 }
 
-/* Two threads: the main one sleeps, the other one runs. Its name is meant to mislead. */
+/* A process with two threads: the main thread sleeps, the other runs. Its name has parentheses and
+ * a state letter, to mislead the parser of /proc/PID/stat. */
 static pid_t make_child(void)
 {
     int ready[2];
@@ -126,7 +127,7 @@ static pid_t make_child(void)
     return pid;
 }
 
-/* Until its main thread is in this state; the whole of it stopped or not. */
+/* Waits until the main thread has this state and all threads are stopped, or not. */
 static bool becomes(pid_t pid, char state, bool stopped)
 {
     struct vitals v = {0};
@@ -161,7 +162,8 @@ static void test_read(void **state)
     assert_int_equal(v.state, 'R');
 }
 
-/* A debugger holds the main thread; the other one runs on: that is no stopped process. */
+/* A debugger holds the main thread, and the other thread runs: the process does not count as
+ * stopped. */
 static void test_one_thread_traced(void **state)
 {
     int status;

@@ -22,7 +22,7 @@
 #include "core/boot/agent.h"
 
 struct fixture {
-    int fds[2]; /* the rank's, the agent's */
+    int fds[2]; /* [0] the rank's end, [1] the agent's end */
     struct ctl agent;
     struct boot boot;
     struct err err;
@@ -97,7 +97,7 @@ static void test_roster(void **state)
     struct ctl_frame hello;
     int pair[2];
     put_roster(&body, 1, 3);
-    /* leftovers of an earlier life come first, and their descriptor is closed */
+    /* frames of an earlier hvd_init() come first, and their descriptor is closed */
     assert_int_equal(pipe(pair), 0);
     assert_int_equal(ctl_send(&f->agent, CTL_SHARE, &body, &pair[1], 1), 0);
     close(pair[1]);
@@ -132,7 +132,7 @@ static void test_roster(void **state)
     assert_int_equal(hello.body[6], CTL_JOIN);
     assert_memory_equal(hello.body + 11, "card", 4);
 
-    /* what follows the roster is still there for the next reader of the socket */
+    /* the frame after the roster stays in the socket for its next reader */
     struct ctl next;
     struct ctl_frame share;
     ctl_init(&next, f->boot.agent_fd);
@@ -140,13 +140,13 @@ static void test_roster(void **state)
     assert_int_equal(share.type, CTL_SHARE);
     ctl_fini(&next);
 
-    /* and the process may start again */
+    /* the process can call hvd_init() again */
     boot_fini(&f->boot);
     assert_int_equal(ctl_send(&f->agent, CTL_ROSTER, &body, NULL, 0), 0);
     assert_int_equal(boot_open(&f->boot, &f->err), 0);
     assert_int_equal(exchange(f), 0);
 
-    /* a rank of epoch 5 says where it comes from */
+    /* a survivor of epoch 5 reports why it asks, and its epoch */
     f->boot.why = CTL_REVOKED;
     assert_int_equal(ctl_send(&f->agent, CTL_ROSTER, &body, NULL, 0), 0);
     assert_int_equal(exchange(f), 0);
@@ -164,7 +164,8 @@ static void put_numbers(struct buf *body, uint32_t rank, uint32_t size)
         buf_put_u32(body, words[i]);
 }
 
-/* Numbers, and later the roster; numbers again, and a wait that is cancelled. */
+/* The agent sends numbers, and later the roster. Then numbers only, until the wait times out or
+ * is cancelled. */
 static void test_numbers(void **state)
 {
     struct fixture *f = *state;
@@ -190,7 +191,7 @@ static void test_numbers(void **state)
     assert_int_equal(hello.body[6], CTL_JOIN);
     assert_int_equal(ctl_wait(&f->agent, &hello, deadline_in_ms(20000)), 0);
     assert_int_equal(hello.body[6], CTL_ENTER);
-    assert_int_equal(hello.body[7], 0); /* it was in no epoch */
+    assert_int_equal(hello.body[7], 0); /* the rank was in no epoch */
     assert_int_equal(exchange_in(f, 300), -ETIMEDOUT);
     assert_non_null(strstr(f->err.msg, "reached no step boundary"));
     f->boot.cancel = &cancel;
@@ -199,7 +200,7 @@ static void test_numbers(void **state)
     buf_fini(&roster);
 }
 
-/* Cut short, a byte too many, and ranks that no world has. */
+/* Numbers that are cut, that have a byte too many, or whose ranks are out of range. */
 static void test_broken_numbers(void **state)
 {
     struct fixture *f = *state;
@@ -251,7 +252,7 @@ static void test_rank_lost(void **state)
     assert_non_null(strstr(f->err.msg, "rank 2 ended (signal 9)"));
 }
 
-/* The agent's own words say more than a number. */
+/* The agent's text is used in place of the number. */
 static void test_rank_lost_text(void **state)
 {
     struct fixture *f = *state;
@@ -266,7 +267,7 @@ static void test_rank_lost_text(void **state)
     assert_non_null(strstr(f->err.msg, "started: rank 2 on h1 (pid 7) exited with code 3"));
 }
 
-/* Every roster that is cut short, and one with a byte too many. */
+/* A roster that is cut anywhere, and a roster with a byte too many. */
 static void test_broken_rosters(void **state)
 {
     struct fixture *f = *state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_env: ranks started by hand meet at HVD_RENDEZVOUS: with a key, without one, with wrong keys,
- * missing ranks, a port that is taken, and strangers at the door. Ranks are forked children that
- * exit with a code; the parent asserts.
+ * with missing ranks, with a port in use, and with connections of strangers. Ranks are forked
+ * children that exit with a code; the parent asserts.
  *
  * takes: 11 s, waiting
  */
@@ -37,7 +37,7 @@ struct world {
     int size, port;
     char key_file[64];
     pid_t pids[MAX_RANKS];
-    int out[MAX_RANKS]; /* what each has to say */
+    int out[MAX_RANKS]; /* read ends of the ranks' pipes, on which they send their answers */
 };
 
 struct answer {
@@ -95,7 +95,7 @@ static bool cards_ok(const struct boot *boot)
     return true;
 }
 
-/* In a child: one rank's bootstrap with the environment as it is. */
+/* Runs one rank's bootstrap in a child, with the environment as it is. */
 static void be_rank(int rank, int timeout_ms, struct answer *answer)
 {
     struct boot boot;
@@ -281,7 +281,7 @@ static void test_twice_the_same_rank(void **state)
     start(&w, 0, 0, 3, w.key_file, 20000);
     start(&w, 1, 1, 3, w.key_file, 20000);
     start(&w, 3, 1, 3, w.key_file, 20000);
-    /* Whichever of the two comes second is refused. */
+    /* Two ranks claim the same number: the second one is refused. */
     struct pollfd both[2] = {{.fd = w.out[1], .events = POLLIN},
                              {.fd = w.out[3], .events = POLLIN}};
     assert_int_equal(poll(both, 2, 20000), 1);
@@ -303,7 +303,7 @@ static void test_twice_the_same_rank(void **state)
     world_fini(&w);
 }
 
-/* A rank that is killed and started again while the others still wait takes its place again. */
+/* A rank is killed and started again while the others still wait: rank 0 accepts it again. */
 static void test_rank_comes_back(void **state)
 {
     (void)state;
@@ -357,7 +357,7 @@ static int call(int port)
     return -1;
 }
 
-/* Web browsers, port scanners, silent ones, and more of them than there are seats. */
+/* HTTP clients, port scanners and silent connections, more than rank 0 accepts at a time. */
 static void test_strangers(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_env_settings: boot's errors for invalid settings: ranks, sizes, addresses and key files.
- * There are no other ranks; test_env tests the result.
+ * test_env_settings: boot's errors for invalid settings: ranks, sizes, addresses and key files. No
+ * other ranks are started; test_env runs valid settings.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_keyfile: raw and hex keys, white space, files that are too short, too long or not there.
+ * test_keyfile: raw and hex keys, white space, files that are too short, too long or missing.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 #include "core/base/log.h"
 #include "core/boot/keyfile.h"
 
-/* The key that these bytes in a file (a memfd, by its path) make. */
+/* Reads a key from a file with these bytes (a memfd, by its path in /proc). */
 static int key_of(const void *bytes, size_t n, uint8_t key[MAC_KEY_SIZE], struct err *err)
 {
     char path[64];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_mpirun: ranks of an mpirun that speaks no PMIx: refused where they would be worlds of one,
- * met at HVD_RENDEZVOUS where that is set, told from tasks of srun. Numbers that make no sense.
- * Ranks are forked children that exit with a code; the parent asserts.
+ * test_mpirun: ranks of an mpirun that speaks no PMIx. They are refused if each would be a world of
+ * one, they meet at HVD_RENDEZVOUS if that is set, and they are told apart from tasks of srun. Also
+ * invalid numbers. Ranks are forked children that exit with a code; the parent asserts.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@
 #include "core/boot/mpirun.h"
 #include "tests/harness/port.h"
 
-/* Every variable that a source of boot looks at. */
+/* Unsets every variable that boot reads. */
 static int clear(void **state)
 {
     static const char *const names[] = {
@@ -59,7 +59,7 @@ static int clear(void **state)
     return 0;
 }
 
-/* "A=1 B=2" */
+/* Sets the variables in a text such as "A=1 B=2". */
 static void set(const char *text)
 {
     char copy[300], *end = NULL;
@@ -108,7 +108,8 @@ static void test_no_world_of_one(void **state)
     refused("PMI_RANK=3 PMI_SIZE=4 PMI_FD=8 MPI_LOCALNRANKS=4", -ENOTSUP, "hvdrun");
     refused("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2", -ENOTSUP, "OMPI_COMM_WORLD_SIZE=2");
     refused("MV2_COMM_WORLD_RANK=1 MV2_COMM_WORLD_SIZE=2", -ENOTSUP, "MV2_COMM_WORLD_SIZE=2");
-    /* hydra with -pmi-port says no size: numbers by hand, all of them */
+    /* hydra with -pmi-port sets no size: the message asks for HVD_RANK, HVD_SIZE and
+     * HVD_RENDEZVOUS */
     refused("PMI_ID=0 MPI_LOCALNRANKS=2", -ENOTSUP, "set HVD_RANK, HVD_SIZE, HVD_RENDEZVOUS");
     refused("PMI_ID=1 MPI_LOCALNRANKS=1 HVD_RENDEZVOUS=127.0.0.1:1", -ENOTSUP, "PMI_ID=1");
 }
@@ -120,7 +121,8 @@ static void test_one_rank(void **state)
     opens("PMI_ID=0 MPI_LOCALNRANKS=1", "alone", 0, 1);
     opens("PMI_RANK= PMI_SIZE= MPI_LOCALNRANKS= PMI_ID=", "alone", 0, 1);
     opens("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1", "mpirun", 0, 1);
-    opens("PMI_RANK=3 PMI_SIZE=4 HVD_RANK=0 HVD_SIZE=1", "env", 0, 1); /* by hand comes first */
+    opens("PMI_RANK=3 PMI_SIZE=4 HVD_RANK=0 HVD_SIZE=1", "env", 0,
+          1); /* HVD_RANK and HVD_SIZE come first */
 }
 
 static void test_numbers(void **state)
@@ -164,7 +166,8 @@ static void test_slurm(void **state)
           4);
     opens("SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 PMI_RANK=0 PMI_SIZE=1", "slurm", 0,
           1);
-    /* hydra's proxies are tasks: two for four ranks; one for each rank, in whatever order */
+    /* hydra's proxies are tasks of srun: two tasks for four ranks are refused; with one task per
+     * rank Slurm's numbers are used */
     refused("SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 PMI_RANK=3 PMI_SIZE=4 "
             "MPI_LOCALNRANKS=2",
             -ENOTSUP, "PMI_SIZE=4");
@@ -173,13 +176,13 @@ static void test_slurm(void **state)
     opens("SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 PMI_RANK=0 PMI_SIZE=2 "
           "MPI_LOCALNRANKS=1",
           "slurm", 1, 2);
-    /* a hydra in each of two tasks */
+    /* an mpirun of two ranks in each of two tasks */
     refused("SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 PMI_RANK=0 PMI_SIZE=2 "
             "MPI_LOCALNRANKS=2",
             -ENOTSUP, "PMI_SIZE=2");
-    /* the batch script's numbers are no task's */
+    /* a batch script has no SLURM_STEP_ID: its SLURM_PROCID is not a rank */
     refused("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 PMI_RANK=2 PMI_SIZE=4", -ENOTSUP, "PMI_SIZE=4");
-    /* srun has no part in what Open MPI says */
+    /* Open MPI's variables come before Slurm's */
     opens("SLURM_STEP_ID=0 SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=3 OMPI_COMM_WORLD_RANK=0 "
           "OMPI_COMM_WORLD_SIZE=1",
           "mpirun", 0, 1);
@@ -223,11 +226,12 @@ static void test_torchrun(void **state)
     opens(TORCHRUN "RANK=0 WORLD_SIZE=1", "torchrun", 0, 1);
     opens("RANK=1 WORLD_SIZE=4 HVD_RENDEZVOUS=127.0.0.1:1", "torch", 1, 4);
     opens("RANK=0 WORLD_SIZE=1", "torch", 0, 1);
-    /* Half of it is no launcher's. */
+    /* A variable without its counterpart is not a launcher's. */
     opens("WORLD_SIZE=1", "alone", 0, 1);
     opens("WORLD_SIZE=4", "alone", 0, 1);
     opens("RANK=3", "alone", 0, 1);
-    /* What started torchrun itself is further away, and what is set by hand is nearer. */
+    /* torchrun's variables come before those of the mpirun that started torchrun; HVD_RANK and
+     * HVD_SIZE come first. */
     opens(TORCHRUN "RANK=1 WORLD_SIZE=4 HVD_RENDEZVOUS=127.0.0.1:1 OMPI_COMM_WORLD_RANK=0 "
                    "OMPI_COMM_WORLD_SIZE=1",
           "torchrun", 1, 4);
@@ -235,7 +239,7 @@ static void test_torchrun(void **state)
     opens(TORCHRUN "RANK=1 WORLD_SIZE=4 HVD_RANK=0 HVD_SIZE=1", "env", 0, 1);
 }
 
-/* In a child: meets the others; 0: all is well. */
+/* Runs one rank in a child. Returns 0 if the rank has met the others. */
 static int be_rank(const char *rank_name, const char *size_name, int rank, int size, int port)
 {
     struct boot boot;

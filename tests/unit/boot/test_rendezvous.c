@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_rendezvous: rank 0 with too few descriptors says so at once, with both numbers, and never
- * spins over a connection that it cannot accept. Rank 0 is a child, for its limit's sake.
+ * test_rendezvous: if rank 0 may open too few descriptors, it reports that at once with both
+ * numbers, and does not spin on a connection that it cannot accept. Rank 0 is a child, because the
+ * limit is the process's.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,10 +51,11 @@ static int count_open(void)
     while (d && readdir(d))
         n++;
     closedir(d);
-    return n - 2; /* "." and ".."; d made up for -1 */
+    return n -
+           2; /* without ".", ".." and the descriptor of opendir(), but with the -1 at the start */
 }
 
-/* So many more than are open, soft and hard. */
+/* Sets both limits to n more descriptors than are open. Returns the limit. */
 static int allow(int more)
 {
     rlim_t n = (rlim_t)(count_open() + more);
@@ -92,7 +94,7 @@ static void test_too_few(void **state)
     assert_int_equal(end_of(pid), 0);
 }
 
-/* Its strangers have all it can have. */
+/* Strangers hold all connections that rank 0 may accept. */
 static int waits(int port)
 {
     struct err err = {0};
@@ -138,7 +140,8 @@ struct eater {
     int before, told;
 };
 
-/* When rank 1 has come, the program that rank 0 belongs to opens all it may. */
+/* When rank 1 has connected, another thread of rank 0's program opens all descriptors that are
+ * left. */
 static void *eat(void *arg)
 {
     struct eater *e = arg;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_slurm: the first host of Slurm's host lists, ports, and what a task's variables must be.
+ * test_slurm: the first host of Slurm's host lists, ports, and the variables that a task must have.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,7 +84,7 @@ static void test_task(void **state)
     assert_int_equal(boot_open(&boot, &err), -EINVAL);
     unsetenv("SLURM_STEP_NUM_TASKS");
     assert_int_equal(boot_open(&boot, &err), -EINVAL);
-    setenv("HVD_RANK", "1", 1); /* by hand comes first */
+    setenv("HVD_RANK", "1", 1); /* HVD_RANK comes first */
     setenv("HVD_SIZE", "2", 1);
     setenv("HVD_RENDEZVOUS", "127.0.0.1:7000", 1);
     opens("env", 1, 2);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_wire: the rendezvous' frames: cut anywhere, too long, of the wrong type, with wrong proofs.
+ * test_wire: frames of the rendezvous: cut anywhere, too long, of the wrong type, with wrong
+ * proofs.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_codes: every type and operation: the engine's own sum of every set of ranks names that set;
- * a contribution that is doubled, of another place or of another operation, a wrong divisor and
- * foreign rows do not pass. The plan is the same wherever it is made, and what it asks for can be
- * filled.
+ * test_codes: for every type and operation, codes_verify() names the set of ranks that the engine
+ * has summed. A contribution that is doubled, misplaced or of another operation, a wrong divisor
+ * and foreign rows are reported as bad. Every process makes the same plan.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,7 +89,7 @@ static void test_two_sets_in_one_tensor(void **unused)
     assert_int_equal(v.bad, 0);
 }
 
-/* A contribution added twice; "where" is an element. */
+/* If one rank's contribution is summed twice, codes_verify() must report bad elements. */
 static void test_doubled(void **unused)
 {
     static const enum hvd_dtype dtypes[] = {HVD_FLOAT32, HVD_FLOAT64, HVD_INT32,
@@ -110,7 +109,7 @@ static void test_of_another_operation(void **unused)
 {
     sum_of(HVD_FLOAT32, HVD_SUM, ALL, 1);
     assert_true(look(HVD_FLOAT32, HVD_SUM, salt + 1).bad > COUNT / 3);
-    /* One element that stands where its neighbour belongs. */
+    /* One element has the value of its neighbour. */
     int found = 0;
     for (int i = 1; i < COUNT; i++) {
         sum_of(HVD_FLOAT32, HVD_SUM, 0x07, 1);
@@ -137,7 +136,7 @@ static void test_garbage(void **unused)
     assert_int_equal(v.nsets, 0);
 }
 
-/* The divisor is told as it is, right or wrong. */
+/* codes_verify() reports the divisor that was used, right or wrong. */
 static void test_divisor(void **unused)
 {
     sum_of(HVD_FLOAT32, HVD_AVERAGE, 0x0b, 4);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coll in a world of one, and what coll_start() refuses. Worlds of more: tests/multi/test_coll*.c.
+ * coll in a world of one, and the requests that coll_start() refuses. For larger worlds see
+ * tests/multi/test_coll*.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>

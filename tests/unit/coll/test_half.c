@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_half: every float16 and bfloat16 against its definition; rounding at and around every tie.
+ * test_half: every float16 and bfloat16 compared with its definition, and rounding at and around
+ * every tie.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -12,7 +13,7 @@
 
 #include "core/coll/half.h"
 
-/* By the definition: sign, exponent, fraction. */
+/* The value by definition: sign, exponent, fraction. */
 static double half_value(uint16_t h)
 {
     int exponent = h >> 10 & 31, fraction = h & 1023;
@@ -39,7 +40,7 @@ static void test_half_all(void **state)
     }
 }
 
-/* Between two neighbours: below the middle down, above it up, on it to the even one. */
+/* Between two neighbours: below the middle rounds down, above it up, a tie to the even one. */
 static void test_half_ties(void **state)
 {
     (void)state;

@@ -40,7 +40,7 @@ static void fill(struct coll_tensor *t, uint8_t *in, uint8_t *out, size_t elem)
     }
 }
 
-/* Whatever the longest run may be, a walk over all pieces meets every element once, in order. */
+/* Whatever the limit of a run is, a walk over all pieces returns every element once, in order. */
 static void test_walks_cover_everything(void **state)
 {
     static uint8_t in[MAX_BYTES], seen[MAX_BYTES];
@@ -69,7 +69,7 @@ static void test_walks_cover_everything(void **state)
     }
 }
 
-/* The piece an element is in does not depend on what its tensor is fused with. */
+/* The piece of an element does not depend on the tensors that are fused with its tensor. */
 static void test_fusion_moves_nothing(void **state)
 {
     static uint8_t in[MAX_BYTES], out[MAX_BYTES];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_reduce: every dtype, operation, number of sources, count around the vector widths and
- * alignment against one number at a time; the same bits from every instruction set that is here.
+ * test_reduce: every dtype, operation, number of sources, alignment, and count around the vector
+ * widths, compared with a loop over single elements. Every instruction set of this machine gives
+ * the same bits.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -30,7 +31,7 @@ static uint64_t next_random(void)
     return seed >> 16;
 }
 
-/* ---- one number at a time ------------------------------------------------------------------- */
+/* ---- the reference --------------------------------------------------------------------------- */
 
 static bool is_float(enum hvd_dtype d)
 {
@@ -78,7 +79,8 @@ static double load_float(enum hvd_dtype d, const void *p)
     return v;
 }
 
-/* Rounded to what d is computed in: noinline keeps the compiler from fusing two roundings. */
+/* Rounds to the type in which dtype d is computed. noinline keeps the compiler from fusing two
+ * roundings. */
 __attribute__((noinline)) static double rounded(enum hvd_dtype d, double v)
 {
     return d == HVD_FLOAT64 ? v : (double)(float)v;
@@ -419,7 +421,7 @@ static void test_kernels(void **state)
 #endif
 }
 
-/* The whole file again with a lower instruction set. */
+/* Runs the whole test again with a lower instruction set. */
 static void test_forced(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_shm_allreduce: forked ranks of one host against the oracle of tests/harness/pattern: every
- * dtype and operation around every boundary, fused lists, cancelled and aborted operations. Every
- * rank overwrites inputs and outputs the moment an operation is done.
+ * test_shm_allreduce: forked ranks of one host against the reference of tests/harness/pattern:
+ * every dtype and operation around every boundary, fused lists, cancelled and aborted operations.
+ * Every rank overwrites inputs and outputs as soon as an operation is done.
  *
  * takes: 12 s
  */
@@ -108,7 +108,7 @@ static void test_stress(void **state)
         assert_int_equal(shm_host_run(ranks, stress, NULL, SECONDS), 0);
 }
 
-/* Sizes of slices, cells and lines, and one beside them. */
+/* Sizes of slices, cells and cache lines, and one element more or less. */
 static int boundaries(struct mesh *mesh, void *ctx)
 {
     static const size_t bytes[] = {4096,    65536,          131072,    262144,
@@ -140,7 +140,7 @@ static int barrier(struct mesh *mesh, void *ctx)
     int rc = shm_rank_init(&r, mesh, 4096);
     struct coll_op op = {.kind = HVD_BARRIER};
     for (uint64_t i = 1; rc == 0 && i <= 50; i++) {
-        /* Beside what a barrier uses: a word of our own in the staging. */
+        /* A word of staging that the barrier does not use. */
         *(volatile uint64_t *)shm_staging_of(mesh->shm, mesh->rank) = i;
         shm_allreduce_start(r.all, &op);
         rc = shm_rank_drive(&r);
@@ -157,7 +157,8 @@ static void test_barrier(void **state)
     assert_int_equal(shm_host_run(6, barrier, NULL, SECONDS), 0);
 }
 
-/* All but the last rank start; nothing may be written. Then a new generation. */
+/* All ranks but the last start an operation and cancel it: no output is written. Then a new
+ * generation begins. */
 static int cancelled(struct shm_rank *r, size_t count)
 {
     struct shm_fused f;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_shm_choice: both ways are tried, the cheaper one is kept, a change of the machine is
- * noticed, and both seats write the same run in the same way.
+ * test_shm_choice: both ways of writing are tried and the cheaper one is kept; a change of the
+ * machine is noticed; both seats write the same run in the same way.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -34,7 +34,8 @@ static void host_fini(struct host *h)
     shm_destroy(h->shm[1]);
 }
 
-/* How many of n runs were written past the cache, which costs so many ns a KiB each way. */
+/* Returns how many of n runs were written past the cache. A run costs the given ns per KiB for
+ * each way. */
 static int run(struct host *h, uint32_t generation, size_t bytes, int n, const uint64_t cost[2])
 {
     int far = 0;
@@ -61,14 +62,16 @@ static void test_choice(void **state)
     assert_in_range(run(&h, 1, 1 << 20, 1000, near_wins), 10, 100);
     assert_in_range(run(&h, 1, 1 << 20, 1000, far_wins), 800, 990);
     assert_in_range(run(&h, 1, 1 << 20, 1000, near_wins), 10, 200);
-    assert_in_range(run(&h, 1, 1 << 20, 1000, equal), 10, 100); /* no change for so little */
-    /* Another order of size knows nothing of this; what is tiny is never tried. */
+    assert_in_range(run(&h, 1, 1 << 20, 1000, equal), 10,
+                    100); /* the costs are too close for a change */
+    /* Another order of size has a choice of its own; small runs never write past the cache. */
     assert_in_range(run(&h, 1, 100 << 10, 1000, far_wins), 800, 999);
     assert_int_equal(run(&h, 1, 1000, 1000, far_wins), 0);
     host_fini(&h);
 }
 
-/* One seat has begun a run that was cancelled: the new generation brings both in step again. */
+/* A run was cancelled after only one seat had begun it: in the new generation both seats choose
+ * alike again. */
 static void test_generation(void **state)
 {
     (void)state;

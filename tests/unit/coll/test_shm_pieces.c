@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_shm_pieces: what one host does when there are several: forked ranks reduce each segment to
- * its owners' work buffers and spread what becomes valid there little by little; blocks are
+ * test_shm_pieces: one host's part in a job of several hosts: forked ranks reduce a segment into
+ * its owners' work buffers, and distribute the results there as they become valid; blocks are
  * gathered.
  *
  * takes: 4 s
@@ -26,7 +26,7 @@ struct hosts {
     int lanes, hosts;
 };
 
-/* The work becomes valid little by little, as a ring would have it. */
+/* The work buffer becomes valid little by little, as in a ring. */
 static int drive_gather(struct shm_rank *r, size_t bytes)
 {
     for (size_t ready = 0; ready < bytes; ready += 100000) {

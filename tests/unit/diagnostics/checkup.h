@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checkup: for tests of checks: a captured machine is built file by file in a temporary folder, one
- * check is run on it as the doctor does, and what it said is compared. Included by one test program
- * each; one thread. Which states each check was seen in is kept: checkup_all_seen() at the end.
+ * checkup: for tests of checks. A captured machine is built file by file in a temporary folder, one
+ * check is run on it as the doctor does, and its result is compared. The states that each check had
+ * are recorded: call checkup_all_seen() at the end. Include this file in one source file per test
+ * program; one thread.
  */
 #ifndef HVD_TESTS_CHECKUP_H
 #define HVD_TESTS_CHECKUP_H
@@ -31,11 +32,11 @@ static struct {
     struct result result;
     struct {
         const struct check *check;
-        bool good, bad; /* pass or info; info, warn or fail */
+        bool good, bad; /* good: pass or info; bad: info, warn or fail */
     } seen[CHECKUP_SEEN];
 } checkup;
 
-/* DIR/PATH, and the folders above it. */
+/* Writes DIR/PATH, and makes the folders above it. */
 static inline void checkup_write(const char *path, const char *text, size_t len)
 {
     char full[1024];
@@ -45,7 +46,7 @@ static inline void checkup_write(const char *path, const char *text, size_t len)
         mkdir(full, 0700);
         *s = '/';
     }
-    /* Never through a link: it may lead out of the folder, to this machine. */
+    /* Not through a symbolic link, which could lead out of the folder. */
     unlink(full);
     FILE *f = fopen(full, "wx");
     assert_non_null(f);
@@ -53,7 +54,7 @@ static inline void checkup_write(const char *path, const char *text, size_t len)
     assert_int_equal(fclose(f), 0);
 }
 
-/* A file under the root: "proc/meminfo". */
+/* Writes a file under the captured machine's root, such as "proc/meminfo". */
 static inline void checkup_file(const char *path, const char *text)
 {
     char full[512];
@@ -61,7 +62,8 @@ static inline void checkup_file(const char *path, const char *text)
     checkup_write(full, text, strlen(text));
 }
 
-/* What a probe said, as lines; "state timeout 4000" first for one that said nothing. */
+/* Writes a probe's answer, in lines. The first line "state timeout 4000" means that the probe
+ * did not answer in 4000 ms. */
 static inline void checkup_answer(const char *probe, const char *text)
 {
     char full[512];
@@ -69,7 +71,7 @@ static inline void checkup_answer(const char *probe, const char *text)
     checkup_write(full, text, strlen(text));
 }
 
-/* One more variable. */
+/* Adds a variable to the captured environment. */
 static inline void checkup_env(const char *name, const char *value)
 {
     char full[512];
@@ -106,7 +108,7 @@ static inline void checkup_new(void)
         .profiles = PROFILE_CPU, .local_ranks = 1, .gpus = -1, .level = 1, .timeout_ms = 1000};
 }
 
-/* Runs one check; its result stays until the next. */
+/* Runs one check. The result is valid until the next call. */
 static inline const struct result *checkup_run(const char *id)
 {
     const struct choice choice = {.only = &id, .nonly = 1};
@@ -134,7 +136,7 @@ static inline const struct result *checkup_run(const char *id)
     return &checkup.result;
 }
 
-/* The check ends so, and its summary has these words. */
+/* The check ends with this status, and its summary contains these words. */
 #define checkup_expect(id, want, words) checkup_expect_at(id, want, words, __FILE__, __LINE__)
 
 static inline void checkup_expect_at(const char *id, enum check_status want, const char *words,
@@ -148,7 +150,7 @@ static inline void checkup_expect_at(const char *id, enum check_status want, con
     _fail(file, line);
 }
 
-/* Every row of the table was seen good and bad. */
+/* Every check of the table had a good and a bad result. */
 static inline void checkup_all_seen(const struct check_table *table)
 {
     int missing = 0;
@@ -168,7 +170,7 @@ static inline void checkup_all_seen(const struct check_table *table)
     assert_int_equal(missing, 0);
 }
 
-/* The texts that people read are all there. */
+/* Every check has its texts for users. */
 static inline void checkup_texts(const struct check_table *table)
 {
     for (size_t i = 0; i < table->n; i++) {

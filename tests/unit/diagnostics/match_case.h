@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * match_case: one log at a time with the built-in patterns: what test_match_context.c and
- * test_match_say.c share. Each run1() ends with done().
+ * match_case: runs one log at a time against the built-in patterns. Shared by test_match_context.c
+ * and test_match_say.c. Call done() after each run1().
  */
 #ifndef HVD_TESTS_MATCH_CASE_H
 #define HVD_TESTS_MATCH_CASE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * match_run: logs in, result out: what test_match*.c and test_patterns.c share. A test includes it
- * once.
+ * match_run: runs logs against patterns and returns the result. Shared by test_match*.c and
+ * test_patterns.c. Include it once per test program.
  */
 #ifndef HVD_TESTS_MATCH_RUN_H
 #define HVD_TESTS_MATCH_RUN_H
@@ -23,7 +23,7 @@ struct log_text {
     const char *text;
 };
 
-/* Each log as a source, then the result. The patterns stay the caller's. */
+/* Feeds each log as one source and returns the result. The caller keeps the patterns. */
 static inline struct match_result *run_logs(struct patterns *patterns, const struct log_text *logs,
                                             size_t n, bool failed, struct match **ret_match)
 {
@@ -58,7 +58,7 @@ static inline const struct match_finding *find_in(const struct match_finding *v,
     return NULL;
 }
 
-/* Anywhere in the result. */
+/* Searches all findings of the result. */
 static inline const struct match_finding *find_any(const struct match_result *r, const char *id)
 {
     const struct match_finding *f = find_in(r->findings, r->n, id);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The checks that errors of the back ends name (core/backend/doctor.h) are in the doctor's
- * catalogue, by that id and that code.
+ * The checks to which errors of the back ends refer (core/backend/doctor.h) are in the doctor's
+ * catalogue, with the same id and code.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_capture: a machine with the links of a /sys is looked at, captured, written into a folder
- * and looked at again: the same is seen, but for secrets. Archives, what cannot be written, and
- * that nothing half-written stays.
+ * test_capture: a machine with the links of a /sys is read, captured, written into a folder and
+ * read again: apart from secrets the contents are the same. Archives, files that cannot be written,
+ * and failures that must leave no partial output.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@ static void make(const char *path, const char *text)
         mkdir(full, 0755);
         *slash = '/';
     }
-    unlink(full); /* never through a link */
+    unlink(full); /* not through a symbolic link */
     auto_close int fd = open(full, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
@@ -66,7 +66,7 @@ static void make_machine(void)
     make("m/answers/cuda", "state timeout 10000\n");
 }
 
-/* What checks would do; the same text for the same machine. */
+/* Reads as checks do. The same machine gives the same text. */
 static void look(const struct machine *m, struct buf *seen)
 {
     static const char *const files[] = {
@@ -121,7 +121,7 @@ static char *slurp(const char *path)
     return text;
 }
 
-/* The machine m, captured: entries in c. */
+/* Captures machine m: the entries are in c, and what look() read is in seen. */
 static void capture(struct machine *m, struct redact **redact, struct capture *c, struct buf *seen)
 {
     struct setting s = {.profiles = PROFILE_GPU | PROFILE_K8S,
@@ -139,7 +139,7 @@ static void capture(struct machine *m, struct redact **redact, struct capture *c
     assert_int_equal(redact_create(redact, m), 0);
     capture_start(c, m, *redact);
     look(m, seen);
-    look(m, seen); /* twice: each path once */
+    look(m, seen); /* a path that is read twice is captured once */
     if (capture_files(c, &s, &err) < 0)
         fail_msg("%s", err.msg);
     assert_null(m->record);
@@ -176,7 +176,7 @@ static void test_again(void **state)
     assert_string_equal(options, "--profile=gpu,k8s\n--local-ranks=4\n--level=1\n--ranks=8\n"
                                  "--gpus=4\n--network-interfaces=eth0\n");
     assert_null(slurp("copy/root/etc/folder/unseen"));
-    assert_int_equal(save_folder(dir, &c, &err), -ENOTEMPTY); /* it is there now */
+    assert_int_equal(save_folder(dir, &c, &err), -ENOTEMPTY); /* the folder exists by now */
     machine_close(&again);
     machine_close(&m);
     capture_fini(&c);
@@ -185,7 +185,7 @@ static void test_again(void **state)
     buf_fini(&after);
 }
 
-/* Folders stand before what is in them, nothing twice, nothing outside. */
+/* A folder comes before its contents, no path twice, none outside. */
 static void test_entries(void **state)
 {
     struct machine m;
@@ -231,7 +231,7 @@ static void test_save_file(void **state)
     mkdir(path, 0755);
     snprintf(path, sizeof(path), "%s/out/file", top);
     assert_int_equal(save_file(path, &b, &err), 0);
-    assert_int_equal(save_file(path, &b, &err), 0); /* over the old one */
+    assert_int_equal(save_file(path, &b, &err), 0); /* replaces the older file */
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_size, 4);
     assert_int_equal(st.st_mode & 0777, 0600);
@@ -251,7 +251,7 @@ static void test_save_file(void **state)
     buf_fini(&b);
 }
 
-/* A folder that cannot be written whole leaves nothing. */
+/* If a folder cannot be written completely, nothing of it stays. */
 static void test_save_folder(void **state)
 {
     static char endless[300];
@@ -271,7 +271,7 @@ static void test_save_folder(void **state)
     assert_int_equal(files_in("whole"), 1);
 }
 
-/* A captured machine of a stranger: a link that leads out of it finds nothing there. */
+/* A captured machine is foreign input: a link that leads out of it finds nothing there. */
 static void test_inside(void **state)
 {
     struct machine m;
@@ -333,7 +333,7 @@ static void test_tar(void **state)
     buf_fini(&out);
 }
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- setup ---------------------------------------------------------------------------------- */
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {

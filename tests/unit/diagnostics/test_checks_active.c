@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_checks_active: what the tests that load the machine conclude, and that they measure
- * something here and leave nothing behind.
+ * test_checks_active: the conclusions of the tests that load the machine; each test measures
+ * something here and leaves nothing behind.
  *
  * takes: 4 s
  */
@@ -56,7 +56,7 @@ static int count_shm(void)
     return n;
 }
 
-/* The four of them, for real. */
+/* Runs the four tests on this machine. */
 static void test_here(void **state)
 {
     static const char *const names[] = {"active-shm", "active-memory", "active-loopback",
@@ -73,7 +73,7 @@ static void test_here(void **state)
         char how[128];
         answer_describe(a, how, sizeof(how));
         if (i == 3 && a->state == ANSWER_FAILED && a->detail == ENOENT)
-            continue; /* no large file there */
+            continue; /* no large file in data_dir */
         if (a->state != ANSWER_OK || answer_int(a, "bytes", 0) < 1 << 20)
             fail_msg("%s: %s, %lld bytes", names[i], how, (long long)answer_int(a, "bytes", 0));
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_checks_cgroup: control groups of version 1, version 2 and both, on the host, in a container
- * with and without a cgroup namespace, nested; what they allow and what is left.
+ * with and without a cgroup namespace, and nested: their limits and how much of them is unused.
  */
 #include "tests/unit/diagnostics/checkup.h"
 
@@ -29,7 +29,7 @@ static void set_group(const char *dir, const char *name, const char *text)
     checkup_file(path, text);
 }
 
-/* A container on version 2 that sees its own group as the top. */
+/* A container with version 2 that sees its own group as the top. */
 #define TOP "sys/fs/cgroup"
 static void container_v2(void)
 {
@@ -166,8 +166,9 @@ static void test_pids(void **state)
                    "room for 400 more processes and threads of 1000; 8 "
                    "ranks want about 512");
     checkup.setting.local_ranks = 7;
-    checkup_answer("ranks", "rank.0.pid 1\nrank.1.pid 2\nrank.2.pid 3\nrank.3.pid 4\n"
-                            "rank.4.pid 5\nrank.5.pid 6\nrank.6.pid 7\n"); /* have theirs */
+    checkup_answer("ranks",
+                   "rank.0.pid 1\nrank.1.pid 2\nrank.2.pid 3\nrank.3.pid 4\n"
+                   "rank.4.pid 5\nrank.5.pid 6\nrank.6.pid 7\n"); /* all ranks run already */
     checkup_expect("cgroup-pids", CHECK_PASS, "600 of 1000");
     set_group(TOP, "pids.current", "1000\n");
     checkup_expect("cgroup-pids", CHECK_FAIL, "100 %");
@@ -175,8 +176,8 @@ static void test_pids(void **state)
     checkup_expect("cgroup-pids", CHECK_PASS, "no limit");
 }
 
-/* Docker on version 1 without a cgroup namespace: the path is the host's, what is mounted is the
- * container's group. */
+/* Docker with version 1 and no cgroup namespace: /proc/self/cgroup has the host's path, and the
+ * mount shows the container's group. */
 static void test_v1_container(void **state)
 {
     const char *memory = "sys/fs/cgroup/memory", *cpu = "sys/fs/cgroup/cpu,cpuacct";
@@ -207,7 +208,7 @@ static void test_v1_container(void **state)
     checkup_expect("cgroup-oom-kill", CHECK_SKIP, "does not count");
 }
 
-/* The host, hybrid: memory is version 1 in a group of its own, pids only in version 2. */
+/* A host with both versions (hybrid): memory is a group of version 1, pids only of version 2. */
 static void test_hybrid(void **state)
 {
     checkup_new();
@@ -227,7 +228,7 @@ static void test_hybrid(void **state)
 static void test_places(void **state)
 {
     struct cgroup cg;
-    /* another namespace's path, and one that leaves what is mounted: the mount itself */
+    /* a path of another namespace, and a path that leaves the mount: the mount itself is read */
     assert_int_equal(cgroup_parse("0::/../../x\n", V2_MOUNT("/"), &cg), 0);
     assert_string_equal(cg.at[CGROUP_MEMORY].dir, "sys/fs/cgroup");
     assert_int_equal(cgroup_parse("0::/other\n", V2_MOUNT("/docker/abc"), &cg), 0);
@@ -261,7 +262,7 @@ static void test_mounts(void **state)
     assert_true(mounts_next(&at, &m));
     assert_string_equal(m.source, "srv:/x");
     assert_true(mount_is_remote(&m));
-    assert_true(mounts_next(&at, &m)); /* passes over the bad line */
+    assert_true(mounts_next(&at, &m)); /* skips the invalid line */
     assert_string_equal(m.type, "tmpfs");
     assert_false(mounts_next(&at, &m));
 }

@@ -63,7 +63,8 @@ static void test_threads(void **state)
     checkup_new();
     set_allowed("0-1", "0");
     checkup.setting.local_ranks = 8;
-    checkup_env("OMP_NUM_THREADS", "1"); /* fewer threads cannot be: cpus-allowed has its say */
+    checkup_env("OMP_NUM_THREADS",
+                "1"); /* one thread per rank is the least; cpus-allowed reports the shortage */
     checkup_expect("omp-threads", CHECK_PASS, "8 ranks with one thread each");
 }
 
@@ -83,7 +84,7 @@ static void test_nodes(void **state)
                    "(node 1)");
     set_allowed("0-7", "0-1");
     checkup_expect("numa-nodes", CHECK_PASS, "2 of 2 NUMA nodes");
-    set_allowed("4-7", "0"); /* remote for all */
+    set_allowed("4-7", "0"); /* remote for all processors */
     checkup_expect("numa-nodes", CHECK_WARN, "no memory of 1");
     checkup_file("sys/devices/system/node/node1/cpulist", "\n"); /* memory only */
     set_allowed("0-3", "0");
@@ -111,7 +112,7 @@ static void test_affinity(void **state)
     set_device("0000:00:01.0", "0x8086\n", "0x030000\n", "0-7\n");
     checkup_expect("rank-gpu-affinity", CHECK_SKIP, "no NVIDIA GPU");
     set_device("0000:3b:00.0", "0x10de\n", "0x030200\n", "0-7\n");
-    set_device("0000:3b:00.1", "0x10de\n", "0x040300\n", "8-15\n"); /* its sound card */
+    set_device("0000:3b:00.1", "0x10de\n", "0x040300\n", "8-15\n"); /* the GPU's audio function */
     checkup_expect("rank-gpu-affinity", CHECK_PASS, "near each of 1 GPU");
     set_device("0000:af:00.0", "0x10de\n", "0x030200\n", "8-15\n");
     checkup_expect("rank-gpu-affinity", CHECK_WARN, "near 1 of 2 GPUs (0000:af:00.0)");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_checks_framework: libhvd, Horovod's extensions, the C library and Python, good and bad, on
- * captured machines; what --check-build has to say.
+ * captured machines; the output of --check-build.
  */
 #include "tests/unit/diagnostics/checkup.h"
 
@@ -99,7 +99,7 @@ static void test_backends(void **state)
 {
     struct backends b;
     char text[256];
-    assert_int_equal(backends_look(&b), 0); /* without hvd-probe beside it: nothing is known */
+    assert_int_equal(backends_look(&b), 0); /* without hvd-probe nothing is known */
     memset(&b, 0, sizeof(b));
     backends_text(&b, text, sizeof(text));
     assert_string_equal(text, "no framework, NCCL or MPI found on this machine");
@@ -107,7 +107,7 @@ static void test_backends(void **state)
     snprintf(b.horovod, sizeof(b.horovod), "0.28.1");
     backends_text(&b, text, sizeof(text));
     assert_string_equal(text, "Horovod 0.28.1, PMIx 4.2.2");
-    backends_text(&b, text, 8); /* cut, never beyond */
+    backends_text(&b, text, 8); /* the text is cut to the size of the buffer */
     assert_true(strlen(text) < 8);
 }
 

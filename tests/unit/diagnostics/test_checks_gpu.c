@@ -19,7 +19,8 @@ static void gpu_machine(int pci)
         checkup_file(path, "");
     }
     checkup_file("sys/bus/pci/devices/0000:00:01.0/vendor", "0x8086\n");
-    checkup_file("sys/bus/pci/devices/0000:00:02.0/vendor", "0x10de\n"); /* sound: no class 03 */
+    checkup_file("sys/bus/pci/devices/0000:00:02.0/vendor",
+                 "0x10de\n"); /* a sound card: not class 03 */
     checkup_file("sys/bus/pci/devices/0000:00:02.0/class", "0x040300\n");
 }
 
@@ -114,7 +115,7 @@ static void test_count(void **state)
     gpu_machine(3);
     checkup_answer("nvml", NVML_OK(""));
     checkup_expect("gpu-count", CHECK_WARN, "3 GPUs on the PCI bus, NVML has 2");
-    checkup_file(".dockerenv", ""); /* a container may have some of them only */
+    checkup_file(".dockerenv", ""); /* a container may have only some of the machine's GPUs */
     checkup_expect("gpu-count", CHECK_PASS, "2 GPUs");
     gpu_machine(1);
     checkup_answer("nvml", NVML_OK(""));
@@ -146,9 +147,10 @@ static void test_visible(void **state)
     visible_is("1", CHECK_PASS, "1 of 2");
     checkup.setting.local_ranks = 2;
     checkup_expect("cuda-visible-devices", CHECK_WARN, "leaves 1 GPU for 2 ranks");
-    checkup_env("LOCAL_RANK", "1"); /* the launcher gave each rank one */
+    checkup_env("LOCAL_RANK", "1"); /* the launcher has given each rank one GPU */
     checkup_expect("cuda-visible-devices", CHECK_PASS, "1 of 2");
-    checkup_env("NVIDIA_VISIBLE_DEVICES", "void"); /* CDI: the GPUs are there */
+    checkup_env("NVIDIA_VISIBLE_DEVICES",
+                "void"); /* with CDI the variable is "void" and the GPUs are there */
     checkup_expect("cuda-visible-devices", CHECK_PASS, "1 of 2");
     checkup_answer("nvml", ABSENT);
     checkup_expect("cuda-visible-devices", CHECK_FAIL, "started without GPUs");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_checks_host: settings of the machine and the kernel's log, on captured machines; the probes
- * of this one.
+ * on this one.
  */
 #include "tests/unit/diagnostics/checkup.h"
 
@@ -243,7 +243,7 @@ static void test_live(void **state)
     struct machine m;
     struct err err = {0};
     assert_int_equal(machine_open_live(&m, &err), 0);
-    pid_t pid = fork(); /* a zombie, until the probe has looked */
+    pid_t pid = fork(); /* stays a zombie until the probe has run */
     if (pid == 0)
         _exit(0);
     siginfo_t info;
@@ -258,7 +258,7 @@ static void test_live(void **state)
     a = machine_answer(&m, "system");
     assert_int_equal(a->state, ANSWER_OK);
     assert_true(answer_has(a, "release") && answer_has(a, "virt") && answer_has(a, "random"));
-    run_probe(&m, "kmsg"); /* may be refused */
+    run_probe(&m, "kmsg"); /* the kernel may refuse to show its log */
     a = machine_answer(&m, "kmsg");
     assert_true(a->state == ANSWER_OK || a->state == ANSWER_FAILED);
     if (a->state == ANSWER_OK)
@@ -266,8 +266,8 @@ static void test_live(void **state)
     machine_close(&m);
 }
 
-/* PCI configuration spaces: ACS redirecting, ACS off, without ACS, cut for who is not root, of an
- * old bus, asleep. */
+/* PCI configuration spaces: with ACS redirection on, with it off, without ACS, cut as for users
+ * other than root, of conventional PCI, of a sleeping device. */
 static void set_bridge(const char *name, const char *class, const unsigned char *config, size_t len)
 {
     char path[128];
@@ -284,7 +284,8 @@ static void test_pci(void **state)
     struct err err = {0};
     checkup_new();
     set_bridge("none", "0x060400\n", config, sizeof(config));
-    memcpy(config + 0x100, "\x01\x00\x02\x15", 4); /* errors, next at 0x150 */
+    memcpy(config + 0x100, "\x01\x00\x02\x15",
+           4); /* the list of capabilities: error reporting, next at 0x150 */
     memcpy(config + 0x150, "\x0d\x00\x01\x00", 4);
     config[0x156] = 0x01; /* source validation alone redirects nothing */
     set_bridge("off", "0x060400\n", config, sizeof(config));
@@ -292,7 +293,7 @@ static void test_pci(void **state)
     set_bridge("on", "0x060400\n", config, sizeof(config));
     set_bridge("gpu", "0x030200\n", config, sizeof(config));
     set_bridge("old", "0x060400\n", config, 256);
-    memcpy(config + 0x150, "\x10\x00\x01\x15", 4); /* a ring */
+    memcpy(config + 0x150, "\x10\x00\x01\x15", 4); /* a list that points to itself */
     set_bridge("ring", "0x060400\n", config, sizeof(config));
     memset(config, 0xff, sizeof(config));
     set_bridge("asleep", "0x060400\n", config, sizeof(config));

@@ -60,7 +60,8 @@ static void test_port(void **state)
     port_file("mlx5_0", "state", "");
     port_file("mlx5_1", "state", "\xff\xfe garbage");
     checkup_expect("ib-port", CHECK_FAIL, "mlx5_0/1 unreadable");
-    /* A storage card beside InfiniBand: another rate, a port that is not used. */
+    /* Ethernet beside InfiniBand may have another rate. An Ethernet port that is down is only
+     * reported. */
     checkup_new();
     for (int i = 0; i < 4; i++) {
         char name[16];
@@ -178,7 +179,7 @@ static void test_peermem(void **state)
     checkup_expect("gdr-peermem", CHECK_PASS, "nvidia_peermem is loaded");
 }
 
-/* On a fake /dev: a file that opens, one that does not, one that is no device of ours. */
+/* A fake /dev with a file that opens, one that does not, and one that is not a verbs device. */
 static void test_probe(void **state)
 {
     const struct probe *p = probe_find("infiniband");
@@ -191,7 +192,8 @@ static void test_probe(void **state)
     checkup_file("dev/infiniband/uverbs0", "");
     checkup_file("dev/infiniband/rdma_cm", "");
     snprintf(link, sizeof(link), "%s/root/dev/infiniband/uverbs1", checkup.dir);
-    assert_int_equal(symlink("uverbs1", link), 0); /* never opens, root or not */
+    assert_int_equal(symlink("uverbs1", link),
+                     0); /* a loop of links: open(2) fails even for root */
     assert_int_equal(machine_open_captured(&m, checkup.dir, &err), 0);
     assert_int_equal(probe_run(&m, &p, 1, &s, &err), 0);
     const struct answer *a = machine_answer(&m, "infiniband");
@@ -220,7 +222,7 @@ int main(void)
         cmocka_unit_test(test_flaps),   cmocka_unit_test(test_device_files),
         cmocka_unit_test(test_library), cmocka_unit_test(test_roce),
         cmocka_unit_test(test_peermem), cmocka_unit_test(test_probe),
-        cmocka_unit_test(test_tables), /* last: what the others have seen */
+        cmocka_unit_test(test_tables), /* last, because it needs the results of the other tests */
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     checkup_remove();

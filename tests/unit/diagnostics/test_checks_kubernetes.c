@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_checks_kubernetes: a pod's name service, the API, rights, GPUs, on captured machines; the
- * probe against a real HTTPS server that answers as the Kubernetes API does, in a child process.
+ * test_checks_kubernetes: a pod's name service, the Kubernetes API, permissions and GPUs, on
+ * captured machines; the probe against a real HTTPS server in a child process, which answers as the
+ * Kubernetes API does.
  *
  * takes: 5 s, waiting
  */
@@ -230,7 +231,8 @@ static const char *source_of(const struct answer *a, const char *name)
     return "nobody";
 }
 
-/* Names from everywhere, each once; addresses are none. Whether they resolve is the network's. */
+/* The names of workers from all sources, each once. Addresses are left out. Whether the names
+ * resolve depends on the network. */
 static void test_worker_names(void **state)
 {
     struct machine m;
@@ -259,7 +261,7 @@ static void test_worker_names(void **state)
         assert_true(known || (!local && answer_str_at(a, "name", i, "error", NULL)));
         unknown |= !known;
     }
-    /* They are asked again until the time is over. (A network may answer for every name.) */
+    /* The probe repeats its look-ups until the time is over. (Some networks resolve every name.) */
     assert_true(!unknown || answer_int(a, "tried_ms", 0) >= 400);
     machine_close(&m);
 }
@@ -275,7 +277,7 @@ static void test_no_names(void **state)
     assert_int_equal(machine_answer(&m, "workers")->state, ANSWER_OK);
     assert_int_equal(answer_count(machine_answer(&m, "workers"), "name"), 0);
     machine_close(&m);
-    run_probe("k8s-dns", 20000, &m); /* outside a pod nothing is asked */
+    run_probe("k8s-dns", 20000, &m); /* outside a pod the probe looks nothing up */
     assert_int_equal(machine_answer(&m, "k8s-dns")->state, ANSWER_OK);
     assert_false(answer_has(machine_answer(&m, "k8s-dns"), "ms"));
     machine_close(&m);
@@ -287,7 +289,7 @@ static void test_no_names(void **state)
 
 /* ---- the probe of the API against a server ---- */
 
-/* As long as a real one. */
+/* as long as a real token */
 static char token[1400];
 
 static int handle(void *arg, const struct server_request *q, struct server_reply *ret_reply)
@@ -315,7 +317,7 @@ static int handle(void *arg, const struct server_request *q, struct server_reply
     return 0;
 }
 
-/* In the child: serves until it is killed; its port goes to the parent. */
+/* Runs in the child: sends its port to the parent and serves until it is killed. */
 static void serve(const struct authority *authority, int out)
 {
     struct loop loop;
@@ -358,7 +360,8 @@ static void stop_server(pid_t pid)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-/* The answer as a captured machine would hold it: the checks are run on it then. */
+/* Runs the probe against the server, and stores its answer in a captured machine, so that the
+ * checks can run on it. */
 static void ask_server(int port, const char *ca, const char *bearer, int timeout_ms)
 {
     struct buf text = {0};
@@ -377,7 +380,7 @@ static void ask_server(int port, const char *ca, const char *bearer, int timeout
     run_probe("kubernetes", timeout_ms, &m);
     answer_write(machine_answer(&m, "kubernetes"), &text);
     buf_put_u8(&text, 0);
-    assert_null(strstr((char *)text.data, "secret-")); /* the token never leaves */
+    assert_null(strstr((char *)text.data, "secret-")); /* the answer does not contain the token */
     checkup_answer("kubernetes", (char *)text.data);
     buf_fini(&text);
     machine_close(&m);
@@ -415,7 +418,7 @@ static void test_server(void **state)
     ask_server(port, good.ca_pem, "", 20000);
     checkup_expect("k8s-api-reachable", CHECK_SKIP, "(empty)");
 
-    kill(pid, SIGSTOP); /* connects, and never answers */
+    kill(pid, SIGSTOP); /* the server accepts connections and never answers */
     ask_server(port, good.ca_pem, token, 4000);
     checkup_expect("k8s-api-reachable", CHECK_FAIL, "imed out");
     stop_server(pid);

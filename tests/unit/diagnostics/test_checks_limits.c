@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_checks_limits: limits of a process, system calls that a sandbox refuses, namespaces of
- * ranks, on captured machines; the probes on this one.
+ * test_checks_limits: limits of a process, system calls that a sandbox refuses, and the namespaces
+ * of ranks, on captured machines; the probes on this one.
  */
 #include "tests/unit/diagnostics/checkup.h"
 
@@ -49,14 +49,15 @@ static void test_memlock(void **state)
     checkup_expect("memlock-limit", CHECK_INFO, "memlock 64 KiB (hard 8 MiB)");
     checkup.setting.profiles = PROFILE_GPU;
     checkup_expect("memlock-limit", CHECK_WARN, "unlimited is needed");
-    checkup_file("sys/class/infiniband/mlx5_0/x", ""); /* the host's: no device file here */
+    checkup_file("sys/class/infiniband/mlx5_0/x",
+                 ""); /* the host's device: the container has no device file for it */
     checkup_expect("memlock-limit", CHECK_WARN, "unlimited is needed");
     checkup_file("dev/infiniband/uverbs0", "");
     checkup_expect("memlock-limit", CHECK_FAIL, "InfiniBand");
     assert_string_equal(checkup.result.observed, "65536");
     set_process("0", CAPS_ALL, true);
     checkup_expect("memlock-limit", CHECK_PASS, "CAP_IPC_LOCK lifts it");
-    set_process("0", CAPS_ALL, false); /* rootless: the capability counts for nothing here */
+    set_process("0", CAPS_ALL, false); /* rootless: the capability is not valid on the host */
     checkup_expect("memlock-limit", CHECK_FAIL, "InfiniBand");
     set_limit("Max locked memory", "65536", "unlimited");
     checkup_expect("memlock-limit", CHECK_FAIL, "(hard unlimited)");
@@ -218,7 +219,7 @@ static void test_namespaces(void **state)
     checkup_expect("pid-ipc-ns-shared", CHECK_WARN, "ranks 0 and 7 do not share their IPC name");
     checkup_answer("ranks", RANK("0", "0", "1", "2", "3") RANK("1", "1", "1", "5", "6"));
     checkup_expect("pid-ipc-ns-shared", CHECK_WARN, "PID and IPC namespaces");
-    /* Ranks of two jobs have nothing to do with each other. */
+    /* Ranks of different jobs are not compared. */
     checkup_answer("ranks", RANK("0", "0", "1", "2", "3") "rank.0.job a\n" RANK(
                                 "1", "0", "4", "5", "6") "rank.1.job b\n");
     checkup_expect("pid-ipc-ns-shared", CHECK_SKIP, "fewer than two ranks of one job");
@@ -266,7 +267,7 @@ static void test_probe_sandbox(void **state)
     machine_close(&m);
 }
 
-/* A process that looks like a rank is found once, this one (the same program) never. */
+/* The probe finds a process that looks like a rank once, and never itself or its children. */
 static void test_probe_ranks(void **state)
 {
     struct machine m;
@@ -292,7 +293,7 @@ static void test_probe_ranks(void **state)
             break;
         usleep(10000);
     }
-    setenv("HVD_RANK", "40", 1); /* a doctor that a rank's environment has started */
+    setenv("HVD_RANK", "40", 1); /* the environment of a doctor that a rank has started */
     const struct answer *a = ask(&m, "ranks");
     unsetenv("HVD_RANK");
     assert_int_equal(a->state, ANSWER_OK);

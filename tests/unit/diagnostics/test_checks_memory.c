@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_checks_memory: memory, swap, temporary files, disks and file servers, on captured machines;
- * the probes on folders of their own and on a mount that hangs.
+ * the probes on folders of this test and on a mount that hangs.
  */
 #include "tests/unit/diagnostics/checkup.h"
 
@@ -27,7 +27,8 @@ static void test_available(void **state)
     checkup.setting.local_ranks = 2;
     checkup_file("proc/meminfo", "MemTotal: 8388608 kB\nMemAvailable: 2000000 kB\n");
     checkup_expect("mem-available", CHECK_WARN, "less than 1 GiB for each of 2 ranks");
-    checkup_answer("ranks", "rank.0.pid 7\nrank.1.pid 8\n"); /* they have theirs */
+    checkup_answer(
+        "ranks", "rank.0.pid 7\nrank.1.pid 8\n"); /* both ranks run already and have their memory */
     checkup_expect("mem-available", CHECK_PASS, "1.9 GiB");
     checkup_file("proc/meminfo", "MemTotal: 67108864 kB\nMemAvailable: 5368709 kB\n");
     checkup_expect("mem-available", CHECK_WARN, "(8 %)");
@@ -165,8 +166,8 @@ static void test_hung(void **state)
     checkup_expect("fs-hung", CHECK_FAIL,
                    "/nfs (nfs4) does not answer for 5000 ms, /s3 "
                    "(fuse.s3fs): Transport endpoint is not connected");
-    checkup_answer("mounts",
-                   "left 0\n" MOUNT("0", "/x", "fuse.x", "13", "1")); /* another user's: not ours */
+    checkup_answer("mounts", "left 0\n" MOUNT("0", "/x", "fuse.x", "13",
+                                              "1")); /* a mount of another user is not reported */
     checkup_expect("fs-hung", CHECK_PASS, "1 remote");
     checkup_answer("mounts", "");
     checkup_expect("fs-hung", CHECK_SKIP, "incomplete");
@@ -198,7 +199,8 @@ static bool any(const struct mount *m)
     return true;
 }
 
-/* In namespaces of its own: a FUSE mount whose server never says a word. 77: none can be had. */
+/* Makes a FUSE mount in namespaces of its own, whose server never answers. Exits with 77 if the
+ * kernel refuses that. */
 static int hang_child(int out_fd)
 {
     struct buf out = {0};

@@ -50,7 +50,7 @@ static void test_known_bad(void **state)
     checkup_expect("mpi-known-bad", CHECK_PASS, "no known fault");
     checkup_answer("mpi", OPENMPI("3.1.3"));
     checkup_expect("mpi-known-bad", CHECK_FAIL, "hang");
-    assert_non_null(strstr(checkup.result.why, "glibc")); /* what else hits */
+    assert_non_null(strstr(checkup.result.why, "glibc")); /* why lists the other rules that match */
     assert_non_null(strstr(checkup.result.fix[FIX_HOST], "4.1.6"));
     checkup_answer("mpi", OPENMPI("4.0.5"));
     checkup_expect("mpi-known-bad", CHECK_INFO, "CVE");
@@ -89,7 +89,7 @@ static void test_mpirun(void **state)
     link_file("usr/bin/mpirun.openmpi", "mpiexec.hydra");
     checkup_answer("mpi", OPENMPI("4.1.4"));
     checkup_expect("mpi-path-mismatch", CHECK_FAIL, "MPICH's");
-    link_file("usr/bin/mpirun", "/usr/bin/mpirun"); /* a link to itself ends */
+    link_file("usr/bin/mpirun", "/usr/bin/mpirun"); /* a link to itself: the search ends */
     checkup_expect("mpi-orted", CHECK_PASS, "");
 }
 

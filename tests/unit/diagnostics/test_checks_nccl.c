@@ -88,7 +88,7 @@ static void test_known_bad(void **state)
     checkup_answer("nccl", LOADED("2.4.2", "10.0"));
     checkup_expect("nccl-known-bad", CHECK_WARN, "can hang");
     assert_non_null(strstr(checkup.result.why, "github.com/NVIDIA/nccl"));
-    /* Whole sentences, and how many there are besides. */
+    /* The message is whole sentences, and says how many more problems there are. */
     gpus(2, 90);
     checkup_answer("nccl", LOADED("2.8.4", "11.0"));
     checkup_run("nccl-known-bad");
@@ -103,7 +103,7 @@ static void test_known_bad(void **state)
     checkup_expect("nccl-known-bad", CHECK_FAIL, "H100");
     gpus(1, 90);
     checkup_expect("nccl-known-bad", CHECK_WARN, "NCCL");
-    /* Only in a container that lacks SYS_NICE. */
+    /* Reported only in a container that lacks SYS_NICE. */
     gpus(2, 80);
     checkup_answer("nccl", LOADED("2.25.1", "12.8"));
     checkup_run("nccl-known-bad");
@@ -113,7 +113,7 @@ static void test_known_bad(void **state)
     checkup_file("proc/self/uid_map", "         0          0 4294967295\n");
     checkup_run("nccl-known-bad");
     assert_non_null(strstr(checkup.result.why, "SYS_NICE"));
-    /* The worst of all copies. */
+    /* The result is that of the worst copy. */
     checkup_answer("nccl", LOADED("2.28.9", "12.9")
                                LIB("1", "/s/libnccl.so.2", "Python package", "2.4.2", "10.0"));
     checkup_expect("nccl-known-bad", CHECK_WARN, "/s/libnccl.so.2");

@@ -9,7 +9,8 @@
 
 #include "diagnostics/probe.h"
 
-/* Flags: 4163 up, running, broadcast, multicast; 4099 the same without carrier; 73 lo. */
+/* Interface flags: 4163 is up, running, broadcast, multicast; 4099 is the same without carrier;
+ * 73 is lo. */
 #define LO                                                                                         \
     "if.0.name lo\nif.0.flags 73\nif.0.type 772\nif.0.mtu 65536\n"                                 \
     "if.0.packets 100\nif.0.errors 0\nif.0.errors_grown 0\n"                                       \
@@ -43,7 +44,7 @@ static void test_up(void **state)
     checkup_expect("nic-up", CHECK_FAIL, "8 of 16 ranks are on other machines");
     checkup_answer("network", "sample_ms 200\n" LO ETH0 SECOND("eth1", "4099", "1500", "mlx5"));
     checkup_expect("nic-up", CHECK_WARN, "eth1 10.1.0.5: an address but no carrier");
-    /* A bridge without members has no carrier: as it should be. */
+    /* A bridge without members has no carrier, which is normal. */
     checkup_answer("network",
                    "sample_ms 200\n" LO ETH0 SECOND("docker0", "4099", "1500", "bridge"));
     checkup_expect("nic-up", CHECK_PASS, "up: eth0");
@@ -64,7 +65,7 @@ static void test_named(void **state)
     checkup.setting.interfaces = "192.168.0.0/16";
     checkup_expect("nic-up", CHECK_FAIL, "HVD_IFACE=192.168.0.0/16 names no interface");
     assert_int_equal(checkup.result.action, ACTION_ENVIRONMENT);
-    checkup.setting.interfaces = "lo"; /* ranks of one machine */
+    checkup.setting.interfaces = "lo"; /* all ranks run on one machine */
     checkup_expect("nic-up", CHECK_PASS, "eth0");
     checkup.setting.interfaces = NULL;
     checkup_env("GLOO_SOCKET_IFNAME", "ens5");
@@ -144,8 +145,9 @@ static void test_families(void **state)
     checkup_expect("ipv6-only", CHECK_PASS, "IPv4 only");
     checkup_answer("hostname", "name w\naddr.0.ip fd00::5\naddr.0.family 6\n");
     checkup_expect("ipv6-only", CHECK_WARN, "the host name has only IPv6 addresses");
-    checkup_answer("hostname",
-                   "name w\naddr.0.ip ::1\naddr.0.family 6\n"); /* of no interest here */
+    checkup_answer(
+        "hostname",
+        "name w\naddr.0.ip ::1\naddr.0.family 6\n"); /* a loopback address does not count */
     checkup_expect("ipv6-only", CHECK_PASS, "IPv4 only");
     checkup_answer("hostname", "name w\naddr.0.ip 10.0.0.5\naddr.0.family 4\n");
     checkup_env("NCCL_SOCKET_FAMILY", "AF_INET6");
@@ -299,7 +301,7 @@ static void test_probes(void **state)
     struct machine m;
     char own[256];
     setenv("HVD_RENDEZVOUS", "localhost:4000", 1);
-    setenv("MASTER_ADDR", "10.0.0.1", 1); /* no name: not asked for */
+    setenv("MASTER_ADDR", "10.0.0.1", 1); /* an address: not looked up */
     assert_int_equal(machine_open_live(&m, &err), 0);
     assert_int_equal(probe_ask(&m, names, 3, &s, &err), 0);
     const struct answer *a = machine_answer(&m, "network");
@@ -310,7 +312,7 @@ static void test_probes(void **state)
               answer_int_at(a, "if", i, "type", 0) == 772 &&
               answer_int_at(a, "if", i, "errors_grown", -1) == 0;
     assert_true(lo);
-    /* A look-up that a name server holds may be late; then it says so. */
+    /* A slow name server can delay this probe; its state is then a timeout. */
     a = machine_answer(&m, "hostname");
     assert_true(a->state == ANSWER_OK || a->state == ANSWER_TIMEOUT);
     gethostname(own, sizeof(own));
@@ -358,7 +360,7 @@ int main(void)
         cmocka_unit_test(test_nccl),
         cmocka_unit_test(test_nccl_virtual),
         cmocka_unit_test(test_probes),
-        cmocka_unit_test(test_tables), /* last: what the others have seen */
+        cmocka_unit_test(test_tables), /* last, because it needs the results of the other tests */
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     checkup_remove();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_checks_shm: /dev/shm as Docker, pods and hosts have it, on captured machines; the probes on
- * a folder of their own.
+ * a folder of this test.
  */
 #include "tests/unit/diagnostics/checkup.h"
 
@@ -73,7 +73,8 @@ static void test_left(void **state)
     checkup_expect("shm-free", CHECK_WARN, "8 ranks with 2 channels takes about 160 MiB");
     checkup_answer("ranks", "rank.0.pid 1\nrank.1.pid 2\nrank.2.pid 3\nrank.3.pid 4\n"
                             "rank.4.pid 5\nrank.5.pid 6\nrank.6.pid 7\nrank.7.pid 8\n");
-    checkup_expect("shm-free", CHECK_PASS, "100 MiB"); /* they have theirs */
+    checkup_expect("shm-free", CHECK_PASS,
+                   "100 MiB"); /* the ranks run already and have their segments */
     checkup_answer("ranks", "");
     checkup_env("NCCL_MIN_NCHANNELS", "32");
     checkup_expect("shm-free", CHECK_WARN, "32 channels takes about 2.5 GiB");
@@ -160,7 +161,8 @@ static void test_removeipc(void **state)
 {
     checkup_new();
     checkup_expect("removeipc", CHECK_PASS, "no systemd-logind");
-    checkup_file("run/systemd/seats/seat0", ""); /* an image's: nobody runs there */
+    checkup_file("run/systemd/seats/seat0",
+                 ""); /* a file of the image: systemd does not run there */
     checkup_expect("removeipc", CHECK_PASS, "no systemd-logind");
     checkup_file("run/systemd/system/x", "");
     checkup_file("proc/self/status", "Uid:\t1000\t1000\t1000\t1000\n");
@@ -213,7 +215,7 @@ static void test_look(void **state)
     assert_int_equal(answer_int(&a, "writable", -1), 1);
     assert_string_equal(answer_str(&a, "mode", ""), "0700");
     answer_fini(&a);
-    assert_int_equal(count_files(dir), 1); /* "empty": the trial left nothing */
+    assert_int_equal(count_files(dir), 1); /* only "empty": the trial file is removed */
     assert_int_equal(shm_look(&out, dir, 1 << 20), 0);
     read_answer(&out, &a);
     assert_string_equal(answer_str(&a, "untried", ""), "the memory limit leaves 1 MiB");
@@ -223,7 +225,7 @@ static void test_look(void **state)
     buf_fini(&out);
 }
 
-/* Of three segments one is mapped, one is open, one is nobody's; a fourth file is none. */
+/* Of three segments one is mapped, one is open and one is unused. A fourth file is no segment. */
 static void test_files(void **state)
 {
     struct machine m;
@@ -254,7 +256,7 @@ static void test_files(void **state)
     close(fd);
     assert_int_equal(answer_int(&a, "files", -1), 5);
     assert_int_equal(answer_int(&a, "stale_count", -1) + answer_int(&a, "unknown", -1), 1);
-    if (answer_int(&a, "unknown", 0) == 0) /* a machine with very many processes: no time */
+    if (answer_int(&a, "unknown", 0) == 0) /* there were too many processes for the time limit */
         assert_string_equal(answer_str_at(&a, "stale", 0, "name", ""), "vader_segment.x");
     answer_fini(&a);
 }

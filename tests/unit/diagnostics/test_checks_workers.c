@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_checks_workers: what is concluded from the answers of several machines, and that each meets
- * each in a tournament. The measuring itself: tests/e2e/test_doctor_workers.sh.
+ * test_checks_workers: the conclusions from the answers of several machines, and the tournament in
+ * which each machine is paired with each other. tests/e2e/test_doctor_workers.sh tests the
+ * measurements.
  */
 #include "diagnostics/workers/workers.h"
 #include "tests/unit/diagnostics/checkup.h"
@@ -17,7 +18,7 @@
     ".rtt_us 80\npair_" I "." K ".skew_ms " SKEW "\npair_" I "." K ".large_mbs " LARGE "\n"
 #define GOOD_PAIRS PAIR("0", "0", "1", "0.1", "1000") PAIR("0", "1", "2", "-0.2", "900")
 
-/* Of both tables. */
+/* Returns row i of both tables together. */
 static const struct check *row(size_t i)
 {
     return i < checks_workers.n ? &checks_workers.checks[i]
@@ -131,7 +132,7 @@ static void test_jobs(void **state)
     checkup_expect(id, CHECK_WARN, "SIGSEGV");
 }
 
-/* What a captured answer may hold. */
+/* Invalid answers of a captured machine. */
 static void test_torn(void **state)
 {
     static const char *const texts[] = {
@@ -150,7 +151,7 @@ static void test_torn(void **state)
     }
 }
 
-/* In n - 1 rounds each meets each once; both sides agree on whom they meet. */
+/* In n - 1 rounds each machine meets each other one once, and both sides compute the same pairs. */
 static void test_tournament(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_cli: hvd-doctor's command line: what is taken, what is refused with which words; that man
- * page and completions name every option and command.
+ * test_cli: hvd-doctor's command line: accepted and refused arguments with their messages; the man
+ * page and the completions have every option and command.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -151,7 +151,7 @@ static void test_job(void **state)
     assert_non_null(strstr(err.msg, "DIR/options: unknown option --what"));
 }
 
-/* Every word stands in the text, not as the beginning of a longer one. */
+/* Each word stands in the text, and not only as the beginning of a longer word. */
 static void expect_word(const char *text, const char *word, const char *where)
 {
     size_t n = strlen(word);
@@ -191,7 +191,7 @@ static void test_documents(void **state)
             expect_word(man, one, "the man page");
             expect_word(zsh, one, "the zsh completion");
         }
-        if (arg) /* bash asks the program, but knows what has a value */
+        if (arg) /* the bash completion lists only options with a value */
             expect_word(bash, one, "the bash completion");
         assert_true(strlen(help) > 5);
     }

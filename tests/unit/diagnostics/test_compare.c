@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_compare: hvd-doctor diff: two reports side by side, and all that is no report.
+ * test_compare: hvd-doctor diff: two reports side by side, and input that is no report.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -100,7 +100,7 @@ static void test_equal(void **state)
     buf_fini(&text);
 }
 
-/* A terminal obeys escapes: none of a foreign report comes through. */
+/* Terminals act on escape sequences: those in a foreign report are replaced. */
 static void test_escapes(void **state)
 {
     char a[512] = "", b[512] = "";
@@ -142,7 +142,7 @@ static void test_bad(void **state)
         {"{\"schema\": \"hvd-doctor/1\", \"version\": \"1\", \"time\": \"t\", \"host\": \"h\", "
          "\"verdict\": \"ok\", \"setting\": {}, \"checks\": [{\"id\": \"x\", \"code\": \"\", "
          "\"group\": \"\", \"status\": \"pa\\nss\", \"summary\": \"\", \"observed\": \"\"}]}",
-         "a.json: checks[0]: status: \"pa ss\""}, /* one line; found by fuzz_doctor */
+         "a.json: checks[0]: status: \"pa ss\""}, /* a message has one line; found by fuzz_doctor */
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct err err = {0};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_facts: each fact that a version rule may ask for, holding and not, on captured machines.
+ * test_facts: each fact for which a version rule may ask, true and false, on captured machines.
  */
 #include "tests/unit/diagnostics/checkup.h"
 
 #include "diagnostics/facts.h"
 
-static const char *cuda; /* of the runtime in question */
+static const char *cuda; /* the CUDA version that NCCL was built for; NULL: unknown */
 
 static bool holds(const char *fact)
 {
@@ -21,7 +21,7 @@ static bool holds(const char *fact)
     return held;
 }
 
-/* Nothing is known of an empty machine: nothing holds but what says that something is missing. */
+/* On an empty machine no fact holds, except that something is missing. */
 static void test_nothing(void **state)
 {
     static const char *const facts[] = {
@@ -85,7 +85,7 @@ static void test_numbers(void **state)
     assert_true(holds("gpus>1") && !holds("gpus>2"));
     checkup_answer("nvml", "count 8\ngpu.0.sm 70\ngpu.1.sm 90\n");
     assert_true(holds("gpus>7") && holds("gpus=8") && holds("gpus<=8") && !holds("gpus<8"));
-    assert_true(holds("sm<75") && holds("sm>=90")); /* the oldest, the newest */
+    assert_true(holds("sm<75") && holds("sm>=90")); /* the oldest and the newest GPU */
     assert_false(holds("sm<70") || holds("sm>90"));
     cuda = "12.4";
     assert_true(holds("cuda>=12") && holds("cuda<12.8") && !holds("cuda>=13"));

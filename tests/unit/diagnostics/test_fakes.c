@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_fakes: hvd-probe and the checks together, live, on libraries of ours (tests/fake) that play
- * healthy and broken machines: wrong versions of NCCL, Open MPI and hwloc, errors of memory, a lost
- * GPU, hanging and crashing drivers.
+ * test_fakes: hvd-probe and the checks together on this machine, with the project's own libraries
+ * (tests/fake) as healthy and broken ones: wrong versions of NCCL, Open MPI and hwloc, errors of
+ * memory, a lost GPU, hanging and crashing drivers.
  *
  * takes: 2 s, waiting
  */
@@ -25,7 +25,7 @@
 
 static char prober[PATH_MAX], libraries[64];
 
-/* One check on this machine with the fakes in LD_LIBRARY_PATH; its result. */
+/* Runs one check on this machine with the fakes in LD_LIBRARY_PATH, and returns its result. */
 static struct result check(const char *id, int timeout_ms)
 {
     const struct choice choice = {.only = &id, .nonly = 1};
@@ -48,7 +48,7 @@ static struct result check(const char *id, int timeout_ms)
     return r;
 }
 
-/* With a script for the fakes: NVML's, CUDA's or NCCL's variable. */
+/* variable: NVML, CUDA or NCCL, the script's variable of that fake. */
 static void expect(const char *variable, const char *script, const char *id,
                    enum check_status status, const char *words)
 {
@@ -101,7 +101,8 @@ static void test_hang_and_crash(void **state)
     expect(NVML, "crash=nvmlDeviceGetP2PStatus", "nvml-load", CHECK_FAIL, "SIGSEGV");
     expect(CUDA, "hang=cuInit", "cuinit", CHECK_FAIL, "timed out");
     expect(CUDA, "crash=cuInit", "cuinit", CHECK_FAIL, "SIGSEGV");
-    /* A copy of NCCL that crashes is one line of the answer, its text is read all the same. */
+    /* If a copy of NCCL crashes, its line of the answer says so, and its version text is read
+     * all the same. */
     expect(NCCL, "crash=ncclGetVersion", "nccl-load", CHECK_FAIL, "crashed");
     expect(NCCL, "crash=ncclGetVersion", "nccl-known-bad", CHECK_FAIL, "2.8.4");
     expect(NCCL, "hang=ncclGetVersion", "nccl-load", CHECK_WARN, "timed out");
@@ -130,7 +131,7 @@ static void test_health(void **state)
     expect(NVML, "driver=515.65.01", "cuda-driver-version", CHECK_PASS, "515.65.01");
 }
 
-/* Old NCCL numbered 2.8.4 as 2804. */
+/* NCCL 2.8.4 reports itself as 2804. */
 static void test_nccl(void **state)
 {
     expect(NCCL, "version=2804", "nccl-load", CHECK_PASS, "NCCL 2.8.4 for CUDA 11.0");

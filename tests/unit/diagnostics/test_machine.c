@@ -124,7 +124,7 @@ static void test_list(void **state)
     machine_close(&m);
 }
 
-/* A FIFO where a file is expected does not stop us; a long file is cut. */
+/* A FIFO in place of a file does not block the caller. A long file is cut. */
 static void test_odd_files(void **state)
 {
     struct machine m;
@@ -165,7 +165,8 @@ static void test_live(void **state)
     unsetenv("HVD_TEST_MACHINE");
 }
 
-/* Lines that are none are dropped, the others stay; written and read again they are the same. */
+/* Invalid lines are dropped and valid ones kept. An answer that is written and read again is the
+ * same. */
 static void test_answer_text(void **state)
 {
     static const char text[] =

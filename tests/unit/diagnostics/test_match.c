@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_match: streams of bytes: pieces of any size, lines of a megabyte, NULs, what is not UTF-8,
- * carriage returns, no newline at the end; memory that does not grow; the result as text and JSON.
+ * test_match: streams of bytes: pieces of any size, lines of a megabyte, NULs, bytes that are not
+ * UTF-8, carriage returns, no newline at the end; memory that does not grow; the result as text and
+ * JSON.
  */
 #include <unistd.h>
 
@@ -34,7 +35,7 @@ static void feed(const void *bytes, size_t len, size_t piece)
     struct match_source *s = match_open_source(m, "log", -1);
     assert_non_null(s);
     for (size_t at = 0; at < len; at += piece) {
-        /* A copy of its own size, so that a sanitizer sees each byte too far. */
+        /* A copy of exactly this size, so that a sanitizer sees a read past the end. */
         size_t n = len - at < piece ? len - at : piece;
         void *copy = malloc(n);
         assert_non_null(copy);
@@ -87,7 +88,7 @@ static void test_no_newline(void **state)
     done();
 }
 
-/* The line as it is up to now is no line yet. */
+/* A line without its newline is not matched yet. */
 static void test_not_closed(void **state)
 {
     struct match_opts opts = {.patterns = patterns};
@@ -130,8 +131,8 @@ static void test_carriage_returns(void **state)
     done();
 }
 
-/* A megabyte without a newline, the words in its middle, at its end, and across each border that a
- * carry or a window may have. */
+/* A line of a megabyte with the words in its middle, at its end, and across each border of the
+ * carry and the window. */
 static void test_long_line(void **state)
 {
     static const size_t places[] = {0,    4000, 4090, 4096,  7160,   7168,   8100,
@@ -164,7 +165,7 @@ static size_t resident(void)
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-#define MEGABYTES 10 /* it is ten times slower */
+#define MEGABYTES 10 /* with sanitizers, which are ten times slower */
 #else
 #define MEGABYTES 200
 #endif

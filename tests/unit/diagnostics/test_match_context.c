@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_match_context: whole logs. A healthy one that is full of warnings yields nothing; of many
- * ranks' logs the one with the cause is named, with times of every form and without; the same line
- * is noise in one run and the cause in another.
+ * test_match_context: whole logs. A healthy log full of warnings gives no finding. Among the logs
+ * of many ranks the log with the cause is named, with each form of time and without times. The same
+ * line is noise in one run and the cause in another.
  */
 #include "tests/unit/diagnostics/match_case.h"
 
-/* The first finding and its line; "" for none. */
+/* Expects this first finding at this line; id "": no finding. */
 static void finds(const char *text, bool failed, const char *id, uint64_t line)
 {
     run1(text, failed);
@@ -85,7 +85,8 @@ static const char noisy_python[] =
     "There "
     "appear to be 6 leaked semaphore objects to clean up at shutdown\n";
 
-/* What start-up prints: settings whose names are in patterns, tries that are repeated. */
+/* What programs print at start-up: settings with names that occur in patterns, connection
+ * attempts that are repeated. */
 static const char settings[] =
     "GLOO_SOCKET_IFNAME=eth0 NCCL_SOCKET_IFNAME=eth0 NCCL_IB_HCA=mlx5 TORCH_NCCL_BLOCKING_WAIT=0\n"
     "args: Namespace(find_unused_parameters=False, resume=None, error_if_nonfinite=True)\n"
@@ -167,7 +168,7 @@ static void test_unexplained(void **state)
     done();
 }
 
-/* What Python ignores in one rank says nothing about another. */
+/* An exception that Python ignores in one rank does not excuse another rank. */
 static void test_ignored(void **state)
 {
     nothing("[0]<stderr>:Exception ignored in: <function f at 0x7f01>\n"
@@ -191,7 +192,7 @@ static const char *const lost[] = {
     "ConnectionResetError: [Errno 104] Connection reset by peer",
 };
 
-/* Writes second s of a minute in one of the forms that logs use. */
+/* Writes second s of a minute in one of the time forms of logs. */
 static void stamp(char *dst, size_t size, int form, int s)
 {
     switch (form) {
@@ -223,8 +224,8 @@ static void stamp(char *dst, size_t size, int form, int s)
 #define FORMS     7
 #define THE_CAUSE 5
 
-/* Seven ranks see a lost connection, rank 5 the cause, which in the time-stamped forms came first.
- */
+/* Seven ranks report a lost connection, rank 5 the cause, which has the earliest time in the
+ * forms with times. */
 static void test_one_cause_of_eight(void **state)
 {
     for (int form = 0; form < FORMS; form++) {
@@ -254,7 +255,7 @@ static void test_one_cause_of_eight(void **state)
     }
 }
 
-/* One file of all ranks, as hvdrun and mpirun write it. */
+/* One file with the lines of all ranks, as hvdrun and mpirun write it. */
 static void test_merged_output(void **state)
 {
     run1("[0]<stderr>:ConnectionResetError: [Errno 104] Connection reset by peer\n"
@@ -273,7 +274,7 @@ static void test_merged_output(void **state)
     done();
 }
 
-/* Two causes: the one that came first, across forms of time and zones. */
+/* Of two causes the earlier one is first, also across forms of time and time zones. */
 static void test_earliest(void **state)
 {
     struct log_text logs[] = {
@@ -290,7 +291,7 @@ static void test_earliest(void **state)
     done();
 }
 
-/* Without times the strongest, then the first source. */
+/* Without times the strongest cause is first, then the first source. */
 static void test_strongest(void **state)
 {
     struct log_text logs[] = {
@@ -302,7 +303,7 @@ static void test_strongest(void **state)
     done();
 }
 
-/* A vague line early never hides what is certain later. */
+/* A vague line does not hide a more certain one that comes later. */
 static void test_vague(void **state)
 {
     run1("2024-05-01 10:00:00 unhandled system error, NCCL version 2.14.3\n"
@@ -316,7 +317,7 @@ static void test_vague(void **state)
     done();
 }
 
-/* "of:": a cause that another one explains. */
+/* "of:": one cause explains another. */
 static void test_explained(void **state)
 {
     finds("Host key verification failed.\n"
@@ -330,7 +331,7 @@ static void test_explained(void **state)
           false, "shm-full", 2);
 }
 
-/* Nine ranks wait for one: that one is named. */
+/* Nine ranks wait for rank 7: rank 7 is named. */
 static void test_absent(void **state)
 {
     static const char waited[] = "[E ProcessGroupNCCL.cpp:458] [Rank 0] Watchdog caught collective "

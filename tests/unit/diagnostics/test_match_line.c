@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_match_line: what the beginning of a line tells: times of all forms and their order, ranks,
- * levels; how a line is shown; and the automaton beside a search by hand.
+ * test_match_line: what the beginning of a line contains: times of all forms and their order,
+ * ranks, levels; how a line is printed; and the automaton compared with a plain search.
  */
 #include <ctype.h>
 #include <setjmp.h>
@@ -145,7 +145,8 @@ static void test_name(void **state)
     assert_int_equal(match_line_rank_of_name("rank12345678901"), -1);
 }
 
-/* ---- shown ---------------------------------------------------------------------------------- */
+/* ---- how a line is printed
+ * -------------------------------------------------------------------- */
 
 static void test_show(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_match_say: what is said of a finding: Xids and what the setting makes of them, the sentence,
- * the lines that go with it, the exception that ended a program.
+ * test_match_say: the report of a finding: Xids and the effect of options on them, the sentence,
+ * the lines that belong to it, the exception that ended a program.
  */
 #include "tests/unit/diagnostics/match_case.h"
 
@@ -30,7 +30,7 @@ static void test_xid(void **state)
     nothing("NVRM: Xid (PCI:0000:3b:00): 63, pid=1, Row Remapper: New row marked for remapping\n");
 }
 
-/* Peers disagree on 63 and 92: the setting decides. */
+/* Experts disagree whether Xids 63 and 92 are a cause: the options as_cause and as_noise decide. */
 static void test_configured(void **state)
 {
     static const char text[] = "NVRM: Xid (PCI:0000:3b:00): 63, pid=1, Row Remapper\n"
@@ -68,7 +68,8 @@ static void test_say(void **state)
          "a library for topology or networks is missing: libnuma.so.1");
 }
 
-/* ---- what goes with a line ------------------------------------------------------------------ */
+/* ---- lines that belong to a finding
+ * ----------------------------------------------------------- */
 
 static void test_detail(void **state)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_patterns: every pattern that is compiled in: its own examples are found by it and by nobody
- * else, its counter-examples are not; it says what is wrong, what to type and where that is known
- * from. And the reader of such files: what it takes and what it refuses, with line and field.
+ * test_patterns: every built-in pattern finds its own examples, no other pattern does, and it does
+ * not find its counter-examples. It says what is wrong, which command helps and where that is
+ * documented. Also the reader of pattern files: valid and invalid files, with line and field in the
+ * message.
  */
 #include "tests/unit/diagnostics/match_run.h"
 
@@ -125,7 +126,7 @@ static int check_texts(const struct pattern *p)
     return bad;
 }
 
-/* Each id in "of:" is a pattern, and that one does not name this one. */
+/* Each id in "of:" is a pattern, and that pattern does not name this one in turn. */
 static int check_of(const struct pattern *p)
 {
     char list[512], *save = NULL;
@@ -148,7 +149,8 @@ static void test_texts(void **state)
     assert_true(patterns->n >= 130);
 }
 
-/* They are compiled when they are first needed; one that cannot be would never match. */
+/* An expression is compiled at its first use. An expression that cannot be compiled would never
+ * match. */
 static void test_every_expression_compiles(void **state)
 {
     for (size_t i = 0; i < patterns->n; i++) {

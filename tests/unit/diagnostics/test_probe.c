@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_probe: probes that answer, fail, crash, hang, babble and leave children behind.
+ * test_probe: probes that answer, fail, crash, hang, answer endlessly, and leave children behind.
  *
  * takes: 5 s, waiting
  */
@@ -21,7 +21,7 @@
 #include "core/base/clock.h"
 #include "diagnostics/probe.h"
 
-static pid_t *shared; /* what a probe's child tells the test */
+static pid_t *shared; /* pid of the child that the probe "leaves" has made */
 
 static int says(struct buf *out, const struct machine *m, const struct setting *s)
 {
@@ -59,7 +59,7 @@ static int babbles(struct buf *out, const struct machine *m, const struct settin
     return 0;
 }
 
-/* A child of its own that would hold the pipe open for ever. */
+/* Leaves a child that would keep the pipe open for ever. */
 static int leaves(struct buf *out, const struct machine *m, const struct setting *s)
 {
     pid_t pid = fork();
@@ -162,7 +162,7 @@ static void test_unknown(void **state)
     machine_close(&m);
 }
 
-/* Out of descriptors: each probe is refused, none is lost. */
+/* Without descriptors each probe is reported as failed, and none is missing. */
 static void test_no_descriptors(void **state)
 {
     struct machine m;
@@ -174,7 +174,7 @@ static void test_no_descriptors(void **state)
     while (n < 1024 && (fds[n] = dup(0)) >= 0)
         n++;
     if (n < 1024)
-        close(fds[--n]); /* one: a pipe takes two */
+        close(fds[--n]); /* one descriptor is free, and a pipe takes two */
     int rc = probe_run(&m, list, 1, &s, &err);
     bool exhausted = n < 1024;
     while (n > 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_prober: the program hvd-probe on this machine's own libraries, on damaged files and on names
- * that are not there; and its readers of ELF files and of the loader's cache on made-up bytes.
+ * that do not exist; and its readers of ELF files and of the loader's cache on made-up bytes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,13 +17,13 @@
 
 #include "diagnostics/answer.h"
 #include "tests/harness/build_path.h"
-/* hvd-probe is no library: its files stand in this test. */
+/* hvd-probe is not a library: this test includes its source files. */
 #include "diagnostics/prober/elf.c"
 #include "diagnostics/prober/ld.c"
 
 static char prober[PATH_MAX];
 
-/* What `hvd-probe NAME [FILE]` says; its exit code. */
+/* Runs `hvd-probe NAME [FILE]`, parses its output and returns its exit code. */
 static int ask(const char *name, const char *file, struct answer *ret)
 {
     char command[3 * PATH_MAX];
@@ -38,13 +38,13 @@ static int ask(const char *name, const char *file, struct answer *ret)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* The first copy is what the loader takes; its version stands at the top as well. */
+/* The first copy is the one that the loader takes. Its version is also the answer's version. */
 static void look_at(const char *name, const char *file, bool version)
 {
     struct answer a;
     assert_int_equal(ask(name, NULL, &a), 0);
     const char *path = answer_str(&a, "path", NULL);
-    if (!path) { /* not in this image: it says so */
+    if (!path) { /* this image has no such library, and the answer says so */
         assert_true(answer_has(&a, "error") || answer_count(&a, "lib") == 0);
         answer_fini(&a);
         return;
@@ -192,7 +192,7 @@ static void test_cache(void **state)
     memcpy(old, OLD_MAGIC, strlen(OLD_MAGIC));
     memcpy(old + 16, cache, len);
     assert_string_equal(ld_cache_find(old, 16 + len, "libx.so.1", 1), "/b/libx.so.1");
-    for (size_t n = 0; n < len; n++) { /* cut anywhere */
+    for (size_t n = 0; n < len; n++) { /* a cache that is cut anywhere */
         char *exact = malloc(n ? n : 1);
         memcpy(exact, cache, n);
         for (int i = 0; i < 3; i++)
@@ -209,7 +209,7 @@ static bool count_one(void *arg, const char *path, const char *how)
     return true;
 }
 
-/* What this very program needs resolves; a name that nobody has does not. */
+/* The libraries of this program are found, and an unknown name is not. */
 static void test_resolve(void **state)
 {
     struct ld ld;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_redact: secrets go, the rest stays: by the name of a variable, by value wherever it stands,
- * in each escape of our formats, by form; and what only looks like one stays.
+ * test_redact: secrets are replaced and the rest stays: by the name of a variable, by value
+ * anywhere in a text, in each escape of the doctor's formats, and by form. Text that only looks
+ * like a secret stays.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,7 +59,7 @@ static void test_values(void **state)
     expect("<m>a&quot;b\\c&lt;d&gt;&amp;e\nf, g</m>", "<m><redacted></m>");
     expect("value a\"b\\\\c<d>&e\\nf, g\n", "value <redacted>\n");
     expect("the correct horse", "the <redacted>");
-    expect("xhunter2-hunter2-key=abc", "x<redacted>-key=<redacted>"); /* in a name */
+    expect("xhunter2-hunter2-key=abc", "x<redacted>-key=<redacted>"); /* a secret inside a name */
     expect("cut off: hunter2-hunt", "cut off: <redacted>");
     expect("hunter2 alone is a word", "hunter2 alone is a word");
     expect("not-a-secret-at-all", "not-a-secret-at-all");
@@ -110,7 +111,8 @@ static void test_forms(void **state)
     expect("https://host:80/a@b", "https://host:80/a@b");
     expect("https://ann@host", "https://ann@host");
     expect("AKIAIOSFODNN7EXAMPLE.", "<redacted>.");
-    expect("AKIAIOSFODNN7EXAMPLE7", "AKIAIOSFODNN7EXAMPLE7"); /* not its length */
+    expect("AKIAIOSFODNN7EXAMPLE7",
+           "AKIAIOSFODNN7EXAMPLE7"); /* one character too long for this form */
     expect("Authorization: Bearer abc123def456", "Authorization: Bearer <redacted>");
     expect("a bearer credential is needed", "a bearer credential is needed");
     expect("ghp_0123456789abcdefghijABCDEFGHIJ", "<redacted>");
@@ -120,7 +122,7 @@ static void test_forms(void **state)
     expect("keyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9xx", "keyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9xx");
 }
 
-/* A value in quotes goes to the closing one of its kind. */
+/* A quoted value ends at the closing quote of the same kind. */
 static void test_quotes(void **state)
 {
     expect("{\"password\": \"a b, c\", \"user\": 1}",
@@ -130,9 +132,9 @@ static void test_quotes(void **state)
     expect("KEY=\"a\\\"b\\\\\" x", "KEY=\"<redacted>\" x");
     expect("KEY='a b' KEY='c, d'", "KEY='<redacted>' KEY='<redacted>'");
     expect("KEY=&quot;a b&quot; x", "KEY=&quot;<redacted>&quot; x");
-    expect("KEY='abc def\n'", "KEY='<redacted> def\n'"); /* not closed in its line */
+    expect("KEY='abc def\n'", "KEY='<redacted> def\n'"); /* the quote is not closed in its line */
     expect("{\"a\":\"KEY=\",\"b\":\"x\"}", "{\"a\":\"KEY=\",\"b\":\"x\"}");
-    /* JSON in JSON, once more in JSON */
+    /* JSON in JSON, and once more in JSON */
     expect("{\"log\":\"{\\\"my_key\\\": \\\"a b\\\"}\"}",
            "{\"log\":\"{\\\"my_key\\\": \\\"<redacted>\\\"}\"}");
     expect("\\\\\\\"key\\\\\\\":\\\\\\\"a\\\\\\\\\\\\\\\"b\\\\\\\"",
@@ -140,19 +142,19 @@ static void test_quotes(void **state)
     expect("{\"log\":\"KEY=\\\"a b\",\"n\":1}", "{\"log\":\"KEY=\\\"<redacted>\",\"n\":1}");
 }
 
-/* However it is written. */
+/* A secret is found in every notation. */
 static void test_writing(void **state)
 {
     expect("a\\\\\\\"b\\\\\\\\c<d>&e\\\\nf, g", "<redacted>"); /* JSON in JSON */
     expect("a\\u0022b\\u005cc\\u003Cd>&e\\x0af, g.", "<redacted>.");
     expect("a%22b%5Cc%3Cd%3E%26e%0Af%2C%20g&x", "<redacted>&x");
-    expect("a&#34;b\\c&#x3c;d>&e f, g", "<redacted>"); /* its newline shown as a blank */
+    expect("a&#34;b\\c&#x3c;d>&e f, g", "<redacted>"); /* its newline is printed as a blank */
     expect("%68unter2-hunter2", "<redacted>");
     expect("\\u0068unter2-hunter2", "<redacted>");
     expect("\\\\hunter2-hunter2\\n", "<redacted>\\n");
 }
 
-/* Neither an escape nor a character is cut in two, and none hides the beginning of a secret. */
+/* No escape and no character is cut in two, and none hides the beginning of a secret. */
 static void test_escapes(void **state)
 {
     expect("\"x\\nvapi-aaaaaaaaaaaaaaaaaaaaaaaa\"", "\"x<redacted>\""); /* found by fuzz_doctor */
@@ -163,7 +165,7 @@ static void test_escapes(void **state)
     expect("\xc3\xa4hunter2-hunt\xc3\xa4", "\xc3\xa4<redacted>\xc3\xa4");
 }
 
-/* What one finding covers does not save what another one would: all of both goes. */
+/* If two matches overlap, both are replaced completely. */
 static void test_overlap(void **state)
 {
     expect("TOKEN=https://u:p,q@h/x,y", "TOKEN=<redacted>@h/x,y");
@@ -211,7 +213,7 @@ static void test_json(void **state)
     assert_null(redact_json(r, NULL));
 }
 
-/* NULs are bytes; a pass over what was cleaned changes nothing. */
+/* NULs are ordinary bytes. Redacting a redacted text changes nothing. */
 static void test_bytes(void **state)
 {
     static const char text[] = "A=1\0HF_TOKEN=hunter2-hunter2\0B=2";
@@ -229,8 +231,8 @@ static void test_bytes(void **state)
     buf_fini(&out);
 }
 
-/* Random bytes of the characters that forms are made of: no overrun (ASan), no growth beyond
- * reason, and what is not redacted is the text. */
+/* Random bytes of the characters that secrets consist of: no overrun (ASan), bounded growth, and
+ * the rest of the text is unchanged. */
 static void test_random(void **state)
 {
     static const char letters[] = "=:/@\"'KEYTOKEN_hunter2-AKIA eyJ.\0bearer ";

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_replay: every captured machine under tests/fixtures/machines, looked at with --root, against
- * its expected.json (diagnostics/cli/expected.h). HVD_UPDATE=1 (make test UPDATE=1) rewrites them.
+ * test_replay: every captured machine under tests/fixtures/machines, read with --root, against its
+ * expected.json (diagnostics/cli/expected.h). HVD_UPDATE=1 (make test UPDATE=1) rewrites these
+ * files.
  */
 #include <dirent.h>
 #include <setjmp.h>
@@ -37,7 +38,7 @@ static void save(const char *path, const struct buf *text)
     chmod(path, 0644);
 }
 
-/* What every machine must bear: each format, no byte that is not UTF-8, an exit code. */
+/* Every machine renders in each format, without bytes that are not UTF-8, and has an exit code. */
 static void render_all(const struct session *s, const struct report *report)
 {
     struct buf json = {0};
@@ -55,7 +56,7 @@ static void render_all(const struct session *s, const struct report *report)
     assert_true(code == 0 || code == 1 || code == 3);
 }
 
-/* Returns how many differences there are; they are printed. */
+/* Prints the differences and returns their number. */
 static size_t replay(const char *name)
 {
     char dir[512], path[600];
@@ -108,7 +109,7 @@ static void test_machines(void **state)
         fail_msg("%zu differences; if they are right: make test UPDATE=1", bad);
 }
 
-/* The comparison itself can fail. */
+/* The comparison finds a difference. */
 static void test_compare(void **state)
 {
     static const struct check checks[] = {{.id = "one", .code = "HVD1"},

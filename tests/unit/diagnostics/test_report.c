@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_report: the same results as text, JUnit, Prometheus, node-problem-detector's line and the
- * verdict; every combination of statuses, silenced ones, foreign text, narrow terminals.
- * (JSON: test_schema.)
+ * verdict; every combination of statuses, silenced checks, foreign text, narrow terminals. (JSON:
+ * test_schema.)
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +42,7 @@ static struct result results[N];
 static struct report report;
 static struct buf out;
 
-/* A letter a check: p i w f s e; upper case: silenced. The verdict as doctor.c finds it. */
+/* A letter per check: p i w f s e; upper case: silenced. The verdict is computed as in doctor.c. */
 static void make(const char *letters, bool strict)
 {
     static const char all[] = "piwfse";
@@ -172,8 +172,8 @@ static const char *fixes_shown(enum fix_place place)
     return text_of(&out);
 }
 
-/* Advice fits the place: no docker option on a host. Where a check has none for the place, all are
- * shown. */
+/* Advice fits the place: no docker option on a host. If a check has no advice for the place, all
+ * of it is shown. */
 static void test_place(void **state)
 {
     make("f", false);
@@ -210,7 +210,7 @@ static void test_color(void **state)
     assert_null(strchr(text_of(&out), '\033'));
 }
 
-/* Sentences are wrapped, what is to be typed is not. */
+/* Sentences are wrapped, commands are not. */
 static void test_wrap(void **state)
 {
     make("f", false);
@@ -232,7 +232,7 @@ static void test_wrap(void **state)
     assert_string_equal(text_of(&out), "one\n  two");
 }
 
-/* A line of a report may be longer than any buffer on the way. */
+/* A line of a report may be longer than any buffer of the writer. */
 static void test_long(void **state)
 {
     static char text[20000];
@@ -289,7 +289,7 @@ static void test_npd(void **state)
     report_npd(&report, &out);
     assert_int_equal(out.len, NPD_LINE + 1);
     assert_string_equal(text_of(&out) + NPD_LINE - 5, " (+1)\n");
-    for (size_t i = 0; i < sizeof(results[0].summary) / 2 - 1; i++) /* no half character */
+    for (size_t i = 0; i < sizeof(results[0].summary) / 2 - 1; i++) /* no cut character */
         memcpy(results[0].summary + 2 * i, "\xc3\xa4", 2);
     buf_reset(&out);
     report_npd(&report, &out);
@@ -310,10 +310,10 @@ static void test_prometheus(void **state)
     assert_non_null(strstr(t, "hvd_doctor_check_silenced{id=\"clock\",group=\"host\"} 1\n"));
     assert_non_null(strstr(t, "\nhvd_doctor_verdict 1\n"));
     assert_non_null(strstr(t, "\nhvd_doctor_duration_seconds 0.123\n"));
-    assert_null(strstr(t, "says")); /* no free text */
+    assert_null(strstr(t, "says")); /* no free text in metrics */
 }
 
-/* What results take is one line of UTF-8. */
+/* The text of a result is one line of UTF-8. */
 static void test_clean(void **state)
 {
     static const struct {
@@ -326,10 +326,10 @@ static void test_clean(void **state)
         {"\xe2\x82", "??"},
         {"\xc0\xaf", "??"},           /* overlong */
         {"\xed\xa0\x80", "???"},      /* a surrogate */
-        {"\xf4\x90\x80\x80", "????"}, /* above the last */
+        {"\xf4\x90\x80\x80", "????"}, /* above the last code point */
         {"\xc2\x9b"
          "2J",
-         "??2J"}, /* CSI in one character */
+         "??2J"}, /* CSI as one character */
         {"\033[2J", " [2J"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -349,7 +349,8 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Lists in results: a separator between, "..." once for what has no room, the first one cut. */
+/* Lists in results: a separator between the items, "..." once for the rest, and a first item
+ * that is too long is cut. */
 static void test_append(void **state)
 {
     char text[16] = "", tight[8] = "";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_rules: every compiled-in rule hits at its bounds and not beyond, needs each of its
- * conditions, and asks for facts that exist; files that are wrong are refused with line and field.
+ * test_rules: every built-in rule matches at its bounds and not beyond, needs each of its
+ * conditions, and uses facts that exist. Invalid files are refused with line and field.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ static bool all_hold(void *arg, const char *fact)
     return true;
 }
 
-/* All but one. */
+/* All facts hold except this one. */
 static bool but_one(void *arg, const char *fact)
 {
     return strcmp(fact, arg) != 0;
@@ -49,7 +49,7 @@ static void want(const struct rule *r, const char *version, bool hit)
                  hit ? "misses" : "hits", version);
 }
 
-/* A version that hits, in dst: one bound of the range. */
+/* Tests both sides of each bound. Writes a version that matches to dst. */
 static void walk_range(const struct rule *r, char dst[80])
 {
     char range[256], above[80], below[80], *save;
@@ -124,7 +124,7 @@ static void test_builtin(void **state)
         walk_range(r, version);
         walk_conditions(r, version);
         assert_true(strncmp(r->reference, "https://", 8) == 0);
-        assert_null(strstr(r->fix, "2.8.3")); /* lacks fixes itself */
+        assert_null(strstr(r->fix, "2.8.3")); /* 2.8.3 itself lacks fixes */
         for (size_t c = 0; c < 10; c++)
             seen[c] += strcmp(components[c], r->component) == 0;
     }
@@ -133,7 +133,7 @@ static void test_builtin(void **state)
     assert_null(rules_at(rules, rules_count(rules)));
 }
 
-/* What the advice says must itself be clean. */
+/* The versions that the advice recommends have no problems themselves. */
 static void test_advice(void **state)
 {
     static const char *const good[][2] = {

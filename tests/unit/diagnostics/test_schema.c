@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_schema: the schema in diagnostics/README.md is read and real reports are held against it: of
- * captured machines, and of one with a result of every kind. Only the words of JSON Schema that the
- * document uses are known; another one fails the test.
+ * test_schema: reads the schema in diagnostics/README.md and validates real reports against it:
+ * those of captured machines, and one with a result of every kind. The validator knows only the
+ * keywords of JSON Schema that the document uses; another keyword fails the test.
  */
 #include <dirent.h>
 #include <setjmp.h>
@@ -25,8 +25,7 @@
 
 static json_t *schema;
 
-/* ---- a small validator: appends "where: what" to wrong, returns whether nothing is ------------
- */
+/* ---- a small validator: appends "where: what" to wrong, returns true if the value is valid -- */
 
 static struct buf wrong;
 
@@ -168,7 +167,7 @@ static json_t *json_of(const struct report *report, const struct json_origin *or
     return j;
 }
 
-/* Each status, silenced and not, texts that are not UTF-8, empty ones. */
+/* A report with each status, silenced and not, with texts that are not UTF-8, and empty texts. */
 static json_t *report_of_all(void)
 {
     static const struct check check = {.id = "shm-size",
@@ -212,7 +211,7 @@ static void test_all_kinds(void **state)
     assert_string_equal(json_string_value(json_object_get(check, "why")), "");
 }
 
-/* The validator can say no. */
+/* The validator refuses invalid reports. */
 static void test_wrong(void **state)
 {
     json_t *j = report_of_all();
@@ -266,7 +265,7 @@ static void test_machines(void **state)
     free(names);
 }
 
-/* Lines of --jsonl put together are the document of --json. */
+/* The lines of --jsonl together are the document of --json. */
 static void test_jsonl(void **state)
 {
     static const struct check check = {

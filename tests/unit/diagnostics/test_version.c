@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_version: the order of version texts, both ways round.
+ * test_version: the order of version texts, each pair compared both ways.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,7 +56,7 @@ static void test_order(void **state)
     }
 }
 
-/* Any three texts are in one order. */
+/* The order is transitive. */
 static void test_transitive(void **state)
 {
     static const char *const v[] = {"1",     "1.0rc1", "1.0",  "1.0.1", "1.1a1", "1.1a2", "1.1b1",

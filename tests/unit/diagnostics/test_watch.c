@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_watch: conditions that come up, last and are over, on a captured machine whose files change
+ * test_watch: conditions that appear, last and clear, on a captured machine whose files change
  * between two looks.
  */
 #include <inttypes.h>
@@ -34,7 +34,7 @@ static void on_news(void *arg, const struct watch_news *news)
     snprintf(last.summary, sizeof(last.summary), "%s", news->summary);
 }
 
-/* One look: what it said is in last. */
+/* One look. What it reported is in last. */
 static void look(void)
 {
     last.n = 0;
@@ -42,7 +42,7 @@ static void look(void)
     watch_look(watch, now, on_news, NULL);
 }
 
-/* Looks until something is said, at most max times: after how many, 0: nothing was. */
+/* Looks until something is reported, at most max times. Returns the number of looks, or 0. */
 static int look_until(int max)
 {
     for (int i = 1; i <= max; i++) {
@@ -100,7 +100,7 @@ static void swap(int64_t in, int64_t out)
     checkup_file("proc/vmstat", text);
 }
 
-/* A container with cgroup v2 where nothing is wrong, watched. */
+/* Starts a watch of a healthy container with cgroup v2. */
 static int setup(void **state)
 {
     struct err err = {0};
@@ -163,7 +163,7 @@ static void test_oom_kill(void **state)
     assert_int_equal(look_until(59), 0);
     assert_int_equal(look_until(1), 1);
     EXPECT("cgroup-oom-kill", CHECK_PASS, "5 minutes");
-    memory_events(0); /* another group: a counter that falls is no kill */
+    memory_events(0); /* a counter that falls belongs to another group, and is no kill */
     assert_int_equal(look_until(3), 0);
 }
 
@@ -183,7 +183,7 @@ static void test_throttle(void **state)
         assert_int_equal(last.n, i == 3);
     }
     EXPECT("cgroup-cpu-throttle", CHECK_FAIL, "80 %");
-    for (int i = 0; i < 20; i++) { /* 3 %: neither over nor new */
+    for (int i = 0; i < 20; i++) { /* 3 %: too much to clear, too little to report */
         cpu_stat(periods += 100, throttled += 3);
         look();
         assert_int_equal(last.n, 0);
@@ -214,7 +214,7 @@ static void test_memory(void **state)
     EXPECT("cgroup-mem-limit", CHECK_PASS, "room");
 }
 
-/* More lines of the same log: the watch has it open. */
+/* Appends lines to the kernel's log, which the watch has open. */
 static void kernel_says(const char *text)
 {
     char path[256];
@@ -261,7 +261,8 @@ static void test_stuck(void **state)
     for (int i = 0; i < 4; i++) {
         look();
         assert_int_equal(last.n, 0);
-        assert_int_equal(watch_processes(watch, pids, 2), 0); /* keeps its count */
+        assert_int_equal(watch_processes(watch, pids, 2),
+                         0); /* the same processes: their counts are kept */
     }
     look();
     EXPECT("dstate-procs", CHECK_WARN, "process 77");
@@ -283,7 +284,7 @@ static void test_swap(void **state)
     EXPECT("swap-activity", CHECK_PASS, "stopped");
 }
 
-/* Files that go away, and nonsense in them, end nothing and say nothing. */
+/* Missing files and invalid contents end nothing and report nothing. */
 static void test_torn(void **state)
 {
     (void)state;
@@ -295,7 +296,7 @@ static void test_torn(void **state)
     assert_int_equal(look_until(5), 0);
 }
 
-/* /dev/shm of one MiB in a mount namespace: the child's exit code. */
+/* Runs in a child with a 1 MiB dev/shm in its own mount namespace. Returns its exit code. */
 static int shm_in_namespace(void)
 {
     char path[256], file[300];
@@ -304,7 +305,7 @@ static int shm_in_namespace(void)
     snprintf(path, sizeof(path), "%s/root/dev/shm", checkup.dir);
     if (mkdir(path, 0700) < 0 || mount("shm", path, "tmpfs", 0, "size=1m") < 0)
         return 77;
-    /* What was opened before sees the mounts of before. */
+    /* Files that were opened before still belong to the old mounts. */
     watch_destroy(watch);
     machine_close(&machine);
     if (machine_open_captured(&machine, checkup.dir, NULL) < 0 ||

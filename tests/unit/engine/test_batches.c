@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * batches: what a thaw does to batches that were handed out.
+ * batches: what a thaw does to batches that negotiation has handed out.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,8 +44,8 @@ static int teardown(void **state)
     return 0;
 }
 
-/* A farewell tells how many batches of the plan in force were run: those of the plan before must
- * not count, though they end after the thaw. */
+/* A farewell says how many batches of the current plan were run. Batches of the plan before must
+ * not count, even if they finish after the thaw. */
 static void test_kept(void **state)
 {
     struct engine *e = *state;

@@ -21,7 +21,7 @@ static struct report at(uint64_t done, uint32_t pieces, uint32_t first)
     return r;
 }
 
-static uint64_t departed_done; /* by one that is not among them any more */
+static uint64_t departed_done; /* operations that departed ranks had finished */
 
 static int decide(const struct report *reports, int me, struct decision *ret)
 {
@@ -31,7 +31,7 @@ static int decide(const struct report *reports, int me, struct decision *ret)
     return rc;
 }
 
-/* Nothing of operation 7 is final, or it was not begun everywhere: all begin it anew. */
+/* No piece of operation 7 is final, or not all ranks have started it: all start it again. */
 static void test_begin_anew(void **state)
 {
     struct decision d;
@@ -43,7 +43,8 @@ static void test_begin_anew(void **state)
     }
 }
 
-/* Who is behind finishes what others have; they have begun nothing that could be final. */
+/* A rank that is behind finishes the operation that the others have finished. The others have
+ * started no later operation that could be final. */
 static void test_finish(void **state)
 {
     struct decision d;
@@ -53,7 +54,7 @@ static void test_finish(void **state)
     assert_int_equal(d.done, 8);
     assert_int_equal(decide(reports, 0, &d), 0);
     assert_int_equal(d.what, DECISION_NOTHING);
-    /* without pieces of its own it must have the whole */
+    /* rank 1 reports no pieces: it must have the whole result */
     reports[1] = at(7, 0, 0);
     assert_int_equal(decide(reports, 1, &d), -EPROTO);
     reports[1].whole = true;
@@ -61,7 +62,7 @@ static void test_finish(void **state)
     assert_int_equal(d.what, DECISION_FINISH);
 }
 
-/* One that has left the job had finished it: it stands, and those who are left can finish it. */
+/* A departed rank had finished the operation: it is final, and the survivors finish it. */
 static void test_left(void **state)
 {
     struct decision d;
@@ -72,7 +73,7 @@ static void test_left(void **state)
         assert_int_equal(d.what, DECISION_FINISH);
         assert_int_equal(d.done, 8);
     }
-    departed_done = 7; /* this one they have all finished */
+    departed_done = 7; /* all ranks had finished this one */
     assert_int_equal(decide(reports, 0, &d), 0);
     assert_int_equal(d.what, DECISION_REST);
     departed_done = 9;
@@ -80,7 +81,7 @@ static void test_left(void **state)
     departed_done = 0;
 }
 
-/* A piece is as final as the one says who knows most. */
+/* The survivor with the most final steps of a piece decides for that piece. */
 static void test_rest(void **state)
 {
     struct decision d;
@@ -95,7 +96,8 @@ static void test_rest(void **state)
     }
 }
 
-/* Who has the whole result and has not passed the barrier begins anew, if nobody has passed it. */
+/* One rank has the whole result and has not passed the barrier. If no rank has passed it, all
+ * start the operation again. */
 static void test_whole(void **state)
 {
     struct decision d;
@@ -103,7 +105,8 @@ static void test_whole(void **state)
     reports[1].started = reports[1].whole = true;
     assert_int_equal(decide(reports, 1, &d), 0);
     assert_int_equal(d.what, DECISION_NOTHING);
-    /* if all have it, it stands: whoever passed the barrier may have left the job */
+    /* if all have the whole result, it is final: a rank that passed the barrier may have
+     * departed */
     for (int me = 0; me < RANKS; me++)
         reports[me].started = reports[me].whole = true;
     assert_int_equal(decide(reports, 0, &d), 0);
@@ -111,7 +114,7 @@ static void test_whole(void **state)
     assert_int_equal(d.done, 8);
 }
 
-/* A rank that is new has nothing to say and nothing to do. */
+/* A joiner has no report, and does nothing. */
 static void test_joiner(void **state)
 {
     struct decision d;
@@ -132,7 +135,8 @@ static void test_impossible(void **state)
     assert_int_equal(decide(other_pieces, 0, &d), -EPROTO);
 }
 
-/* There and back; cut anywhere, and with nonsense in it, it is refused. */
+/* A report is read back as it was written. It is refused if it is cut anywhere or has an invalid
+ * count of pieces. */
 static void test_wire(void **state)
 {
     struct err err = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * drive: what a driver that finds nothing to do does first: it spins for what is worth it, or it
- * lets others run.
+ * drive: a driver that finds no work first spins if a result is expected soon, and otherwise yields
+ * its processor.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ static struct mesh mesh;
 static struct coll coll;
 static struct engine engine = {.mesh = &mesh, .coll = &coll};
 
-/* shared: with other ranks of its host. */
+/* shared: other ranks run on this host. */
 static const struct engine *rank(bool spin, bool shared, enum coll_wait wait)
 {
     engine.spin = spin;
@@ -43,7 +43,7 @@ static void test_who_spins(void **state)
     assert_true(spins(true, true, COLL_MOVES));
     assert_true(spins(true, true, COLL_ASKS));
     assert_false(spins(true, true, COLL_YIELDS));
-    /* alone: for a device, not for the network */
+    /* alone on its host: the driver spins for a device, not for the network */
     assert_true(spins(true, false, COLL_ASKS));
     assert_false(spins(true, false, COLL_WAKES));
     assert_false(spins(true, false, COLL_MOVES));
@@ -54,7 +54,7 @@ static void test_who_spins(void **state)
     }
 }
 
-/* Then it yields a few times, and then it is to sleep. */
+/* After spinning, the driver yields a few times; then it must sleep. */
 static void test_until_when(void **state)
 {
     struct spin_state p = {0};

@@ -77,7 +77,7 @@ static void test_names(void **state)
     assert_int_equal(queue_submit(q, &r, 1, 0, &h, &err), 0);
     assert_int_equal(queue_submit(q, &r, 1, 0, &again, &err), -EEXIST);
     assert_non_null(strstr(err.msg, "a:"));
-    /* Done is enough: it need not be released. */
+    /* A finished operation frees its name; it need not be released. */
     queue_finish(q, queue_take(q), NULL);
     assert_int_equal(queue_submit(q, &r, 1, 0, &again, &err), 0);
     for (int i = 0; i < 3; i++)
@@ -132,7 +132,7 @@ static void test_fail_all(void **state)
     queue_destroy(q);
 }
 
-/* One waits; a handle of the slot's past claims nothing. */
+/* Only one caller waits for a handle. A handle of the slot's earlier operation claims nothing. */
 static void test_claim(void **state)
 {
     struct queue *q = new_queue();
@@ -160,8 +160,8 @@ static void *await_open(void *arg)
     return NULL;
 }
 
-/* What belongs to the world ends, the engine's own stays, and no request is taken until the next
- * one is there. */
+/* At the end of an epoch its operations fail, the engine's own stay, and no request is accepted
+ * until the next epoch begins. */
 static void test_end_of_a_world(void **state)
 {
     struct queue *q = new_queue();
@@ -202,7 +202,7 @@ static void test_end_of_a_world(void **state)
     queue_destroy(q);
 }
 
-/* A thousand steps of the same ten tensors: memory is taken once. */
+/* A thousand steps with the same ten tensors allocate only in the first one. */
 static void test_steady_state_allocates_nothing(void **state)
 {
     struct queue *q = new_queue();
@@ -261,7 +261,7 @@ static void test_ids(void **state)
         ids_remove(&ids, i << 32 | 7, &slots[i]);
     for (uint64_t i = 0; i < 3000; i++)
         assert_ptr_equal(ids_get(&ids, i << 32 | 7), i % 3 ? &slots[i] : NULL);
-    /* Another slot's id is left alone. */
+    /* An id of another slot is not removed. */
     ids_remove(&ids, 1ULL << 32 | 7, &slots[0]);
     assert_ptr_equal(ids_get(&ids, 1ULL << 32 | 7), &slots[1]);
     assert_int_equal(ids_put(&ids, 1ULL << 32 | 7, &slots[9]), 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * request: what follows from a request, what is refused and with which words; names of hvd.h.
+ * request: the facts that follow from a request, refused requests and their messages, names of
+ * hvd.h.
  */
 #include <errno.h>
 #include <math.h>
@@ -144,7 +145,7 @@ static void test_refused(void **state)
     r = request(HVD_REDUCESCATTER);
     r.op = HVD_ADASUM;
     assert_int_equal(check(&r, &f, &err), -ENOTSUP);
-    assert_int_equal(f.count, 77); /* untouched */
+    assert_int_equal(f.count, 77); /* a refused request does not change f */
 }
 
 static void test_rows(void **state)

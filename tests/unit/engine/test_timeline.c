@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * timeline and trace: the file is a JSON array at every moment and says what happened.
+ * timeline and trace: the file is a JSON array at every moment, and contains what happened.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -25,7 +25,7 @@
 #include "core/engine/timeline.h"
 #include "core/engine/trace.h"
 
-/* ---- a strict reader of JSON that keeps nothing ---- */
+/* ---- a strict parser of JSON that keeps nothing ---- */
 
 static bool value(const char **p, int depth);
 
@@ -141,7 +141,7 @@ static struct timeline_op op(const char *name, uint64_t start)
                                 .name = name};
 }
 
-/* Not with strstr(): sanitizers look at the whole rest of the text in each call. */
+/* Not with strstr(): in each call a sanitizer checks the whole rest of the text. */
 static int count(const char *text, const char *what)
 {
     size_t len = strlen(what);
@@ -189,8 +189,9 @@ static void test_names_of_any_bytes(void **state)
     snprintf(path, sizeof(path), "%s/b.json", dir);
     struct timeline *t = NULL;
     assert_int_equal(timeline_open(path, 0, false, &t, NULL), 0);
-    static const char german[] = "gr\xc3\xb6\xc3\x9f" /* or the e is one more hex digit */
-                                 "e";
+    static const char german[] =
+        "gr\xc3\xb6\xc3\x9f" /* the string is split, or the e would be one more hex digit */
+        "e";
     static const char *const names[] = {"quote\"back\\slash\n\t\x01", german,
                                         "\xff\xfe\xc0\x80\xed\xa0\x80\xf5", "\xe2\x82", "\x7f"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -206,7 +207,8 @@ static void test_names_of_any_bytes(void **state)
     unlink(path);
 }
 
-/* Faster than the writer, and many tensors: something may be dropped, and that is said. */
+/* Many tensors, faster than the writer: operations may be dropped, and the file then says how
+ * many. */
 static void test_flood(void **state)
 {
     char path[96], name[32];
@@ -227,7 +229,8 @@ static void test_flood(void **state)
     unlink(path);
 }
 
-/* While it is open: valid with what was added so far, once the writer had its turn. */
+/* While the timeline is open, the file is valid and, once the writer has run, contains what was
+ * added so far. */
 static void test_valid_before_the_end(void **state)
 {
     char path[96];
@@ -253,7 +256,7 @@ static void test_valid_before_the_end(void **state)
     unlink(path);
 }
 
-/* The text of what is said on standard error meanwhile, into path. */
+/* Redirects standard error to path. Returns a copy of the old descriptor. */
 static int redirect(const char *path)
 {
     int keep = dup(STDERR_FILENO), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -262,7 +265,7 @@ static int redirect(const char *path)
     return keep;
 }
 
-/* A file that may not grow, as a full disk: said once, and what is there can be loaded. */
+/* A file that may not grow, as on a full disk: one message, and the file can be loaded. */
 static void test_full_disk(void **state)
 {
     char path[96], log[96], name[32];
@@ -290,7 +293,7 @@ static void test_full_disk(void **state)
     dup2(keep, STDERR_FILENO);
     close(keep);
     assert_int_equal(rc, 0);
-    free(read_trace(path)); /* it is JSON */
+    free(read_trace(path)); /* reads it as JSON */
     char *said = NULL;
     size_t len;
     assert_int_equal(fd_read_file(log, 65536, &said, &len), 0);

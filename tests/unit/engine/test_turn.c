@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turn: what a rank answers when the others ask what its callers wait in.
+ * turn: a rank's answer when other ranks ask in which call it waits.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,7 +53,7 @@ static struct slot *submitted(struct engine *e, const char *name)
     return queue_find(e->queue, handle);
 }
 
-/* A frozen schedule starts an operation when it is submitted, before anybody waits for it. */
+/* A frozen schedule starts an operation when it is submitted, before a caller waits for it. */
 static void test_waits_in_what_runs(void **state)
 {
     struct engine *e = *state;

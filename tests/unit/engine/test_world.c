@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * world: who comes to a boundary without the state, whatever happened between two of them.
+ * world: which ranks are without the training state at a boundary, whatever happened since the last
+ * boundary.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +14,8 @@
 
 enum { MAX = 8 };
 
-/* A world of these members, in the order of their numbers; those of news came in with it. */
+/* Makes a world. members: a bit per member, in the order of ranks; news: those that joined in
+ * this epoch. */
 static struct world *make(uint32_t epoch, uint32_t members, uint32_t news, struct world *older)
 {
     uint32_t list[MAX];
@@ -51,7 +53,7 @@ static void test_first(void **state)
     world_destroy(w);
 }
 
-/* Members of the world before, of the ones between and of the last; who was new in each. */
+/* Members of the world before, of the one between and of the last one; the joiners of each. */
 static void test_joined(void **state)
 {
     const struct {
@@ -64,10 +66,10 @@ static void test_joined(void **state)
         {{0x7, 0x3, 0x3}, {0}, 0},
         {{0x3, 0x7, 0x3}, {0, 0x4, 0}, 0},
         {{0x7, 0x3, 0xb}, {0, 0, 0x8}, 1},
-        /* One of the world before has dropped out and come again: it has no state. */
+        /* A member of the world before has dropped out and joined again: it has no state. */
         {{0x7, 0x3, 0x7}, {0x4, 0, 0x4}, 1},
         {{0x7, 0x7, 0x7}, {0, 0x4, 0}, 1},
-        /* New in the world before: it has got the state at that boundary. */
+        /* A joiner of the world before got the state at that boundary. */
         {{0x7, 0x7, 0x7}, {0x4, 0}, 0},
     };
     (void)state;

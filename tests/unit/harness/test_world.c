@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * world: what the ranks of a test leave on the machine when their parent ends, in an orderly way,
- * killed, or killed with its process group as timeout(1) does: nothing. The parent here is a child
- * of the test, which adopts what that one leaves behind.
+ * world: when the parent of a test's ranks ends in order, is killed, or is killed with its process
+ * group as by timeout(1), nothing of it stays on the machine. The parent here is a child of this
+ * test, which adopts the processes that are left.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,11 +26,11 @@
 #include "tests/harness/world.h"
 
 struct shared {
-    _Atomic int ready; /* ranks that run */
+    _Atomic int ready; /* ranks that have started */
     char key_file[128];
 };
 
-/* Runs until it is killed; tells where the world's key is. */
+/* Runs until it is killed. Rank 0 writes the path of the world's key to key_file. */
 static int pause_for_ever(int rank, int size, void *arg)
 {
     struct shared *s = arg;
@@ -68,7 +68,7 @@ static void assert_dir_gone(const char *key_file)
     assert_int_equal(errno, ENOENT);
 }
 
-/* Of the worlds that process pid made. */
+/* Counts the network namespaces of the worlds that process pid made. */
 static int namespaces_of(pid_t pid)
 {
     char prefix[32];
@@ -82,7 +82,7 @@ static int namespaces_of(pid_t pid)
     return n;
 }
 
-/* The child and all that it leaves: they come to us, and they end. */
+/* All descendants become children of this process, and they end. */
 static void assert_all_end(void)
 {
     struct timespec nap = {.tv_nsec = 1000000};
@@ -134,7 +134,7 @@ static void test_two_at_once(void **state)
     struct world_options o = {.size = 2};
     assert_int_equal(world_start(&o, pause_for_ever, one, &a), 0);
     assert_int_equal(world_start(&o, say_key, two, &b), 0);
-    /* The first to start is the first to end: its sweeper must not wait for the other world. */
+    /* World a starts first and ends first: its sweeper must not wait for world b. */
     assert_int_equal(world_kill(a, 0, SIGKILL), 0);
     assert_int_equal(world_kill(a, 1, SIGKILL), 0);
     assert_int_equal(world_wait(a, NULL), 2);

@@ -22,7 +22,7 @@ static void test_read_and_expect(void **state)
     int a = 0;
     (void)state;
     assert_int_equal(json_read(text, strlen(text), "the answer", &keep, &err), -EINVAL);
-    assert_ptr_equal(keep, &err); /* untouched */
+    assert_ptr_equal(keep, &err); /* json_read() leaves the pointer unchanged on failure */
     assert_non_null(strstr(err.msg, "the answer: line 2 column"));
     assert_int_equal(json_read("{\"a\": 1}", 8, "x", &j, &err), 0);
     assert_int_equal(json_expect(j, "x", &err, "{s:i}", "a", &a), 0);

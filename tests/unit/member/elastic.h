@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * elastic: an elastic job of three ranks on two hosts, and what its agents say; shared by the tests
- * of such rosters. One translation unit a test.
+ * elastic: an elastic job of three ranks on two hosts, and the reports of its agents. Include it in
+ * one source file per test program.
  */
 #ifndef HVD_TESTS_MEMBER_ELASTIC_H
 #define HVD_TESTS_MEMBER_ELASTIC_H
@@ -13,11 +13,11 @@
 #include "core/member/roster.h"
 
 static const uint8_t key[MEMBER_KEY_SIZE] = {1, 2, 3};
-static uint64_t seq; /* of bodies that agents send */
+static uint64_t seq; /* number of the last report of an agent */
 static uint64_t now;
-static int seen; /* notes that were looked at */
+static int seen; /* notes that next_note() has passed */
 
-/* Two hosts, h0 with two ranks and h1 with one, three slots each; both agents are there. */
+/* Two hosts with three slots each: h0 with two ranks, h1 with one. Both agents have joined. */
 static inline void make(struct roster *r, int min, int max, int limit)
 {
     const struct roster_host hosts[] = {{"a0", "h0", 2, 3}, {"a1", "h1", 1, 3}};
@@ -74,14 +74,14 @@ static inline void hello(struct roster *r, int member, enum card_why why)
     buf_fini(&c.bytes);
 }
 
-/* It has called hvd_init. */
+/* The rank's process has started and called hvd_init(). */
 static inline void arrive(struct roster *r, int member)
 {
     assert_int_equal(tell(r, REPORT_STARTED, member, 0), 0);
     hello(r, member, CARD_JOIN);
 }
 
-/* It waits for a world, also where others train. */
+/* The rank is ready for admission, also while others train. */
 static inline void start(struct roster *r, int member)
 {
     arrive(r, member);
@@ -97,7 +97,7 @@ static inline void form(struct roster *r)
     assert_int_equal(r->epoch, 1);
 }
 
-/* The next note of this type that was not looked at: its member; -2: there is none. */
+/* Returns the next note of this type that next_note() has not passed, or NULL. */
 static inline const struct note *next_note(struct roster *r, enum note_type type)
 {
     while (seen < r->notes.n)
@@ -106,7 +106,8 @@ static inline const struct note *next_note(struct roster *r, enum note_type type
     return NULL;
 }
 
-/* The world, as "0 2 5*": members in order of ranks, * for those without state. */
+/* The current world is this one: "0 2 5*" lists the members in order of ranks, with * for those
+ * without state. */
 static inline void world_is(struct roster *r, uint32_t epoch, const char *want)
 {
     char text[256] = "";

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of member/findings: the body there and back, foreign bytes, which findings stand.
+ * Tests of member/findings: reports are read back as they were written, foreign bytes are refused,
+ * and which findings are current.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -73,7 +74,8 @@ static void test_foreign_bytes(void **state)
     }
 }
 
-/* Same source and id: one entry, told once unless it got worse; cleared ones go. */
+/* Two findings with the same source and id are one entry. It is logged once, and again if it
+ * gets worse. A cleared finding is removed. */
 static void test_what_stands(void **state)
 {
     struct findings f = {0};
@@ -115,7 +117,7 @@ static void test_bounded(void **state)
     findings_fini(&f);
 }
 
-/* Through a roster: a body counts once, from an agent that has joined. */
+/* roster_findings() applies a findings report once, and only if its agent has joined. */
 static void test_roster(void **state)
 {
     static const uint8_t key[MEMBER_KEY_SIZE] = {1};
@@ -133,7 +135,7 @@ static void test_roster(void **state)
     assert_int_equal(r.agents.list[0].findings.n, 0);
     assert_int_equal(r.agents.list[1].findings.n, 1);
     body.findings.list[0].cleared = true;
-    assert_int_equal(roster_findings(&r, &body, 1, NULL), 0); /* a repetition */
+    assert_int_equal(roster_findings(&r, &body, 1, NULL), 0); /* the same report again */
     assert_int_equal(r.agents.list[1].findings.n, 1);
     body.seq = 2;
     assert_int_equal(roster_findings(&r, &body, 1, NULL), 0);

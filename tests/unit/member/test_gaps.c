@@ -22,19 +22,19 @@ static void test_limit(void **state)
 {
     struct gaps s = {0};
     uint64_t now = speak(&s, 1000 * CLOCK_MS, 10, 100);
-    assert_true(gaps_limit(&s) == UINT64_MAX); /* too little is known */
+    assert_true(gaps_limit(&s) == UINT64_MAX); /* too few gaps are known */
     now = speak(&s, now, 30, 50);
     assert_int_equal(gaps_limit(&s), 400 * CLOCK_MS); /* four times 100 ms */
     now = speak(&s, now, 1, 900);
     assert_int_equal(gaps_limit(&s), 3600 * CLOCK_MS);
-    /* what it once was is forgotten, but not at once */
+    /* old gaps are forgotten, but not at once */
     now = speak(&s, now, GAPS_WINDOW, 10);
     assert_int_equal(gaps_limit(&s), 3600 * CLOCK_MS);
     speak(&s, now, GAPS_WINDOW, 10);
     assert_int_equal(gaps_limit(&s), GAPS_LEAST_MS * CLOCK_MS);
 }
 
-/* A listener that was stopped learns nothing from it. */
+/* If the listener was stopped, the gap does not count. */
 static void test_forgive(void **state)
 {
     struct gaps s = {0};

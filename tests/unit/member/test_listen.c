@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * listen: a port that was chosen is taken again at once by who follows (hvdrun attach), while the
- * connections of the one before it are not quite gone.
+ * listen: a coordinator that takes over (hvdrun attach) can listen on the same port at once, while
+ * connections of the previous coordinator are not quite closed.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -35,8 +35,8 @@ static int connect_to(const char *address, int port)
     return fd;
 }
 
-/* The server ends first, as one that was killed: its side of the connection stays, in FIN_WAIT2
- * while the other is open, in TIME_WAIT afterwards. */
+/* The server closes first, as if it was killed: its side of the connection stays in FIN_WAIT2
+ * while the other side is open, and in TIME_WAIT afterwards. */
 static void take_again(const char *address)
 {
     struct err err = {0};

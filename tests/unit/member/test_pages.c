@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of member/pages: plain HTTP spoken by hand over sockets of the same process. One loop runs
- * the server; the client's side reads without blocking.
+ * Tests of member/pages with plain HTTP over sockets of the same process. One loop runs the server;
+ * the client reads without blocking.
  */
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -58,7 +58,7 @@ static struct pages *start(const char *address)
     return p;
 }
 
-/* flags: SOCK_NONBLOCK where the server may have no room yet. */
+/* flags: SOCK_NONBLOCK if the server may have no room for this connection yet. */
 static int dial_with(const struct pages *p, int flags)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)pages_port(p))};
@@ -75,7 +75,7 @@ static int dial(const struct pages *p)
     return dial_with(p, 0);
 }
 
-/* Everything that comes until the server closes. */
+/* Reads until the server closes the connection. */
 static void read_all(int fd, struct buf *ret)
 {
     uint64_t deadline = deadline_in_ms(20000);
@@ -93,7 +93,7 @@ static void read_all(int fd, struct buf *ret)
     buf_put_u8(ret, 0);
 }
 
-/* The answer to a request as it stands. */
+/* Sends the text as a request and returns the response. */
 static struct buf ask(const struct pages *p, const char *request)
 {
     struct buf answer = {0};
@@ -155,7 +155,8 @@ static void test_strange(void **state)
     pages_close(p);
 }
 
-/* More connections than there is room for: those that are there are ended, then others come in. */
+/* More connections than the server has room for: it closes the older ones and accepts the new
+ * ones. */
 static void test_crowd(void **state)
 {
     int fds[2 * PAGES_CONNECTIONS];
@@ -168,7 +169,7 @@ static void test_crowd(void **state)
         close(fds[i]);
     ready = 1;
     expect(p, "GET /readyz" END, "HTTP/1.1 200", "ready\n");
-    int idle = dial(p); /* open while the server closes */
+    int idle = dial(p); /* this connection is open while the server closes */
     loop_once(&loop, 5);
     pages_close(p);
     close(idle);

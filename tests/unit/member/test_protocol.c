@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of member/protocol: every body there and back, and what foreign bytes are told.
+ * Tests of member/protocol: every body is read back as it was written; foreign bytes and their
+ * errors.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -29,7 +30,7 @@ static void test_join(void **state)
     assert_int_equal(out.pid, 4711);
 }
 
-/* What is told to another coordinator, and what is no such thing. */
+/* What an agent reports to a new coordinator, and invalid reports. */
 static void test_rejoin(void **state)
 {
     struct card cards[] = {{.member = 4, .agent = "a", .host = "h"}};
@@ -170,7 +171,7 @@ static void test_notes(void **state)
     notes_fini(&out);
 }
 
-/* Places that no world has. */
+/* Numbers that are out of range. */
 static void test_broken_places(void **state)
 {
     static const char *const bad[] = {
@@ -198,7 +199,7 @@ static void test_broken_places(void **state)
     }
 }
 
-/* What a rank wrote need not be UTF-8. */
+/* A text that a rank wrote need not be UTF-8. */
 static void test_report(void **state)
 {
     struct report_item item = {.type = REPORT_EXITED, .member = 1, .pid = 7, .code = -11};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * member/protocol, findings and roster without memory: a text is whole or not written, a body is
- * whole or -ENOMEM (the other end asks again), and a request that was refused for want of memory
- * can be repeated.
+ * member/protocol, findings and roster with failing allocations: a text is written whole or not at
+ * all, a body is read whole or refused with -ENOMEM (the sender repeats it), and a request that was
+ * refused for lack of memory can be repeated.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@
 #define LONG_TEXT                                                                                  \
     "a text that is longer than what a buffer has at its beginning, and then some more"
 
-/* One body: what it looks like, how it is written, how it is read. */
+/* Returns 0 if the text is the expected one, and frees it. */
 static int written(char *text, const char *want)
 {
     int rc = !text ? -ENOMEM : strcmp(text, want) == 0 ? 0 : -EBADMSG;
@@ -154,7 +154,8 @@ static int write_error(void)
     return written(json_error_body(LONG_TEXT), "{\"error\":\"" LONG_TEXT "\"}");
 }
 
-/* Reads TEXT into a BODY of the kind NAME, and writes it again with memory: the same text comes. */
+/* Defines a function that reads TEXT into a BODY of the kind NAME, and writes it again without
+ * failing allocations: the text must be the same. */
 #define READS(name, body_type, fini)                                                               \
     static int read_##name(void)                                                                   \
     {                                                                                              \
@@ -163,7 +164,7 @@ static int write_error(void)
         int rc = name##_read(name##_text, strlen(name##_text), &body, &err);                       \
         long fail_at = fail_alloc.fail_at;                                                         \
         if (rc < 0)                                                                                \
-            return err.msg[0] ? rc : -EBADMSG; /* and says so */                                   \
+            return err.msg[0] ? rc : -EBADMSG; /* -ENOMEM comes with a message */                  \
         fail_alloc.fail_at = -1;                                                                   \
         rc = written(name##_write(&body), name##_text);                                            \
         fail_alloc.fail_at = fail_at;                                                              \
@@ -195,7 +196,7 @@ static int tell(struct roster *r, enum report_type type, int rank, int code, uin
     return roster_report(r, &body, seq, NULL);
 }
 
-/* The repetition of a request that was not taken is. */
+/* Repeats a request that failed with -ENOMEM. */
 static int again(int rc, int (*f)(struct roster *r), struct roster *r)
 {
     if (rc != -ENOMEM)
@@ -222,7 +223,7 @@ static int give_findings(struct roster *r)
     return roster_findings(r, &body, 4, &err);
 }
 
-/* A job of one host: both ranks start, meet, one fails. Every note is kept. */
+/* A job of one host: both ranks start, form an epoch, and one fails. Every note is kept. */
 static int life(void)
 {
     const struct roster_host host = {"a", "h", 2, 0};
@@ -237,7 +238,8 @@ static int life(void)
         rc = tell(&r, REPORT_STARTED, i, 0, (uint64_t)i + 1);
     if (rc == 0)
         rc = again(give_cards(&r), give_cards, &r);
-    if (rc == 0 && r.epoch == 0) { /* no memory to publish it: the next tick does */
+    if (rc == 0 &&
+        r.epoch == 0) { /* there was no memory to publish the epoch: the next tick does it */
         fail_alloc.fail_at = -1;
         roster_tick(&r, 4);
     }
@@ -273,7 +275,7 @@ static int read_changes(void)
     return rc < 0 ? rc : drain_read(drain_text, strlen(drain_text), &drain, &err);
 }
 
-/* An elastic job loses a rank, starts another, is told to grow and says how it is. */
+/* An elastic job loses a rank, starts another one, is scaled up and reports its state. */
 static int elastic_life(void)
 {
     const struct roster_host host = {"a", "h", 2, 4};
@@ -297,7 +299,7 @@ static int elastic_life(void)
     if (rc == 0)
         rc = roster_scale(&r, 3, 6, &change, &err);
     if (rc == 0)
-        fail_alloc.fail_at = -1; /* there is memory again: what had none is tried once more */
+        fail_alloc.fail_at = -1; /* allocations succeed again: work that had failed is repeated */
     for (uint64_t i = 1; i < 4 && rc == 0; i++)
         roster_tick(&r, i * 2 * CLOCK_S);
     if (rc == 0 && (r.epoch == 0 || r.members.n != 4 || r.starts.n != 0))

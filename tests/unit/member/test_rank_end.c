@@ -11,7 +11,7 @@
 
 #include "core/member/rank_end.h"
 
-/* Which ends a kind of job can have at all. */
+/* Whether a job of this kind can have such an end. */
 static bool end_exists(enum end_job job, enum end_way way, enum end_time time)
 {
     bool elastic = job != END_FIXED;
@@ -55,7 +55,8 @@ static void test_ends_are_complete(void **state)
                     assert_true(row->end != END_REPLACED && row->end != END_REPLACED_OR_FAILS &&
                                 row->end != END_FAILS_AT_END);
             }
-    assert_int_equal(rank_end_of(END_FIXED, END_CODE, END_LEFT_EARLY), END_FAILS_JOB); /* no row */
+    assert_int_equal(rank_end_of(END_FIXED, END_CODE, END_LEFT_EARLY),
+                     END_FAILS_JOB); /* there is no such row */
 }
 
 /* Each row holds for some end, and each value has a name. */

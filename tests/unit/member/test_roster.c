@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of member/roster and member/rank_state: the table, whole lives, which rank is named, random
- * events.
+ * Tests of member/roster and member/rank_state: the state table, whole lives of jobs, which rank is
+ * named as the cause, random events.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 #include "core/member/roster.h"
 
 static const uint8_t key[MEMBER_KEY_SIZE] = {1, 2, 3};
-static uint64_t seq; /* of bodies that agents send */
+static uint64_t seq; /* number of the last report of an agent */
 
 static void make(struct roster *r)
 {
@@ -82,7 +82,7 @@ static void test_table_has_no_doubles(void **state)
         assert_non_null(rank_action_name(rows[i].action));
         assert_true(rows[i].next < RANK_STATES);
     }
-    /* Every state of a living rank can lose its agent; a rank that has ended stays so. */
+    /* A rank that runs may lose its agent in any state. An ended rank stays ended. */
     for (int s = 0; s < RANK_STATES; s++) {
         const struct rank_row *row = rank_step((enum rank_state)s, RANK_AGENT_LOST);
         assert_non_null(row);
@@ -142,7 +142,7 @@ static void test_first_failure_decides(void **state)
     roster_fini(&r);
 }
 
-/* A signal that is reported right after an exit code was rather the cause. */
+/* A signal that is reported right after an exit code was more likely the cause. */
 static void test_signal_before_code(void **state)
 {
     struct roster r;
@@ -158,7 +158,7 @@ static void test_signal_before_code(void **state)
     make(&r);
     start_all(&r);
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 1), 0);
-    seq += CLOCK_S; /* the clock of the reports: much later */
+    seq += CLOCK_S; /* reports count from the agent's clock: much later */
     assert_int_equal(report(&r, "a1", REPORT_EXITED, 2, -9), 0);
     assert_int_equal(r.ends.first, 1);
     roster_fini(&r);
@@ -202,7 +202,8 @@ static void shut_down_early(struct roster *r)
     make(r);
     start_all(r);
     form(r, 1);
-    assert_int_equal(report(r, "a1", REPORT_BYE, 2, -ESHUTDOWN), 0); /* its word may come first */
+    assert_int_equal(report(r, "a1", REPORT_BYE, 2, -ESHUTDOWN),
+                     0); /* BYE may be reported before the exit */
     assert_int_equal(report(r, "a0", REPORT_BYE, 1, 0), 0);
     assert_int_equal(report(r, "a1", REPORT_EXITED, 2, 1), 0);
     assert_int_equal(r->ends.first, -1);
@@ -255,7 +256,8 @@ static void test_who_left_and_lives_is_named(void **state)
     roster_fini(&r);
 }
 
-/* All have shut down, one fails later by itself: those that have left are not blamed for it. */
+/* All ranks have called hvd_shutdown(), and one fails later: the departed ranks are not named as
+ * the cause. */
 static void test_own_error_is_own(void **state)
 {
     struct roster r;
@@ -271,7 +273,7 @@ static void test_own_error_is_own(void **state)
     roster_fini(&r);
 }
 
-/* Only a note: the rank itself lives on and may still fail or end. */
+/* A rank that gives up is only noted: it still runs, and may fail or finish later. */
 static void test_give_up(void **state)
 {
     struct roster r;
@@ -314,13 +316,16 @@ static void test_refusals(void **state)
     (void)state;
     make(&r);
     assert_int_equal(roster_join(&r, &body, 1, NULL), -ENOENT);
-    assert_int_equal(report(&r, "a0", REPORT_STARTED, 0, 0), -ENOENT); /* has not joined */
+    assert_int_equal(report(&r, "a0", REPORT_STARTED, 0, 0),
+                     -ENOENT); /* the agent has not joined */
     assert_int_equal(join(&r, "a0", 10), 0);
-    assert_int_equal(join(&r, "a0", 10), 0); /* its answer was lost */
+    assert_int_equal(join(&r, "a0", 10),
+                     0); /* the agent repeats its join, because the response was lost */
     assert_int_equal(join(&r, "a0", 12), -EEXIST);
-    assert_int_equal(report(&r, "a0", REPORT_STARTED, 2, 0), -EPROTO); /* another agent's rank */
+    assert_int_equal(report(&r, "a0", REPORT_STARTED, 2, 0),
+                     -EPROTO); /* this rank belongs to another agent */
     assert_int_equal(report(&r, "a0", REPORT_STARTED, -1, 0), -EPROTO);
-    assert_int_equal(card(&r, "a0", 1, 0), -EPROTO); /* not started */
+    assert_int_equal(card(&r, "a0", 1, 0), -EPROTO); /* this rank has not started */
     assert_int_equal(report(&r, "a0", REPORT_STARTED, 0, 0), 0);
     assert_int_equal(card(&r, "a0", 2, 0), -ESTALE);
     assert_int_equal(card(&r, "a0", 1, 0), 0);
@@ -359,8 +364,7 @@ static void test_list(void **state)
     roster_fini(&r);
 }
 
-/* Whatever comes, in whatever order: counts agree with states, epochs only rise, notes only grow.
- */
+/* Any events in any order: counts agree with states, epochs only rise, notes only grow. */
 static void test_random_events(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of member/roster_arrivals: members that come while others train, and those that are never
- * let in.
+ * Tests of member/roster_arrivals: joiners while other ranks train, and joiners that are never
+ * admitted.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ static void numbers_are(const struct note *n, int member, int rank, int local_si
     assert_int_equal(n->numbers.cross_size, cross_size);
 }
 
-/* Members 0 1 on h0, 2 on h1; 3 comes on h1, 4 on h0, 5 on h1. */
+/* Members 0 and 1 run on h0, 2 on h1. The joiners are 3 on h1, 4 on h0 and 5 on h1. */
 static void grow(struct roster *r, int np)
 {
     uint32_t change;
@@ -54,7 +54,7 @@ static void test_places(void **state)
     numbers_are(next_note(&r, NOTE_NUMBERS), 4, 3, 3, 0, 1);
     assert_int_equal(r.members.list[3].state, RANK_ARRIVED);
     assert_string_equal(roster_state(&r), "changing");
-    /* Nothing waits for them: no boundary is asked for, whatever the time. */
+    /* A joiner that is not ready asks for no boundary, however long it takes. */
     after(&r, 100000);
     assert_null(next_note(&r, NOTE_CHANGE));
     boundary(&r);
@@ -62,7 +62,7 @@ static void test_places(void **state)
     roster_fini(&r);
 }
 
-/* At the beginning everybody waits for everybody. */
+/* Before the first epoch joiners get no numbers in advance. */
 static void test_no_place_at_the_beginning(void **state)
 {
     struct roster r;
@@ -73,7 +73,8 @@ static void test_no_place_at_the_beginning(void **state)
     assert_null(next_note(&r, NOTE_NUMBERS));
     arrive(&r, 2);
     world_is(&r, 1, "0 1 2");
-    /* Nor for one that was in a world and calls hvd_init again: it has started up long ago. */
+    /* Nor does a rank that was in an epoch and calls hvd_init() again, because its program has
+     * long started up. */
     tell(&r, REPORT_BYE, 1, -5);
     hello(&r, 0, CARD_REVOKED);
     hello(&r, 2, CARD_REVOKED);
@@ -85,7 +86,7 @@ static void test_no_place_at_the_beginning(void **state)
     roster_fini(&r);
 }
 
-/* Those that are ready come in; one that is not ready holds nobody up. */
+/* Joiners that are ready are admitted. A joiner that is not ready delays nobody. */
 static void test_ready_one_by_one(void **state)
 {
     struct roster r;
@@ -101,13 +102,13 @@ static void test_ready_one_by_one(void **state)
     world_is(&r, 2, "0 1 2 4*");
     hello(&r, 3, CARD_ENTER);
     hello(&r, 5, CARD_ENTER);
-    assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 2); /* nobody else is to come */
+    assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 2); /* no further joiner is expected */
     boundary(&r);
     world_is(&r, 3, "0 1 2 4 3* 5*");
     roster_fini(&r);
 }
 
-/* Whatever becomes of one that is not in yet, the world is as it was. */
+/* However a joiner ends before its admission, the epoch stays. */
 static void test_gone_before(void **state)
 {
     static const int ends[] = {0, 3, -9};
@@ -122,18 +123,17 @@ static void test_gone_before(void **state)
         tell(&r, REPORT_EXITED, 3, ends[i]);
         world_is(&r, 1, "0 1 2");
         assert_string_equal(r.next.cause, "");
-        assert_int_equal(r.ends.finished,
-                         0); /* the program has come to no end: the job may still change */
+        assert_int_equal(r.ends.finished, 0); /* no rank has finished: the job may still change */
         assert_int_equal(roster_scale(&r, 5, now, &change, NULL), 0);
         assert_null(next_note(&r, NOTE_CHANGE));
         after(&r, 1100);
-        /* One that fails is replaced. */
+        /* A joiner that fails is replaced. */
         assert_int_equal(r.members.n, 6);
         roster_fini(&r);
     }
 }
 
-/* It is known to be dead before it is known that it has ended by itself. */
+/* The joiner's death is reported before its exit with code 0. */
 static void test_gone_in_silence(void **state)
 {
     struct roster r;
@@ -151,7 +151,7 @@ static void test_gone_in_silence(void **state)
     roster_fini(&r);
 }
 
-/* The job is to be smaller after all: it goes first, and is nobody's loss. */
+/* The job is scaled down again: the joiner is asked to leave first, and its end is no loss. */
 static void test_not_wanted_any_more(void **state)
 {
     struct roster r;
@@ -162,7 +162,7 @@ static void test_not_wanted_any_more(void **state)
     assert_int_equal(roster_scale(&r, 3, now, &change, NULL), 0);
     assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 3);
     assert_int_equal(r.changes.applied, change);
-    hello(&r, 3, CARD_ENTER); /* it did not know yet */
+    hello(&r, 3, CARD_ENTER); /* the joiner has not read the note yet */
     assert_null(next_note(&r, NOTE_CHANGE));
     tell(&r, REPORT_EXITED, 3, 0);
     assert_int_equal(next_note(&r, NOTE_ENDED)->member, 3);
@@ -170,7 +170,7 @@ static void test_not_wanted_any_more(void **state)
     roster_fini(&r);
 }
 
-/* Below min only those count that are ready. */
+/* Below min only joiners that are ready count. */
 static void test_below_min(void **state)
 {
     struct roster r;
@@ -194,7 +194,7 @@ static void test_below_min(void **state)
     roster_fini(&r);
 }
 
-/* All that trained are dead: who starts up is one of those that begin anew. */
+/* All ranks with the state are lost: a joiner that still starts up is part of the next epoch. */
 static void test_nobody_is_left(void **state)
 {
     struct roster r;
@@ -208,7 +208,8 @@ static void test_nobody_is_left(void **state)
     assert_int_equal(fresh, 6); /* 4, 5, 6 are started for 0, 1, 2 */
     for (int i = 4; i <= fresh; i++) {
         arrive(&r, i);
-        assert_int_equal(r.members.list[i].state, RANK_READY); /* nobody trains: it waits at once */
+        assert_int_equal(r.members.list[i].state,
+                         RANK_READY); /* no rank trains: a joiner is ready at once */
     }
     assert_int_equal(r.epoch, 1);
     hello(&r, 3, CARD_ENTER);
@@ -223,13 +224,13 @@ static const char *leave_text(struct roster *r)
     return n->text;
 }
 
-/* Each rank's program comes to its end. */
+/* The program ends on each rank of the world. */
 static void finish(struct roster *r)
 {
     char text[512];
     for (int i = 0; i < 3; i++)
         tell(r, REPORT_BYE, i, 0);
-    after(r, 100000); /* they may do something else before they end: nobody begins anew */
+    after(r, 100000); /* the ranks may run for long before they exit: no new epoch begins */
     roster_waiting_for(r, now, text, sizeof(text));
     assert_string_equal(text, "");
     assert_int_equal(r->epoch, 1);
@@ -253,8 +254,8 @@ static void test_the_job_ends(void **state)
     roster_fini(&r);
 }
 
-/* A loss while it meets the others: it wants to come in again, and they end. It begins nothing
- * anew. */
+/* A loss while a joiner enters its first epoch: the joiner asks for admission again, and then
+ * the other ranks finish. The joiner starts no new epoch. */
 static void test_ends_before_it_is_in(void **state)
 {
     struct roster r;
@@ -277,7 +278,7 @@ static void test_ends_before_it_is_in(void **state)
     tell(&r, REPORT_EXITED, 0, 0);
     tell(&r, REPORT_EXITED, 2, 0);
     assert_int_equal(r.epoch, 3);
-    /* It, and the one that was started for the dead one. */
+    /* Member 3, and member 4 that was started for the lost member 1. */
     for (int m = 4; m >= 3; m--) {
         const struct note *n = next_note(&r, NOTE_LEAVE);
         assert_non_null(n);
@@ -289,7 +290,7 @@ static void test_ends_before_it_is_in(void **state)
     roster_fini(&r);
 }
 
-/* A program that never comes to a boundary. */
+/* The program never reaches a step boundary. */
 static void test_never_let_in(void **state)
 {
     struct roster r;

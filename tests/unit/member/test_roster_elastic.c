@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of member/roster for elastic jobs: who is in which epoch after losses, planned changes and
- * replacements, and how such a job ends.
+ * Tests of member/roster for elastic jobs: which members are in which epoch after losses, planned
+ * changes and replacements, and how such a job ends.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -27,13 +27,13 @@ static void test_loss_is_repaired(void **state)
     assert_int_equal(tell(&r, REPORT_DEAD, 1, 0), 0);
     assert_int_equal(next_note(&r, NOTE_LOST)->member, 1);
     hello(&r, 2, CARD_REVOKED);
-    world_is(&r, 1, "0 1 2"); /* not before all have answered */
+    world_is(&r, 1, "0 1 2"); /* epoch 2 begins only when all survivors have answered */
     now += 3 * CLOCK_MS;
     hello(&r, 0, CARD_REVOKED);
     world_is(&r, 2, "0 2");
     assert_int_equal(r.last.took, 3 * CLOCK_MS);
     assert_string_equal(r.last.cause, "rank 1 on h0 (pid 101) died");
-    assert_int_equal(tell(&r, REPORT_EXITED, 1, -9), 0); /* now it is reaped as well */
+    assert_int_equal(tell(&r, REPORT_EXITED, 1, -9), 0); /* waitpid() reports the death as well */
     assert_string_equal(r.last.cause, "rank 1 on h0 (pid 101) was ended by signal 9 (SIGKILL)");
     assert_int_equal(tell(&r, REPORT_EXITED, 1, -9), -EPROTO);
     assert_int_equal(r.ends.ended, 1);
@@ -41,7 +41,7 @@ static void test_loss_is_repaired(void **state)
     roster_fini(&r);
 }
 
-/* The card that a survivor gives for epoch 3 must not get into epoch 2's roster. */
+/* A card that a survivor sends for epoch 3 must not get into the roster of epoch 2. */
 static void test_later_cards_do_not_change_a_roster(void **state)
 {
     struct roster r;
@@ -67,12 +67,12 @@ static void test_death_before_the_answer(void **state)
     form(&r);
     tell(&r, REPORT_EXITED, 0, -9);
     hello(&r, 1, CARD_REVOKED);
-    tell(&r, REPORT_EXITED, 2, -11); /* the last one that was waited for */
+    tell(&r, REPORT_EXITED, 2, -11); /* the last rank for which the roster waited */
     world_is(&r, 2, "1");
     roster_fini(&r);
 }
 
-/* Its death was seen before its good end was: nobody comes in its place. */
+/* The death of a rank was reported before its exit with code 0: it is not replaced. */
 static void test_dead_and_then_well(void **state)
 {
     struct roster r;
@@ -108,7 +108,7 @@ static void test_left_dead_and_then_well(void **state)
     roster_fini(&r);
 }
 
-/* Somebody is given up by his neighbours though nobody has died. */
+/* Ranks revoke the epoch though no rank has died. */
 static void test_revoked_without_a_death(void **state)
 {
     struct roster r;
@@ -122,7 +122,7 @@ static void test_revoked_without_a_death(void **state)
     roster_fini(&r);
 }
 
-/* What led to an epoch that did not come to be leads to the next one. */
+/* The cause of an epoch that no rank completed is also the cause of the next one. */
 static void test_epoch_in_vain(void **state)
 {
     struct roster r;
@@ -140,8 +140,8 @@ static void test_epoch_in_vain(void **state)
     roster_fini(&r);
 }
 
-/* Below min nothing is published, until enough are there: survivors first, the others at their next
- * boundary. */
+/* Below min nothing is published until enough ranks are there. Then the survivors form an epoch,
+ * and the joiners enter at its first boundary. */
 static void test_below_min(void **state)
 {
     struct roster r;
@@ -162,7 +162,7 @@ static void test_below_min(void **state)
     start(&r, 3);
     world_is(&r, 2, "0 2");
     assert_int_equal(r.next.waiting_since, 0);
-    /* They know with it that somebody waits for their next boundary. */
+    /* The roster tells the survivors that a joiner waits for their next boundary. */
     assert_int_equal(r.world.change, 0);
     assert_int_equal(r.world.announced, 1);
     hello(&r, 0, CARD_BOUNDARY);
@@ -171,7 +171,7 @@ static void test_below_min(void **state)
     roster_fini(&r);
 }
 
-/* Everybody has died: new members begin again, from what their program has kept. */
+/* All ranks are lost: new members start from what their program has saved. */
 static void test_total_loss(void **state)
 {
     struct roster r;
@@ -191,7 +191,7 @@ static void test_total_loss(void **state)
     roster_fini(&r);
 }
 
-/* A program that fails on every rank each time is not started for ever. */
+/* A program that fails on every rank each time is not restarted for ever. */
 static void test_program_at_fault(void **state)
 {
     struct roster r;
@@ -212,7 +212,7 @@ static void test_program_at_fault(void **state)
     roster_fini(&r);
 }
 
-/* Who has ended well is not replaced; the others are. */
+/* A rank that has finished is not replaced. A lost rank is replaced. */
 static void test_ends(void **state)
 {
     struct roster r;
@@ -225,11 +225,11 @@ static void test_ends(void **state)
     assert_null(next_note(&r, NOTE_START));
     tell(&r, REPORT_EXITED, 1, -9);
     hello(&r, 0, CARD_REVOKED);
-    world_is(&r, 2, "0"); /* the one that has ended counts */
+    world_is(&r, 2, "0"); /* member 2, which has finished, counts for min */
     after(&r, 2000);
     assert_int_equal(next_note(&r, NOTE_START)->member, 3);
     start(&r, 3);
-    tell(&r, REPORT_BYE, 0, 0); /* before a boundary */
+    tell(&r, REPORT_BYE, 0, 0); /* before member 3 is admitted */
     assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 3);
     tell(&r, REPORT_EXITED, 0, 0);
     tell(&r, REPORT_EXITED, 3, -15);
@@ -239,7 +239,7 @@ static void test_ends(void **state)
     roster_fini(&r);
 }
 
-/* The survivors hear what one who has left had finished, from then on. */
+/* From then on rosters contain how many operations a departed rank had finished. */
 static void test_left_done(void **state)
 {
     struct roster r;
@@ -258,7 +258,7 @@ static void test_left_done(void **state)
     roster_fini(&r);
 }
 
-/* A program that fails after its training is over has failed. */
+/* A rank that fails after all have called hvd_shutdown() fails the job. */
 static void test_fails_after_shutdown(void **state)
 {
     struct roster r;
@@ -312,7 +312,8 @@ static void test_fails_between_is_replaced(void **state)
     roster_fini(&r);
 }
 
-/* The others have ended before a new rank was in: what it failed with is not lost. */
+/* The other ranks finish before a replacement is admitted: the exit code of the failed rank is
+ * the job's. */
 static void test_fails_between_and_all_end(void **state)
 {
     struct roster r;
@@ -328,7 +329,7 @@ static void test_fails_between_and_all_end(void **state)
     roster_fini(&r);
 }
 
-/* hvd_shutdown and hvd_init of all. */
+/* All ranks call hvd_shutdown() and hvd_init() again. */
 static void test_again(void **state)
 {
     struct roster r;
@@ -346,8 +347,8 @@ static void test_again(void **state)
     roster_fini(&r);
 }
 
-/* A program that does not work is not started again and again before there was a world; one that
- * was killed is. */
+/* Before the first epoch a rank that exits with an error fails the job. A rank that was killed
+ * is replaced. */
 static void test_before_the_first_epoch(void **state)
 {
     struct roster r;
@@ -372,8 +373,8 @@ static void test_before_the_first_epoch(void **state)
     roster_fini(&r);
 }
 
-/* Somebody is ready and somebody never is: the job begins with those that are, if they are enough.
- */
+/* One rank is never ready: after start_limit the job begins with the ready ranks, if there are
+ * at least min. */
 static void test_start_limit(void **state)
 {
     struct roster r;
@@ -396,14 +397,14 @@ static void test_agent_lost(void **state)
     roster_agent_lost(&r, 0, "ssh ended with code 255", now);
     hello(&r, 2, CARD_REVOKED);
     world_is(&r, 2, "2");
-    after(&r, 1500); /* they come back where there is room */
+    after(&r, 1500); /* both are replaced on the other host, which has room */
     assert_int_equal(r.members.n, 5);
     assert_int_equal(r.members.list[3].agent, 1);
     assert_int_equal(r.members.list[4].agent, 1);
     roster_fini(&r);
 }
 
-/* A rank that cannot go on says so; its process may take its time. */
+/* A rank reports BYE with an error: the others go on without it, before its process has exited. */
 static void test_out_of_the_world(void **state)
 {
     struct roster r;
@@ -439,14 +440,14 @@ static void test_silent_survivor_is_evicted(void **state)
     roster_fini(&r);
 }
 
-/* A report that the state of a rank does not allow changes nothing: neither is the place of a rank
- * free, nor is the code of its end another one. */
+/* A report that a rank's state does not allow changes nothing: the rank keeps its slot and its
+ * exit code. */
 static void test_refused_reports(void **state)
 {
     struct roster r;
     (void)state;
     make(&r, 1, 4, 0);
-    assert_int_equal(tell(&r, REPORT_EXITED, 1, 0), -EPROTO); /* it was not started */
+    assert_int_equal(tell(&r, REPORT_EXITED, 1, 0), -EPROTO); /* this member was not started */
     assert_int_equal(roster_agents_free_slots(&r.agents, &r.members), 3);
     form(&r);
     assert_int_equal(tell(&r, REPORT_DEAD, 1, -9), 0);

@@ -11,8 +11,8 @@
 
 #include "core/member/roster_ends.h"
 
-/* The first failure of a fixed job decides; a rank that failed because of another one's end does
- * only if there is no other. */
+/* The first failure of a fixed job decides. A rank that failed because another one ended decides
+ * only if there is no other failure. */
 static void test_fixed(void **state)
 {
     struct roster_ends e;
@@ -46,7 +46,7 @@ static void test_elastic(void **state)
     roster_ends_record(&e, 5, END_REPLACED_OR_FAILS);
     assert_int_equal(roster_ends_culprit(&e, true, 1), -1); /* other ranks train on */
     assert_int_equal(roster_ends_culprit(&e, true, 0), 5);
-    e.unreplaced = -1; /* a new member was admitted */
+    e.unreplaced = -1; /* a joiner was admitted */
     assert_int_equal(roster_ends_culprit(&e, true, 0), -1);
     roster_ends_record(&e, 6, END_FAILS_AT_END);
     assert_int_equal(roster_ends_culprit(&e, true, 1), 6);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of member/roster_hosts: hosts that come, return and change their slots while an elastic job
- * runs; where ranks are started then.
+ * Tests of member/roster_hosts: hosts that are added, return and change their slots while an
+ * elastic job runs, and where ranks are started then.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -48,7 +48,7 @@ static void start(struct roster *r, int member)
         hello(r, member, CARD_ENTER);
 }
 
-/* One host with two ranks and two slots, in a world. */
+/* One host with two ranks and two slots, in epoch 1. */
 static void make(struct roster *r)
 {
     const struct roster_host host = {"a0", "h0", 2, 2};
@@ -63,7 +63,7 @@ static void make(struct roster *r)
     assert_int_equal(r->epoch, 1);
 }
 
-/* The survivors come to the boundary. */
+/* All survivors reach the boundary. */
 static void boundary(struct roster *r)
 {
     for (int i = 0, n = r->members.n; i < n; i++)
@@ -85,7 +85,7 @@ static void test_new_host(void **state)
     assert_int_equal(roster_find(&r, "a1"), 1);
     assert_int_equal(roster_find(&r, "a0"), 0);
     assert_int_equal(roster_scale(&r, 4, now, &change, &err), 0);
-    assert_int_equal(r.members.n, 2); /* its agent is not there yet */
+    assert_int_equal(r.members.n, 2); /* the new host's agent has not joined yet */
     join(&r, 1);
     assert_int_equal(r.members.n, 4);
     assert_int_equal(r.members.list[2].agent, 1);
@@ -115,7 +115,8 @@ static void test_more_slots(void **state)
     roster_fini(&r);
 }
 
-/* Ranks without a slot go one after the other, and nothing is started in their places. */
+/* Ranks without a slot are asked to leave one after the other, and no rank is started in their
+ * place. */
 static void test_fewer_slots(void **state)
 {
     struct roster r;
@@ -129,7 +130,8 @@ static void test_fewer_slots(void **state)
     boundary(&r);
     assert_int_equal(r.size, 1);
     assert_int_equal(roster_scale(&r, 2, now, &change, NULL), -ERANGE);
-    /* More again, while the one that left may still be there: its place is not given away. */
+    /* The host gets slots back while a leaving rank may still run: its local rank is not given
+     * to another. */
     assert_int_equal(roster_set_slots(&r, 0, 3, NULL), 0);
     assert_int_equal(roster_scale(&r, 2, now, &change, NULL), 0);
     assert_int_equal(r.members.n, 3);
@@ -137,7 +139,7 @@ static void test_fewer_slots(void **state)
     roster_fini(&r);
 }
 
-/* A host that was drained is named again; one whose agent is lost is another agent then. */
+/* A drained host is named again. A host whose agent was lost gets a new agent. */
 static void test_return(void **state)
 {
     const struct roster_host host = {"a1", "h1", 0, 1}, again = {"a2", "h1", 0, 1};
@@ -158,7 +160,7 @@ static void test_return(void **state)
     assert_non_null(strstr(err.msg, "host h1: its agent is lost"));
     assert_int_equal(roster_add_host(&r, &again, NULL), 0);
     join(&r, 2);
-    now += 2 * CLOCK_S; /* the backoff */
+    now += 2 * CLOCK_S; /* more than the pause before a restart */
     roster_tick(&r, now);
     assert_int_equal(r.members.n, 4);
     assert_int_equal(r.members.list[3].agent, 2);

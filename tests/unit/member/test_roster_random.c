@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of member/roster with any events in any order: after each one what every roster of an
- * elastic job keeps is checked. A failure tells the seed, which repeats it.
+ * Tests of member/roster with any events in any order. The invariants of the roster of an elastic
+ * job are checked after each event. A failure prints the seed, which repeats it.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -16,10 +16,10 @@
 #include "tests/unit/member/elastic.h"
 
 #define SEEDS  60
-#define LIVES  5   /* a seed */
-#define EVENTS 200 /* a life */
+#define LIVES  5   /* jobs per seed */
+#define EVENTS 200 /* events per job */
 
-/* Where a walk has come to: what to repeat where a check fails. */
+/* The current seed and event, which a failed check prints. */
 static struct {
     unsigned seed;
     int life, event;
@@ -71,7 +71,7 @@ static void do_something(struct roster *r)
         say_hello(r, member);
         break;
     case 7:
-        /* One number after the other: compilers differ in the order of arguments. */
+        /* One call per statement: compilers evaluate arguments in different orders. */
         code = rand() % 4 ? -9 : rand() % 2;
         tell(r, rand() % 2 ? REPORT_EXITED : REPORT_DEAD, member, code);
         break;
@@ -90,8 +90,8 @@ static void do_something(struct roster *r)
     }
 }
 
-/* Each rank of the world is one member, each process that is not reaped has a place of its own, and
- * the counters are those of the members. */
+/* Each rank of the world is one member, each process that is not reaped has a local rank of its
+ * own, and the counters agree with the members. */
 static void check_members(const struct roster *r)
 {
     int ended = 0, ready = 0, placed = 0, wanted = r->starts.n;
@@ -112,7 +112,7 @@ static void check_members(const struct roster *r)
     assert_true(wanted <= r->target);
 }
 
-/* A member's rank in a former world, -1: it was not in it. */
+/* Returns a member's rank in an earlier world, -1: it was not in it. */
 static int rank_in(const struct roster_body *world, int member)
 {
     for (int i = 0; i < world->n; i++)
@@ -121,9 +121,9 @@ static int rank_in(const struct roster_body *world, int member)
     return -1;
 }
 
-/* The epoch that has just been published: survivors in their old order, then joiners. After a loss
- * there are no joiners. At a boundary every survivor has said that it is there, and a member that
- * was asked to leave stays only where no other survivor does. */
+/* Checks the epoch that has just been published: survivors in their old order, then joiners.
+ * After a loss there are no joiners. At a boundary every survivor has reported the boundary, and
+ * a member that was asked to leave stays only if no other survivor does. */
 static void check_epoch(const struct roster *r, const struct roster_body *former)
 {
     int rank = -1, joiners = 0, leaving = 0, staying = 0, least = r->elastic.min - r->ends.finished;

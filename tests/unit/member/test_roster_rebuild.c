@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of member/roster_rebuild: another coordinator makes its roster from what agents know.
+ * Tests of member/roster_rebuild: a new coordinator makes its roster from the reports of agents.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@ static const uint8_t fresh_key[MEMBER_KEY_SIZE] = {9};
 
 #define TERM2(n) (1u << ROSTER_TERM_SHIFT | (n))
 
-/* The roster that agents have: members in order of ranks, h0 has the even ones. */
+/* The roster that the agents hold: members in order of ranks, those with even ranks on h0. */
 static struct roster_body world_of(uint32_t epoch, int n, const int *members)
 {
     struct roster_body w = {.epoch = epoch, .n = n, .key = {1, 2, 3}};
@@ -49,7 +49,7 @@ static void take_over(struct roster *r, int target, int nmembers, int nleaving, 
                      0);
 }
 
-/* A member that works in the given epoch. */
+/* A member that trains in the given epoch. */
 static struct rejoin_member active(int member, uint32_t epoch)
 {
     return (struct rejoin_member){.member = member,
@@ -69,7 +69,7 @@ static struct rejoin_member waiting(int member, uint32_t epoch, enum card_why wh
     return m;
 }
 
-/* Agent number a comes back; through the text, as it does over the network. */
+/* Agent number a reports to the new coordinator, through the text as over the network. */
 static int come_back(struct roster *r, int a, struct roster_body world, int n,
                      const struct rejoin_member *members)
 {
@@ -112,10 +112,10 @@ static void test_nothing_has_happened(void **state)
     assert_int_equal(r.starts.n, 0);
     assert_int_equal(r.notes.n, 0);
     assert_string_equal(roster_state(&r), "running");
-    /* The agent that came first asks again, and is told of nothing to start. */
+    /* The agent that reported first joins again: it is told to start nothing. */
     struct join_body again = {.agent = "a0", .pid = 10};
     assert_int_equal(roster_join(&r, &again, now, NULL), 0);
-    /* And it is an ordinary roster: with numbers beyond all that were given before. */
+    /* The rebuilt roster works like any other, and numbers new members above all earlier ones. */
     assert_int_equal(roster_scale(&r, 4, now, &change, NULL), 0);
     assert_true(change > 3);
     assert_int_equal(next_note(&r, NOTE_START)->member, 3);
@@ -131,7 +131,7 @@ static void test_nothing_has_happened(void **state)
     roster_fini(&r);
 }
 
-/* Member 1 died while nobody coordinated; the others wait with their cards. */
+/* Member 1 died while there was no coordinator; the others have sent their cards and wait. */
 static void test_death_in_between(void **state)
 {
     struct roster r;
@@ -146,13 +146,13 @@ static void test_death_in_between(void **state)
     world_is(&r, TERM2(2), "0 2");
     assert_string_equal(r.last.cause, "rank 1 on h1 (pid 101) was ended by signal 9 (SIGKILL)");
     assert_int_equal(next_note(&r, NOTE_LOST)->member, 1);
-    assert_int_equal(r.starts.n, 1); /* it is replaced */
+    assert_int_equal(r.starts.n, 1); /* the lost member is replaced */
     assert_int_equal(r.restarts, 1);
     assert_int_equal(r.ends.ended, 1);
     roster_fini(&r);
 }
 
-/* Agent 0 had got epoch 2, agent 1 had not: its rank gets that one, nothing newer. */
+/* Agent 0 had received epoch 2, agent 1 had not: its rank gets epoch 2, not a newer one. */
 static void test_half_told_roster(void **state)
 {
     struct roster r;
@@ -169,11 +169,11 @@ static void test_half_told_roster(void **state)
     assert_int_equal(r.members.list[1].state, RANK_ACTIVE);
     assert_int_equal(r.members.list[0].state, RANK_FAILED);
     assert_int_equal(r.members.ready, 0);
-    assert_int_equal(r.starts.n, 0); /* that death has been made up for */
+    assert_int_equal(r.starts.n, 0); /* epoch 2 has repaired that loss already */
     roster_fini(&r);
 }
 
-/* An agent that does not come is lost with its ranks, and it cannot come later. */
+/* An agent that does not report is lost with its ranks, and is refused later. */
 static void test_agent_does_not_come(void **state)
 {
     struct roster r;
@@ -207,8 +207,8 @@ static void test_first_epoch_was_not_made(void **state)
     roster_fini(&r);
 }
 
-/* Who was chosen to leave still is; who has ended well is not replaced; who was given up stays so.
- */
+/* A member that was chosen to leave still is. A finished member is not replaced. A member that
+ * was treated as lost stays lost. */
 static void test_leavers_and_ends(void **state)
 {
     struct roster r;
@@ -240,7 +240,8 @@ static void test_leavers_and_ends(void **state)
     roster_fini(&r);
 }
 
-/* What those that have left had finished is known again: from the roster, or from their agents. */
+/* The number of operations that departed ranks had finished is known again: from the roster, or
+ * from their agents. */
 static void test_left_done(void **state)
 {
     (void)state;
@@ -262,7 +263,8 @@ static void test_left_done(void **state)
     }
 }
 
-/* Agents have heard of the roster without them, and not yet that they are to go. */
+/* Agents have received the roster without these members, and not yet the note that they must
+ * leave. */
 static void test_leavers_that_were_not_told(void **state)
 {
     struct roster r;
@@ -270,8 +272,8 @@ static void test_leavers_that_were_not_told(void **state)
     struct rejoin_member even[] = {active(0, 5), waiting(2, 4, CARD_BOUNDARY), active(4, 4)};
     struct rejoin_member odd[] = {active(1, 4), waiting(3, 0, CARD_JOIN), active(5, 4)};
     (void)state;
-    even[2].bye = true;    /* it ends by itself */
-    odd[2].leaving = true; /* its agent knows */
+    even[2].bye = true;    /* its end has begun already */
+    odd[2].leaving = true; /* its agent has told it to leave */
     take_over(&r, 1, 6, 5, leaving);
     come_back(&r, 0, world_of(5, 1, world), 3, even);
     assert_int_equal(come_back(&r, 1, world_of(5, 1, world), 3, odd), 0);
@@ -298,12 +300,13 @@ static void test_what_cannot_be_is_refused(void **state)
     assert_int_equal(come_back(&r, 0, world_of(1, 2, strange), 1, two), -EINVAL);
     assert_true(r.rebuilding);
     assert_int_equal(come_back(&r, 0, world_of(1, 3, first_three), 1, two), -EAGAIN);
-    assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 1, two), -EINVAL); /* not its */
+    assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 1, two),
+                     -EINVAL); /* this member is not the agent's */
     roster_fini(&r);
 }
 
-/* Three have called hvd_init while others train: one starts up, one has not been told its place
- * yet, one is ready. */
+/* Three joiners while others train: one starts up, one has not been told its numbers yet, one is
+ * ready. */
 static void test_arrivals(void **state)
 {
     struct roster r;

@@ -36,7 +36,7 @@ static void test_backoff(void **state)
     after(&r, 60000);
     assert_int_equal(next_note(&r, NOTE_START)->member, 10);
     tell(&r, REPORT_STARTED, 10, 0);
-    after(&r, 61000); /* a minute of health */
+    after(&r, 61000); /* a minute without a failure */
     tell(&r, REPORT_EXITED, 10, 1);
     after(&r, 1000);
     assert_int_equal(next_note(&r, NOTE_START)->member, 11);
@@ -67,8 +67,8 @@ static void test_cooldown(void **state)
     roster_fini(&r);
 }
 
-/* All agents are lost: the job is not over, its ranks wait for one that comes; as many as
- * --reset-limit allows. */
+/* All agents are lost: the job does not end, and its ranks wait until a host is added, as long
+ * as --reset-limit allows. */
 static void test_all_agents_lost(void **state)
 {
     struct roster r;
@@ -94,11 +94,11 @@ static void test_all_agents_lost(void **state)
     assert_false(roster_limit_reached(&r));
     roster_agent_lost(&r, 2, "hvd-agent was ended by signal 9", now);
     assert_true(roster_limit_reached(&r));
-    assert_false(roster_done(&r)); /* one may still be started */
+    assert_false(roster_done(&r)); /* a rank may still be started */
     roster_fini(&r);
 }
 
-/* A note says which worlds it is about. */
+/* A note says for which epoch it is. */
 static void test_note_epoch(void **state)
 {
     struct roster r;
@@ -159,11 +159,11 @@ static void test_replacement(void **state)
     after(&r, 200);
     n = next_note(&r, NOTE_START);
     assert_int_equal(n->member, 3);
-    assert_int_equal(n->code, 1); /* the place that has become free */
+    assert_int_equal(n->code, 1); /* the local rank that has become free */
     assert_int_equal(r.members.list[3].agent, 0);
     assert_int_equal(r.restarts, 1);
     start(&r, 3);
-    world_is(&r, 2, "0 2"); /* no boundary yet */
+    world_is(&r, 2, "0 2"); /* before a boundary */
     n = next_note(&r, NOTE_CHANGE);
     assert_int_equal(n->code, 1);
     assert_string_equal(roster_state(&r), "changing");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of member/roster_requests and member/roster_leave: planned changes, which members leave.
+ * Tests of member/roster_requests and member/roster_leave: planned changes, and which members
+ * leave.
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -14,7 +15,7 @@
 
 #include "tests/unit/member/elastic.h"
 
-/* A joiner that waits is in no repair: it has no state. */
+/* After a loss, a joiner that waits is not in the next epoch, because it has no state. */
 static void test_loss_while_a_joiner_waits(void **state)
 {
     struct roster r;
@@ -27,7 +28,7 @@ static void test_loss_while_a_joiner_waits(void **state)
     assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 1);
     hello(&r, 0, CARD_BOUNDARY);
     tell(&r, REPORT_EXITED, 2, -9);
-    hello(&r, 1, CARD_REVOKED); /* one at the boundary, one in the middle: no boundary */
+    hello(&r, 1, CARD_REVOKED); /* one rank was at the boundary, one was not: this is no boundary */
     world_is(&r, 2, "0 1");
     assert_int_equal(r.world.change, 0);
     hello(&r, 0, CARD_BOUNDARY);
@@ -47,7 +48,7 @@ static void test_scale_up(void **state)
     form(&r);
     assert_int_equal(roster_scale(&r, 6, now, &change, NULL), 0);
     assert_int_equal(change, 1);
-    /* Most room first. */
+    /* The host with the most room comes first. */
     for (int i = 0; i < 3; i++) {
         n = next_note(&r, NOTE_START);
         assert_int_equal(n->member, 3 + i);
@@ -57,12 +58,12 @@ static void test_scale_up(void **state)
     assert_int_equal(r.members.list[5].agent, 1);
     start(&r, 4);
     start(&r, 3);
-    assert_null(next_note(&r, NOTE_CHANGE)); /* one is still to come */
+    assert_null(next_note(&r, NOTE_CHANGE)); /* member 5 is not ready yet */
     after(&r, 400);
     assert_null(next_note(&r, NOTE_CHANGE));
-    after(&r, 200); /* who is ready does not wait for who is not */
+    after(&r, 200); /* ready joiners do not wait longer for the last one */
     assert_int_equal(next_note(&r, NOTE_CHANGE)->code, 1);
-    tell(&r, REPORT_EXITED, 4, -9); /* and one of them dies meanwhile */
+    tell(&r, REPORT_EXITED, 4, -9); /* a ready joiner dies before the boundary */
     for (int i = 0; i < 3; i++)
         hello(&r, i, CARD_BOUNDARY);
     world_is(&r, 2, "0 1 2 3*");
@@ -95,7 +96,7 @@ static void test_scale_down(void **state)
     assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 1);
     assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 2);
     assert_string_equal(r.last.cause, "scaled from 3 to 1 ranks; 2 ranks left as asked");
-    /* How they end does not matter, and nobody comes in their place. */
+    /* The ends of leaving ranks do not matter, and they are not replaced. */
     tell(&r, REPORT_EXITED, 1, 3);
     tell(&r, REPORT_EXITED, 2, -15);
     after(&r, 5000);
@@ -130,7 +131,7 @@ static void test_drain(void **state)
     hello(&r, 2, CARD_BOUNDARY);
     world_is(&r, 3, "1");
     assert_int_equal(r.world.change, 2);
-    /* Nothing is started on a drained host. */
+    /* No rank is started on a drained host. */
     assert_int_equal(roster_scale(&r, 4, now, &change, &err), -ERANGE);
     assert_string_equal(err.msg, "4 ranks: the hosts have room for 3");
     assert_int_equal(roster_scale(&r, 2, now, &change, NULL), 0);
@@ -138,8 +139,7 @@ static void test_drain(void **state)
     roster_fini(&r);
 }
 
-/* Until the boundary it is in the world: its death is a loss like any other, and nobody comes in
- * its place. */
+/* A leaving rank is a member until the boundary: its death is a loss, but it is not replaced. */
 static void test_death_before_leaving(void **state)
 {
     struct roster r;
@@ -154,7 +154,7 @@ static void test_death_before_leaving(void **state)
     hello(&r, 1, CARD_REVOKED);
     world_is(&r, 2, "0 1");
     assert_int_equal(r.starts.n, 0);
-    /* The ranks have heard of a change: there is a boundary, with nothing to do. */
+    /* The ranks know of a change: the next boundary applies it, though nothing is left to do. */
     hello(&r, 0, CARD_BOUNDARY);
     hello(&r, 1, CARD_BOUNDARY);
     world_is(&r, 3, "0 1");
@@ -162,7 +162,7 @@ static void test_death_before_leaving(void **state)
     roster_fini(&r);
 }
 
-/* One that was asked to leave before it was in a world has not left early. */
+/* A joiner that was asked to leave before its admission has not left early. */
 static void test_joiner_sent_away(void **state)
 {
     struct roster r;
@@ -180,8 +180,8 @@ static void test_joiner_sent_away(void **state)
     roster_fini(&r);
 }
 
-/* It is in the world, has no state yet and is to leave again; then somebody else dies. It says
- * that it still wants to join, is in no epoch from then on, and is told to go. */
+/* A joiner is in the world, has no state yet and has to leave again; then another rank dies. The
+ * joiner asks for admission again, is in no epoch from then on, and is told to leave. */
 static void test_loss_before_a_joiner_leaves(void **state)
 {
     struct roster r;
@@ -195,19 +195,19 @@ static void test_loss_before_a_joiner_leaves(void **state)
         hello(&r, i, CARD_BOUNDARY);
     world_is(&r, 2, "0 1 2 3*");
     assert_int_equal(roster_scale(&r, 3, now, &change, NULL), 0);
-    assert_null(next_note(&r, NOTE_LEAVE)); /* at the boundary */
+    assert_null(next_note(&r, NOTE_LEAVE)); /* only at the boundary */
     tell(&r, REPORT_EXITED, 1, -9);
     hello(&r, 0, CARD_REVOKED);
     hello(&r, 3, CARD_JOIN);
     assert_int_equal(next_note(&r, NOTE_LEAVE)->member, 3);
     hello(&r, 2, CARD_REVOKED);
     world_is(&r, 3, "0 2");
-    assert_null(next_note(&r, NOTE_LEAVE)); /* once */
+    assert_null(next_note(&r, NOTE_LEAVE)); /* only once */
     roster_fini(&r);
 }
 
-/* All that have the state are to leave, and those who come instead have none: nobody goes before it
- * is handed over. */
+/* All ranks with the state are to leave, and their replacements have none: no rank leaves before
+ * the state is handed over. */
 static void test_the_last_with_the_state_leave(void **state)
 {
     struct roster r;
@@ -221,14 +221,14 @@ static void test_the_last_with_the_state_leave(void **state)
     hello(&r, 1, CARD_REVOKED);
     hello(&r, 2, CARD_REVOKED);
     world_is(&r, 2, "1 2");
-    /* What was announced before that: nobody has come yet. */
+    /* The change was announced before the loss: no joiner is ready yet. */
     hello(&r, 1, CARD_BOUNDARY);
     hello(&r, 2, CARD_BOUNDARY);
     world_is(&r, 3, "1 2");
     while (next_note(&r, NOTE_CHANGE))
         ;
     after(&r, 100);
-    assert_null(next_note(&r, NOTE_CHANGE)); /* and nobody can go yet */
+    assert_null(next_note(&r, NOTE_CHANGE)); /* no rank can leave yet */
     seen = 0;
     assert_null(next_note(&r, NOTE_LEAVE));
     start(&r, 3);
@@ -236,7 +236,8 @@ static void test_the_last_with_the_state_leave(void **state)
     hello(&r, 1, CARD_BOUNDARY);
     hello(&r, 2, CARD_BOUNDARY);
     world_is(&r, 4, "1 2 3*");
-    assert_int_equal(r.changes.announced, r.changes.applied + 1); /* now they can */
+    assert_int_equal(r.changes.announced,
+                     r.changes.applied + 1); /* joiners have the state: the others can leave */
     for (int i = 1; i <= 3; i++)
         hello(&r, i, CARD_BOUNDARY);
     world_is(&r, 5, "3");
@@ -244,8 +245,8 @@ static void test_the_last_with_the_state_leave(void **state)
     roster_fini(&r);
 }
 
-/* The world has max ranks, all are to leave, and new ones wait: all but one go at the boundary, and
- * the last one hands the state over. */
+/* The world has max ranks, all are to leave, and joiners wait: all but one leave at the
+ * boundary, and that one hands the state over and leaves at the next. */
 static void test_a_full_world_leaves(void **state)
 {
     struct roster r;
@@ -290,7 +291,7 @@ static void test_refused_changes(void **state)
     roster_fini(&r);
 }
 
-/* A change that comes to nothing is applied all the same: whoever waits for it is done. */
+/* A change that needs no action counts as applied, so that a caller that waits for it returns. */
 static void test_scale_there_and_back(void **state)
 {
     struct roster r;
@@ -307,7 +308,7 @@ static void test_scale_there_and_back(void **state)
     roster_fini(&r);
 }
 
-/* The change is announced, and who was to come in dies before the others are at the boundary. */
+/* A change was announced, and its only joiner dies before the boundary. */
 static void test_a_change_that_came_to_nothing(void **state)
 {
     struct roster r;

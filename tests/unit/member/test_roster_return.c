@@ -108,7 +108,8 @@ static void test_back_without_the_state(void **state)
     roster_fini(&r);
 }
 
-/* A rank that calls hvd_init() again belongs to its host like any other: drained with it. */
+/* A rank that calls hvd_init() again belongs to its host as before, and leaves when the host is
+ * drained. */
 static void test_drain_of_a_rank_that_is_back(void **state)
 {
     struct roster r;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tests of member/server and member/client together, with member/authority: over a Unix socket and
- * over TLS, long polls, tokens, the wrong CA, a server that goes. One loop runs both ends.
+ * over TLS, long polls, tokens, the wrong CA, a server that closes. One loop runs both ends.
  *
  * takes: 2 s, waiting
  */
@@ -184,7 +184,7 @@ static void test_token(void **state)
     server_close(s);
 }
 
-/* Another job's CA signs nothing that we trust; nothing is sent to that server. */
+/* A certificate of another job's CA is refused, and nothing is sent to that server. */
 static void test_wrong_ca(void **state)
 {
     struct authority other;
@@ -200,7 +200,7 @@ static void test_wrong_ca(void **state)
     client_close(c);
     server_close(s);
     authority_fini(&other);
-    /* A certificate for another address. */
+    /* The certificate is for another address. */
     authority_fini(&authority);
     assert_int_equal(authority_create(&authority, "test", elsewhere, 1, NULL), 0);
     s = serve(true);
@@ -221,7 +221,7 @@ static void test_long_poll(void **state)
     assert_int_equal(ask(c, "/wait?wait=1", NULL).status, 204);
     assert_true(clock_ns() - begin > 900 * CLOCK_MS);
     assert_int_equal(client_send(c, "/wait?wait=20", NULL, 15000, on_done, &waits, NULL), 0);
-    other = ask(c, "/a", NULL); /* others are served meanwhile */
+    other = ask(c, "/a", NULL); /* other requests are served meanwhile */
     assert_int_equal(other.status, 200);
     assert_false(waits.done);
     ready = true;
@@ -232,7 +232,7 @@ static void test_long_poll(void **state)
     server_close(s);
 }
 
-/* Parked requests are answered when the server goes; after that there is nobody. */
+/* A server that closes answers parked requests. After that, connections are refused. */
 static void test_server_goes(void **state)
 {
     struct server *s = serve(false);
@@ -252,7 +252,7 @@ static void test_server_goes(void **state)
     client_close(c);
 }
 
-/* A client that goes while it waits: its request is dropped, the server lives. */
+/* A client closes while it waits: the server drops its request and goes on. */
 static void test_client_goes(void **state)
 {
     struct server *s = serve(true);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of claim and of signatures on the wire: what was written is read, cut messages and nonsense
- * are refused, texts.
+ * Tests of claim and of signatures on the wire: messages are read back as they were written, cut
+ * and invalid messages are refused, texts.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,7 +71,7 @@ static void test_wire(void **state)
     assert_int_equal(b.len, again.len);
     assert_memory_equal(b.data, again.data, b.len);
     claims_free(&copy);
-    /* By id, where the id is not known. */
+    /* A message with a cache id that the reader does not know. */
     assert_int_equal(read_back(&b, b.len, NULL, &copy, &ranks), -EPROTO);
     claims_free(&copy);
     for (size_t cut = 0; cut < b.len; cut++) {
@@ -131,7 +131,7 @@ static void test_signatures(void **state)
 {
     struct signature a = make(HVD_ALLREDUCE, 10), b = a;
     char text[100];
-    memset(&b.shape[2], 0xff, sizeof(b.shape[2])); /* of no dimension */
+    memset(&b.shape[2], 0xff, sizeof(b.shape[2])); /* beyond ndim: not compared */
     assert_true(signature_equal(&a, &b));
     b.postscale = 0.5;
     assert_false(signature_equal(&a, &b));

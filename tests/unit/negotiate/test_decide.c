@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of what the root decides: mismatches named on every rank, when batches are flushed, groups,
- * fusion, ids that come and go.
+ * Tests of the root's decisions: mismatches reported on every rank, when batches are flushed,
+ * groups, fusion, cache ids that are given and evicted.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,7 +70,7 @@ static void test_mismatch_of_shape(void **state)
     sim_fini(&s);
 }
 
-/* The same after everybody had agreed once: most give the id, one asks in full. */
+/* A mismatch after all ranks have agreed once: most announce the id, one the full request. */
 static void test_mismatch_after_caching(void **state)
 {
     struct sim s;
@@ -83,7 +83,7 @@ static void test_mismatch_after_caching(void **state)
         sim_submit(&s.ranks[i], 3, i == 4 ? &max : &sum, 0);
         sim_wait(&s.ranks[i], 3);
     }
-    submit_all(&s, 3, &sum); /* and well again */
+    submit_all(&s, 3, &sum); /* a valid round follows */
     wait_all(&s, 3);
     run(&s);
     expect_everywhere(&s, 3,
@@ -116,7 +116,7 @@ static void test_mismatch_of_kind_and_root(void **state)
     sim_fini(&s);
 }
 
-/* Dimension 0 of an allgather is each rank's own, the others are not. */
+/* Dimension 0 of an allgather may differ between ranks, the other dimensions may not. */
 static void test_mismatch_of_allgather(void **state)
 {
     struct sim s;
@@ -136,7 +136,7 @@ static void test_mismatch_of_allgather(void **state)
     sim_fini(&s);
 }
 
-/* With a cycle of 1000 s: a tensor that somebody waits for does not wait for the timer. */
+/* With a cycle of 1000 s: a tensor for which a caller waits does not wait for the timer. */
 static void test_lone_tensor_goes_at_once(void **state)
 {
     struct sim s;
@@ -151,7 +151,8 @@ static void test_lone_tensor_goes_at_once(void **state)
     sim_fini(&s);
 }
 
-/* Nobody waits: what came last round too is a full house; the first round needs the timer. */
+/* No caller waits: a batch is flushed when all tensors of the last round are there. The first
+ * round needs the timer. */
 static void test_last_expected_tensor_flushes(void **state)
 {
     struct sim s;
@@ -197,7 +198,7 @@ static void test_group_in_one_batch(void **state)
     sim_fini(&s);
 }
 
-/* When a member fails so does the group, though the others agree. */
+/* If one member of a group fails, the whole group fails. */
 static void test_group_fails_together(void **state)
 {
     struct sim s;

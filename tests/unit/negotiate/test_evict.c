@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of an eviction that meets announcements on their way: rank 0 on top, rank 1 under it, ranks
- * 2 and 3 under rank 1. The cache has room for one id. Messages are delivered by hand, so that the
- * root evicts an id which the inner node or a leaf has just announced.
+ * Tests of an eviction that crosses announcements: rank 0 on top, rank 1 under it, ranks 2 and 3
+ * under rank 1. The cache has room for one id. Messages are delivered by hand, so that the root
+ * evicts an id which the inner node or a leaf has just announced.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,9 +26,9 @@ struct node {
     struct world *world;
     int rank;
     struct negotiate *n;
-    char log[LOG][32]; /* names of the batches' tensors; '!' before one that failed */
+    char log[LOG][32]; /* the tensors of each batch; '!' before a batch that failed */
     size_t nlog;
-    int64_t rows[LOG]; /* sum of the tables of that batch */
+    int64_t rows[LOG]; /* sum of the row counts of that batch */
     struct {
         uint64_t id;
         char name[32];
@@ -139,7 +139,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* An allgather of so many rows; who gives as many as last time announces it by its id. */
+/* Submits an allgather of so many rows. A rank with as many rows as last time announces the id. */
 static void submit(struct world *w, int rank, const char *name, int64_t rows)
 {
     struct node *node = &w->nodes[rank];
@@ -163,7 +163,7 @@ static void tick(struct world *w, int rank)
     negotiate_tick(w->nodes[rank].n, w->now);
 }
 
-/* All that is on the way between the two; the receiver does not answer before its tick. */
+/* Delivers all messages from one node to the other. The receiver answers at its next tick. */
 static bool deliver(struct world *w, int from, int to)
 {
     bool any = false;
@@ -193,7 +193,7 @@ static void settle(struct world *w)
     }
 }
 
-/* Every rank has run these, in this order, since the last time. rows: of the last one. */
+/* Every rank has run these batches, in this order, since the last call. rows: of the last batch. */
 static void expect_ran(struct world *w, const char *first, const char *second, int64_t rows)
 {
     for (int r = 0; r < RANKS; r++) {
@@ -210,7 +210,7 @@ static void expect_ran(struct world *w, const char *first, const char *second, i
     }
 }
 
-/* "a" has the only id. */
+/* Runs "a" until it has the only id. */
 static void cache_a(struct world *w)
 {
     for (int r = 0; r < RANKS; r++)
@@ -232,7 +232,7 @@ static void submit_b(struct world *w)
         submit(w, r, "b", 5);
 }
 
-/* A leaf has told the inner node, by the id; nobody else has "a". */
+/* One leaf has announced "a" by its id to the inner node; no other rank has submitted "a". */
 static void test_inner_has_heard_of_one(void **state)
 {
     struct world *w = *state;
@@ -249,8 +249,8 @@ static void test_inner_has_heard_of_one(void **state)
     expect_ran(w, "b", "a", RANKS);
 }
 
-/* Both leaves by the id, the inner node itself with other rows: what it has gathered is mixed.
- * crosses: and is on its way up when the eviction comes down. */
+/* Both leaves announce the id, and the inner node has other rows, so its combined announcement
+ * is mixed. crosses: this announcement goes up while the eviction comes down. */
 static void inner_differs(struct world *w, bool crosses)
 {
     cache_a(w);
@@ -262,7 +262,7 @@ static void inner_differs(struct world *w, bool crosses)
         assert_true(deliver(w, r, 1));
     }
     tick(w, 1);
-    assert_true(deliver(w, 1, 0)); /* "b" from everybody; "a" waits for the inner node */
+    assert_true(deliver(w, 1, 0)); /* all ranks have announced "b"; "a" lacks the inner node */
     if (crosses) {
         submit(w, 1, "a", 7);
         tick(w, 1);
@@ -289,7 +289,7 @@ static void test_inner_differs_and_crosses(void **state)
     inner_differs(*state, true);
 }
 
-/* The leaf's word is on its way to the inner node, which has forgotten the id by then. */
+/* The leaf's announcement by id arrives when the inner node has evicted the id. */
 static void test_leaf_crosses(void **state)
 {
     struct world *w = *state;
@@ -302,9 +302,9 @@ static void test_leaf_crosses(void **state)
         assert_true(deliver(w, r, 1));
     }
     assert_true(deliver(w, 1, 0));
-    tick(w, 0); /* evicts */
+    tick(w, 0); /* evicts "a" */
     submit(w, 2, "a", 1);
-    tick(w, 2); /* by the id still */
+    tick(w, 2); /* announces the id: the leaf does not know of the eviction */
     assert_true(deliver(w, 0, 1));
     assert_true(deliver(w, 2, 1));
     for (int r = 0; r < RANKS; r++)
@@ -314,7 +314,7 @@ static void test_leaf_crosses(void **state)
     expect_ran(w, "b", "a", RANKS);
 }
 
-/* The inner node has told the root for its whole subtree, by the id, and that crosses. */
+/* The inner node has announced the id for its whole subtree, and this crosses the eviction. */
 static void test_inner_crosses(void **state)
 {
     struct world *w = *state;
@@ -341,8 +341,8 @@ static void test_inner_crosses(void **state)
     expect_ran(w, "b", "a", RANKS);
 }
 
-/* The inner node evicts, its leaves have not heard of it: one leaf came by the id, the other comes
- * in full. */
+/* The inner node has evicted the id, its leaves do not know yet: one leaf has announced the id,
+ * the other announces the full request. */
 static void test_leaves_differ(void **state)
 {
     struct world *w = *state;

@@ -30,16 +30,16 @@ enum { SEEDS = 1500 };
 enum { SEEDS = 1500 };
 #endif
 
-/* One tensor of a pattern, or a group of them. */
+/* One tensor or one group of tensors of a pattern. */
 struct item {
     int name;
-    uint32_t group; /* members, with consecutive names; 0: a lone tensor */
+    uint32_t group; /* members, with consecutive names; 0: a tensor without a group */
     uint64_t version;
     struct signature sig;
 };
 
-/* What every rank does in a round: pieces of items; within a piece each rank submits in its own
- * order, then waits in its own order. */
+/* What every rank does in a round: for each piece, each rank submits the piece's items in its
+ * own order, then waits for them in its own order. */
 struct pattern {
     struct item items[MAX_ITEMS];
     int n;
@@ -124,7 +124,7 @@ static void add_shuffled(struct sim *s, struct sim_rank *r, const struct pattern
         order[k] = t;
     }
     for (int i = from; i < to; i++) {
-        if (!wait) /* in case it is under way still */
+        if (!wait) /* the operation may still be in flight */
             add_item(r, &p->items[order[i]], true, false);
         add_item(r, &p->items[order[i]], wait, order[i] == wrong);
     }
@@ -159,7 +159,7 @@ static void add_round(struct sim *s, const struct pattern *p)
 static void mutate(struct sim *s, struct pattern *p)
 {
     struct item *it = &p->items[sim_random(s, (uint64_t)p->n)];
-    for (int i = 0; i < p->n; i++) /* what is ragged changes often */
+    for (int i = 0; i < p->n; i++) /* row counts of allgather and alltoall change often */
         if (p->items[i].sig.kind == HVD_ALLGATHER || p->items[i].sig.kind == HVD_ALLTOALL)
             p->items[i].version += sim_random(s, 2);
     switch (sim_random(s, 4)) {

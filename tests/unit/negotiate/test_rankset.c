@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of rankset: sets, ranges on the wire and in texts, nonsense.
+ * Tests of rankset: sets, ranges on the wire and in texts, invalid input.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +43,7 @@ static void test_text_and_wire(void **state)
         assert_string_equal(text, sets[i]);
         rankset_write(&a, &buf);
         struct reader r = reader_over(buf.data, buf.len);
-        rankset_add(&b, 77); /* is overwritten */
+        rankset_add(&b, 77); /* the copy overwrites it */
         rankset_read(&b, &r);
         assert_true(reader_ok(&r));
         assert_true(rankset_equal(&a, &b));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of rounds: periods are found in logs of every kind, and only where there is one.
+ * Tests of rounds: a period is found in logs of every kind that have one, and in no others.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,7 +50,7 @@ static void test_periods(void **state)
     assert_int_equal(period_of("b", "abc", 5, 3), 3);
 }
 
-/* Rounds are sets: their order may change. */
+/* A round is a set: the order of its tensors may change. */
 static void test_order_does_not_matter(void **state)
 {
     assert_int_equal(period_of("abccabbca", "acb", 1, 3), 3);
@@ -60,12 +60,12 @@ static void test_no_period(void **state)
 {
     assert_int_equal(period_of("", "abcdefgh", 1, 2), 0);
     assert_int_equal(period_of("aabacadae", "af", 1, 2), 0);
-    assert_int_equal(period_of("", "a?", 9, 2), 0); /* one of them has no id */
+    assert_int_equal(period_of("", "a?", 9, 2), 0); /* one tensor has no id */
     assert_int_equal(period_of("abcabcabc", "abd", 1, 3), 0);
     assert_int_equal(period_of("", "abc", 9, 0), 0);
 }
 
-/* The log's ring has gone round many times. */
+/* The log's ring has wrapped many times. */
 static void test_long(void **state)
 {
     struct program *p = test_calloc(1, sizeof(*p));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of running: a queue of batches against a plain model of it.
+ * Tests of running: a queue of batches, compared with a simple model of it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@ enum { STEPS = 20000, MODEL = 4096 };
 
 static struct tensor *fake(uint64_t i)
 {
-    return (struct tensor *)(uintptr_t)(i + 1); /* never followed */
+    return (struct tensor *)(uintptr_t)(i + 1); /* never dereferenced */
 }
 
 static void test_against_model(void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of the stall inspector, over simulated worlds: who is missing, in what they wait, when it
- * is said, and when a tensor is given up.
+ * Tests of the stall inspector in simulated worlds: the missing ranks, the calls in which they
+ * wait, when a stall is reported, and when a tensor fails.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,7 +68,7 @@ static void test_says_what_the_missing_wait_in(void **state)
     o.n = 2;
     sim_init(&s, 2, &o);
     struct signature sig = sim_allreduce(10);
-    /* Rank 0: t1 then t2; rank 1: t2, and t1 from another thread, 70 s later. */
+    /* Rank 0 submits t1 and then t2; rank 1 submits t2, and t1 from another thread 70 s later. */
     late(&s.ranks[0], 1, 0);
     late(&s.ranks[0], 2, 0);
     sim_submit(&s.ranks[1], 2, &sig, 0);
@@ -83,7 +83,8 @@ static void test_says_what_the_missing_wait_in(void **state)
     sim_fini(&s);
 }
 
-/* Two ranks of one host hold up the third: the root has never heard of the tensor. */
+/* Two ranks of one host have submitted, the third has not: the root does not know of the tensor
+ * yet. */
 static void test_stall_inside_a_host(void **state)
 {
     struct sim s;
@@ -131,7 +132,7 @@ static void test_gives_up(void **state)
     }
 }
 
-/* A rank that is stopped answers nothing; everybody else walks the plan. */
+/* A stopped rank answers nothing, while the other ranks follow the plan. */
 static void test_stopped_while_frozen(void **state)
 {
     struct sim s;
@@ -156,7 +157,7 @@ static void test_stopped_while_frozen(void **state)
     sim_fini(&s);
 }
 
-/* The same for longer than anybody will wait: everything ends, everywhere. */
+/* As before, but for longer than stall_shutdown: everything fails on every rank. */
 static void test_stopped_for_good(void **state)
 {
     struct sim s;
@@ -184,7 +185,7 @@ static void test_stopped_for_good(void **state)
     sim_fini(&s);
 }
 
-/* One rank does not come: the plan is left, and the tensor is named. */
+/* One rank is late: the other ranks leave the plan, and the tensor is named. */
 static void test_late_while_frozen(void **state)
 {
     struct sim s;

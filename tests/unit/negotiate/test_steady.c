@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of negotiate's steady state: no allocation and no message on the frozen schedule, no
- * allocation while ids are all that travels.
+ * Tests of negotiate's steady state: no allocation and no message while the schedule is frozen, no
+ * allocation while only ids are announced.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -140,7 +140,7 @@ static void pump(struct node *nodes, uint64_t now)
     }
 }
 
-/* Every rank submits all, in another order, then all of it runs. */
+/* Every rank submits all tensors, each rank in another order, then all of them run. */
 static void one_round(struct node *nodes, const char (*names)[16], uint64_t *now)
 {
     for (int i = 0; i < 2; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of plan and thaw: when the schedule freezes, that nothing travels and nothing is allocated
- * then, and every way out of it.
+ * Tests of plan and thaw: when the schedule freezes, that then no message is sent and nothing is
+ * allocated, and every way to leave the plan.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -97,7 +97,7 @@ static void test_does_not_freeze_early(void **state)
     sim_fini(&s);
 }
 
-/* Two programs in turn: the period is two rounds. */
+/* Two programs alternate: the period is two rounds. */
 static void test_long_period(void **state)
 {
     struct sim s;
@@ -126,7 +126,7 @@ static void test_fast_path(void **state)
     sim_fini(&s);
 }
 
-/* One rank, two at once, or all leave the plan, in the middle or at its end. */
+/* One rank, two ranks at once, or all ranks leave the plan, in its middle or at its end. */
 static void test_divergence(void **state)
 {
     for (uint64_t seed = 0; seed < 200; seed++) {
@@ -134,18 +134,19 @@ static void test_divergence(void **state)
         sim_init(&s, seed, &options);
         add_rounds(&s, 8, 4);
         for (int i = 0; i < s.n; i++) {
-            if (seed % 4 == 0) /* ends in the middle of a round */
+            if (seed % 4 == 0) /* the program ends in the middle of a round */
                 add(&s.ranks[i], 0, 2);
-            if (seed % 4 == 1) { /* another shape, which all ranks see */
+            if (seed % 4 == 1) { /* another shape, which is the same on all ranks */
                 struct signature sig = sim_allreduce(999);
                 sim_submit(&s.ranks[i], 1, &sig, 0);
                 sim_wait(&s.ranks[i], 1);
             }
-            if (seed % 4 == 2 && i % 3 == 0) /* not in the plan, in another order */
+            if (seed % 4 == 2 && i % 3 == 0) /* a tensor that is not in the plan */
                 add(&s.ranks[i], 20, 1);
             if (seed % 4 == 2 && i % 3 != 0)
                 add(&s.ranks[i], 20, 1);
-            if (seed % 4 == 3) { /* ranks 1 and 4 want something else, and come back */
+            if (seed % 4 == 3) { /* ranks 1 and 4 submit a tensor earlier than the others, and then
+                                    follow the plan again */
                 struct signature sig = sim_allreduce(7);
                 if (i == 1 || i == 4) {
                     sim_submit(&s.ranks[i], 30, &sig, 0);
@@ -158,7 +159,7 @@ static void test_divergence(void **state)
             }
         }
         run(&s);
-        if (seed % 4) /* the plan may be parted just where the round is cut */
+        if (seed % 4) /* for seed % 4 == 0 a plan may end exactly where the round is cut */
             assert_true(stats(&s, 0).thaws >= 1);
         add_rounds(&s, 20, 4);
         run(&s);
@@ -167,7 +168,7 @@ static void test_divergence(void **state)
     }
 }
 
-/* A program that changes all the time must not freeze each time. */
+/* A program that changes all the time must not freeze after each change. */
 static void test_backs_off(void **state)
 {
     struct sim s;
@@ -182,8 +183,8 @@ static void test_backs_off(void **state)
     sim_fini(&s);
 }
 
-/* A mesh has so many generations: after the last thaw the schedule stays negotiated, and goes on.
- */
+/* A mesh has a limited number of generations: after the last thaw the schedule stays negotiated,
+ * and the job goes on. */
 static void test_thaws_have_an_end(void **state)
 {
     struct sim s;
@@ -203,8 +204,8 @@ static void test_thaws_have_an_end(void **state)
     sim_fini(&s);
 }
 
-/* Tensors that come one by one, each waited for before the next, with a timer that parts them all:
- * the plan must not put into one batch what cannot be submitted together. */
+/* Each tensor is waited for before the next is submitted, and the timer separates them: the plan
+ * must not fuse tensors that cannot be submitted together. */
 static void test_never_merges_what_depends(void **state)
 {
     struct sim s;

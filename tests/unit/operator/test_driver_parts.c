@@ -49,7 +49,8 @@ static void send_more(void *arg)
     inflight_unqueue(&s->turn);
 }
 
-/* A limit of two: whoever registered first is served first, also when it asks again later. */
+/* With a limit of two, turns are in the order of registration, also for a sender that asks again
+ * later. */
 static void test_inflight(void **state)
 {
     struct inflight t;
@@ -65,13 +66,13 @@ static void test_inflight(void **state)
     assert_int_equal(all[1].sent, 1);
     inflight_release(&t);
     assert_int_equal(all[1].sent, 2);
-    all[0].todo = 1; /* its request has ended, it sends the next */
+    all[0].todo = 1; /* its request has finished and it sends the next one */
     send_more(&all[0]);
     assert_int_equal(all[0].sent, 1);
     inflight_release(&t);
     assert_int_equal(all[0].sent, 2);
     assert_int_equal(all[1].sent, 2);
-    inflight_unqueue(&all[1].turn); /* it is cancelled */
+    inflight_unqueue(&all[1].turn); /* the waiting turn is cancelled */
     inflight_release(&t);
     inflight_release(&t);
     assert_int_equal(all[2].sent, 2);
@@ -149,7 +150,7 @@ static void test_entry_pods(void **state)
         assert_ptr_not_equal(e->pods[i], pods[3]);
         assert_ptr_not_equal(e->pods[i], pods[9]);
     }
-    entries_drop(&all, e); /* it has pods: it stays */
+    entries_drop(&all, e); /* the entry has pods, so it stays */
     assert_ptr_equal(entries_find(&all, "default", "digits"), e);
     while (e->npods > 0)
         entry_remove_pod(e, e->pods[0]);
@@ -168,7 +169,7 @@ static void test_entry_due(void **state)
     entries_init(&all, NULL);
     struct entry *e = entries_make(&all, "a", "b");
     entries_due(&all, e, 50);
-    entries_due(&all, e, 70); /* the earlier one stands */
+    entries_due(&all, e, 70); /* the earlier time is kept */
     assert_int_equal(e->due, 50);
     entries_due(&all, e, 20);
     assert_int_equal(e->due, 20);

@@ -81,7 +81,7 @@ static void test_findings(void **state)
         add(&f, false, id, "p-1");
     }
     add(&f, true, "broken", "p-7");
-    add(&f, false, "broken", "p-8"); /* on this pod a warning */
+    add(&f, false, "broken", "p-8"); /* only a warning on this pod */
     job_findings_keep_worst(&f);
     assert_int_equal(f.n, JOB_FINDINGS_MAX);
     assert_int_equal(f.more, 4);
@@ -89,7 +89,8 @@ static void test_findings(void **state)
     assert_string_equal(f.list[0].pods[0], "p-7");
     assert_int_equal(f.list[0].npods, 1);
     assert_ptr_equal(job_findings_failure(&f), &f.list[0]);
-    snprintf(f.list[0].source, sizeof(f.list[0].source), "watch"); /* while ranks ran */
+    snprintf(f.list[0].source, sizeof(f.list[0].source),
+             "watch"); /* the source is the watch, which ran with the ranks */
     assert_null(job_findings_failure(&f));
     assert_string_equal(f.list[1].id, "everywhere");
     assert_int_equal(f.list[1].npods, 12);
@@ -114,7 +115,7 @@ static void test_findings_of_others(void **state)
     auto_json json_t *j = from_text("[1,{},null,{'id':'x','pods':7,'podCount':-3,'status':'fail'},"
                                     "{'pods':[1,'a'],'podCount':99999999999},{},{}]");
     assert_int_equal(job_findings_parse(j, &f, NULL), 0);
-    assert_int_equal(f.n, 3); /* of the first five */
+    assert_int_equal(f.n, 3); /* of the first five entries */
     assert_true(f.list[1].failure);
     assert_int_equal(f.list[1].npods, 1);
     assert_int_equal(f.list[2].npods, INT32_MAX);
@@ -147,7 +148,7 @@ static void test_waiting_for(void **state)
     }
 }
 
-/* A pod as it ends when the doctor refused it. */
+/* A pod as it ends when the doctor has refused it. */
 static void test_refused(void **state)
 {
     (void)state;

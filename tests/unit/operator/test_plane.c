@@ -251,10 +251,10 @@ static void test_who_is_not_lost(void **state)
     job_coordinator_closed(c, "p1.x", now);
     job_coordinator_tick(c, false, now + 5 * CLOCK_S);
     assert_int_equal(job_coordinator_count_agents(c),
-                     3);      /* a closed connection alone is not a loss yet */
-    card(c, 0, CARD_REVOKED); /* another rank has seen a loss */
-    now =
-        c->roster.next.answering_since; /* not the clock's: a slow machine may have reached 25 ms */
+                     3);                  /* a closed connection alone is not a loss yet */
+    card(c, 0, CARD_REVOKED);             /* another rank has seen a loss */
+    now = c->roster.next.answering_since; /* measured without the clock: on a slow machine 25 ms may
+                                             have passed */
     assert_int_not_equal(now, 0);
     job_coordinator_tick(c, false, now + 1 * CLOCK_MS);
     assert_int_equal(job_coordinator_count_agents(c), 3);

@@ -16,7 +16,7 @@
 static void test_table(void **state)
 {
     static const struct {
-        const char *text, *want; /* NULL: as it is */
+        const char *text, *want; /* want NULL: unchanged */
     } rows[] = {
         {"{\"a\":\"x\\u0000y\"}", "{\"a\":\"x\\ufffdy\"}"},
         {"{\"a\\u0000\":1}", "{\"a\\ufffd\":1}"},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accept: strangers at the door of a rank in the middle of a job: garbage, other keys, other jobs,
- * silence in great numbers. They are turned away and counted; the job goes on.
+ * accept: connections from strangers during a job: garbage, other keys, other jobs, and many that
+ * stay silent. They are refused and counted, and the job goes on.
  *
  * takes: 11 s, waiting
  */
@@ -38,7 +38,7 @@ static int knock(struct mesh *mesh)
     return fd;
 }
 
-/* Drives the mesh until the other end of fd has closed it: true. */
+/* Drives the mesh. Returns true when the other end of fd has closed the connection. */
 static bool turned_away(struct mesh *mesh, int fd, int ms)
 {
     uint64_t end = deadline_in_ms((uint64_t)ms);
@@ -54,7 +54,7 @@ static bool turned_away(struct mesh *mesh, int fd, int ms)
     return false;
 }
 
-/* Shakes hands with this very process as rank 0 would. */
+/* Shakes hands with this process as rank 0 would. */
 static int shake(struct mesh *mesh, const uint8_t *key, uint32_t epoch, uint8_t cls)
 {
     const struct auth_id id = {.cls = cls,
@@ -90,7 +90,8 @@ static bool sent(void *arg)
     return link_flush(arg) == 0;
 }
 
-/* Rank 0 waits for its cue on the control link, then opens a data link into the flood. */
+/* Rank 0 waits for "go" on the control link, then opens a data link while strangers flood the
+ * listener. */
 static int honest(struct mesh *mesh)
 {
     struct letter l = {.link = mesh_link(mesh, 1, LINK_CONTROL)};
@@ -128,10 +129,11 @@ static int visited(struct mesh *mesh)
     close(fd);
     if (shake(mesh, wrong, mesh->epoch, LINK_DATA) != -ECONNRESET || mesh_refused(mesh) != 2)
         return say(2);
-    /* with the right key: another roster, and a second connection for a link that is there */
+    /* the right key, with another roster, or for a link that is connected already */
     if (shake(mesh, mesh->net->key, mesh->epoch + 1, LINK_DATA) == 0 || mesh_refused(mesh) != 3)
         return say(3);
-    /* a local connection has no business on TCP: proven, but then turned away */
+    /* local connections are not accepted over TCP: the proof is valid, and the connection is
+     * refused */
     shake(mesh, mesh->net->key, mesh->epoch, AUTH_CLASS_LOCAL);
     for (int i = 0; i < FLOOD; i++) {
         flood[i] = knock(mesh);
@@ -152,7 +154,7 @@ static int visited(struct mesh *mesh)
     }
     if (rc != 0 || memcmp(got, "honest", 6) != 0)
         return say(6);
-    /* silence is not endured for ever */
+    /* a silent connection is closed after a limit */
     if (!turned_away(mesh, flood[FLOOD - 1], 30000) || mesh->net->npending != 0)
         return say(7);
     for (int i = 0; i < FLOOD; i++)
@@ -173,7 +175,7 @@ static void test_strangers(void **state)
     mesh_ranks_expect(&m, 0);
 }
 
-/* ---- a rank with another key never gets in, and everybody ends, bounded ---- */
+/* ---- a rank with another key is refused, and all ranks end within the time limit ---- */
 
 static int ended(int rank, int rc, const struct err *err)
 {
@@ -197,9 +199,9 @@ static void test_odd_key(void **state)
     mesh_ranks_expect(&m, 7);
 }
 
-/* ---- one does not come: the others say who ---- */
+/* ---- one rank is absent: the others name it ---- */
 
-static _Atomic int *given_up; /* how many have; shared with the ranks */
+static _Atomic int *given_up; /* number of ranks that have timed out; shared with the ranks */
 
 static void absent(int rank)
 {
@@ -213,7 +215,8 @@ static void absent(int rank)
 static int names_two(int rank, int rc, const struct err *err)
 {
     atomic_fetch_add(given_up, 1);
-    /* Only who waits for rank 2 itself can name it; what the others hear is that he gave up. */
+    /* Only a rank that waits for rank 2 itself can name it. The other ranks see that a peer gave
+     * up. */
     if (rank == 0 && (rc != -ETIMEDOUT || !strstr(err->msg, "rank 2 did not connect")))
         printf("rank %d: %d %s\n", rank, rc, err_text(err));
     else if (rc < 0)
@@ -240,7 +243,7 @@ static void test_absent(void **state)
 
 /* ---- descriptors run out for a while ---- */
 
-/* Rank 0 waits for a word of rank 1 on the control link, which is there. */
+/* Rank 1 sends "go" to rank 0 on the control link, which is connected. */
 static int cue(struct mesh *mesh)
 {
     struct letter l = {.link = mesh_link(mesh, !mesh->rank, LINK_CONTROL)};

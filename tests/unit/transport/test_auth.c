@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * auth: the handshake between two ends, and against wrong keys, recordings, reflections, garbage,
- * other versions, other rosters, slow and silent strangers.
+ * auth: the handshake between two ends, and against wrong keys, replayed and reflected messages,
+ * garbage, other versions, other rosters, slow and silent peers.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ static const struct auth_id at1 = {.epoch = 4, .size = 8, .to = 1};
 
 struct shake {
     struct auth c, a;
-    int fd[2]; /* connector, acceptor */
+    int fd[2]; /* [0] the connector's end, [1] the acceptor's end */
     int rc[2];
     struct err err[2];
 };
@@ -77,7 +77,7 @@ static void test_good(void **state)
     assert_int_equal(s.rc[1], 0);
     assert_int_equal(s.a.id.from, 0);
     assert_int_equal(s.a.id.cls, 1);
-    /* not a byte beyond the handshake was read */
+    /* the handshake has not read any byte after it */
     assert_int_equal(write(s.fd[0], "payload", 7), 7);
     assert_int_equal(recv(s.fd[1], rest, sizeof(rest), 0), 7);
     assert_memory_equal(rest, "payload", 7);
@@ -85,7 +85,7 @@ static void test_good(void **state)
     shake_fini(&s);
 }
 
-/* The acceptor waits for the word that this connection is the one. */
+/* The acceptor waits until the connector confirms that it uses this connection. */
 static void test_not_without_go(void **state)
 {
     struct shake s;
@@ -141,7 +141,7 @@ static void test_misfits(void **state)
     expect_misfit(id);
 }
 
-/* All that the connector of a good handshake said, played to a fresh acceptor. */
+/* A recording of all that a connector sent in a valid handshake is sent to a new acceptor. */
 static void test_replay(void **state)
 {
     struct auth c, a;
@@ -152,7 +152,7 @@ static void test_replay(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, tap), 0);
     auth_connect(&c, key, &from0to1, deadline_in_ms(20000));
     auth_accept(&a, key, &at1, deadline_in_ms(20000));
-    /* connector on fd[0], acceptor on tap[1], the ear in between */
+    /* connector on fd[0], acceptor on tap[1]; the test forwards the bytes and records them */
     for (int i = 0; i < 50 && rc == 1; i++) {
         ssize_t got;
         auth_progress(&c, fd[0], NULL);
@@ -179,7 +179,7 @@ static void test_replay(void **state)
     }
 }
 
-/* Two acceptors or two connectors that mirror each other's bytes get nowhere. */
+/* A peer that sends a connector's bytes back is refused, and so is an acceptor's. */
 static void test_reflection(void **state)
 {
     struct auth c;
@@ -194,7 +194,7 @@ static void test_reflection(void **state)
             assert_int_equal(send(fd[1], bytes, (size_t)got, 0), got);
     }
     assert_int_equal(rc, -EPROTO);
-    /* a proper challenge, then the connector's own proof thrown back */
+    /* a valid challenge, then the connector's own proof sent back */
     auth_connect(&c, key, &from0to1, deadline_in_ms(20000));
     close(fd[0]);
     close(fd[1]);
@@ -264,7 +264,7 @@ static void test_slow(void **state)
     close(fd[1]);
 }
 
-/* Any flipped bit of what the connector says ends the handshake. */
+/* If any bit of the connector's messages is flipped, the handshake fails. */
 static void test_flipped_bits(void **state)
 {
     for (size_t bit = 0; bit < 8 * (AUTH_HELLO_SIZE + MAC_SIZE); bit += 3) {

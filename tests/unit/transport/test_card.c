@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * card: to bytes and back, cut and bent bytes, who may share memory with whom; which addresses of a
- * peer are tried in which order.
+ * card: written and read back, cut and changed bytes, which ranks may share memory; which addresses
+ * of a peer are tried, in which order.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,10 +70,10 @@ static void test_foreign_bytes(void **state)
     b.data[naddrs_at] = SOCK_MAX_ADDRS + 1;
     assert_int_equal(card_decode(b.data, b.len, &d, &err), -EPROTO);
     b.data[naddrs_at] = 2;
-    b.data[naddrs_at + 1] = 5; /* no such version of IP */
+    b.data[naddrs_at + 1] = 5; /* an unknown IP version */
     assert_int_equal(card_decode(b.data, b.len, &d, &err), -EPROTO);
     b.data[naddrs_at + 1] = 4;
-    b.data[naddrs_at + 2] = 33; /* bits of the network */
+    b.data[naddrs_at + 2] = 33; /* an invalid network prefix */
     assert_int_equal(card_decode(b.data, b.len, &d, &err), -EPROTO);
     buf_fini(&b);
 }
@@ -97,7 +97,7 @@ static void test_same_host(void **state)
     assert_false(card_same_host(&a, &b));
     a.agent = 4;
     assert_true(card_same_host(&a, &b));
-    b.netns++; /* the agent's socket does not mind */
+    b.netns++; /* the agent's socket also works across network namespaces */
     assert_true(card_same_host(&a, &b));
     b.pidns++;
     assert_false(card_same_host(&a, &b));
@@ -115,12 +115,12 @@ static void test_order(void **state)
     struct sock_addr got[SOCK_MAX_ADDRS];
     peer.naddrs = 4;
     peer.addrs[0] = addr("192.168.7.7/24", 5000);
-    peer.addrs[1] = addr("172.17.0.1/16", 5001); /* a bridge both have */
+    peer.addrs[1] = addr("172.17.0.1/16", 5001); /* a bridge with the same address on both hosts */
     peer.addrs[2] = addr("10.1.44.44/16", 5002);
     peer.addrs[3] = addr("127.0.0.1/8", 5003);
     peer.netns++;
     assert_int_equal(dial_order(&mine, &peer, own, 3, got), 2);
-    assert_int_equal(got[0].port, 5002); /* the network in common first */
+    assert_int_equal(got[0].port, 5002); /* an address in a common network comes first */
     assert_int_equal(got[1].port, 5000);
     peer.netns = mine.netns;
     assert_int_equal(dial_order(&mine, &peer, own, 3, got), 4);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * dial: two hosts with several addresses each, as network namespaces: one address that leads
- * nowhere, one bridge that both have, one way that works. Needs root and ip(8).
+ * nowhere, one bridge with the same address on both, one route that works. Needs root and ip(8).
  *
  * takes: 7 s, waiting
  */
@@ -27,7 +27,7 @@
 
 static char ns[2][32];
 
-/* /32 addresses on the wire between them, so that no network in common gives the good one away. */
+/* /32 addresses on the wire, so that no common network tells which address works. */
 static const char setup[] =
     "set -e; ip netns add %1$s; ip netns add %2$s\n"
     "ip -n %1$s link add wire type veth peer name wire netns %2$s\n"
@@ -87,7 +87,7 @@ static bool established(void *arg)
     return link->ops != NULL;
 }
 
-/* The control link is up when the mesh is; a data link takes the same way. */
+/* The control link is connected when the mesh is. A data link takes the same route. */
 static int body(struct mesh *mesh, void *arg)
 {
     struct err err = {0};
@@ -157,7 +157,7 @@ static void test_no_key(void **state)
     assert_int_equal(m.status[1], 7);
 }
 
-/* The wire is cut in silence, with data under way or none: both ends find out by themselves. */
+/* The wire drops all packets, while data is sent or not: both ends must notice it. */
 static void impatient(int rank)
 {
     move_in(rank);

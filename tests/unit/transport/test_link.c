@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * link: transfers between two ends in one process (tests/harness/link_pair): in pieces, cancelled,
- * stale; and nonsense in their place. test_link_end and test_link_messages have the rest.
+ * stale; and invalid frames. See also test_link_end and test_link_messages.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ static void turn(struct link_pair *p)
     assert_int_equal(link_pair_turn(p), 0);
 }
 
-/* Drives one message from a to b to its end. */
+/* Drives one message from a to b until it is complete. */
 static void move(struct link_pair *p, uint64_t tag, const uint8_t *data, uint8_t *got, size_t len)
 {
     struct xfer out, in;
@@ -136,14 +136,14 @@ static void test_cancel_unseen(void **state)
     struct xfer out, in;
     uint8_t data[100] = {1}, got[100];
     link_pair_init(&p, LINK_DATA);
-    /* nothing sent yet: as if it had never been */
+    /* no byte was sent yet: as if the transfer had never been started */
     xfer_start(&out, p.a.link, 1, data, sizeof(data));
     xfer_cancel_send(&out);
     xfer_start(&in, p.b.link, 1, got, sizeof(got));
     assert_int_equal(xfer_recv(&in), 1);
     xfer_cancel_recv(&in);
     move_one(&p, 7, 10);
-    /* sent whole, never asked for: stale later */
+    /* sent completely and never received: stale later */
     for (int i = 0; i < 3; i++) {
         xfer_start(&out, p.a.link, 1, data, sizeof(data));
         assert_int_equal(xfer_send(&out, sizeof(data)), 0);
@@ -174,7 +174,7 @@ static void test_peer_is_ahead(void **state)
     link_pair_fini(&p);
 }
 
-/* Messages of random sizes in both halves of a transfer, some cancelled at random places. */
+/* Messages of random sizes in both directions, some cancelled at random places. */
 static void test_random(void **state)
 {
     struct link_pair p;
@@ -213,7 +213,7 @@ static void test_random(void **state)
     link_pair_fini(&p);
 }
 
-/* ---- nonsense ---- */
+/* ---- invalid frames ---- */
 
 static void expect_nonsense(struct link_pair *p, struct xfer *in)
 {

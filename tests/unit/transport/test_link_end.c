@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * link: the end of a connection between two ends in one process: without a goodbye, with one, with
- * data before it, and with the reason that an aborting rank gives.
+ * link: the end of a connection between two ends in one process: without a farewell, with one, with
+ * data before it, and with the reason that an aborting rank sends.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,7 +37,7 @@ static void test_end_without_goodbye(void **state)
         shutdown(p.a.link->watch.fd, SHUT_RDWR);
         if (cls == LINK_DATA) {
             xfer_start(&in, p.b.link, 1, data, sizeof(data));
-            assert_int_equal(xfer_recv(&in), 1); /* the verdict is not out yet */
+            assert_int_equal(xfer_recv(&in), 1); /* no result yet */
         }
         drive_to_loss(&p.b, &peer, &err);
         assert_int_equal(peer, 0);
@@ -69,7 +69,7 @@ static void test_goodbye(void **state)
     }
 }
 
-/* What was sent before a goodbye is still delivered. */
+/* Data that was sent before a farewell is still delivered. */
 static void test_data_before_goodbye(void **state)
 {
     struct link_pair p;
@@ -119,8 +119,8 @@ static int write_some(struct link *link, uint64_t tag)
     return xfer_send(&out, sizeof(data));
 }
 
-/* What was not read there makes the end of the connection a reset; a write that meets it must not
- * lose the reason, which has come before. */
+/* Unread data makes close(2) reset the connection. A write that meets the reset must not lose
+ * the reason, which arrived before. */
 static void test_abort_tells_a_writer(void **state)
 {
     for (int cls = 0; cls < LINK_CLASSES; cls++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * link: control messages between two ends in one process: of all sizes, over generations, too long,
- * posted before there is a connection.
+ * link: control messages between two ends in one process: of all sizes, across generations, too
+ * long, posted before the link is connected.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * local: ranks of one host that cannot or may not share memory talk TCP; a thousand meshes leave
- * nothing behind; children of a fork hold nothing open.
+ * local: ranks of one host that cannot or may not share memory use TCP; a thousand meshes leak
+ * nothing; children of fork(2) hold nothing open.
  *
  * takes: 3 s, waiting
  */
@@ -47,7 +47,7 @@ static bool pinged(void *arg)
     return all;
 }
 
-/* Every pair exchanges a message; hosts: how many there must be. */
+/* Every pair exchanges a message. hosts: the expected number of hosts. */
 static int ping_all(struct mesh *mesh, void *hosts)
 {
     struct ping p = {.mesh = mesh};
@@ -74,7 +74,7 @@ static void test_shm_off(void **state)
     mesh_ranks_expect(&m, 0);
 }
 
-/* The segment cannot be made: its size is beyond what the process may write. */
+/* The segment cannot be created, because RLIMIT_FSIZE is too small. */
 static void no_segment(int rank)
 {
     struct rlimit small = {4096, 4096};
@@ -94,7 +94,7 @@ static void test_no_segment(void **state)
     mesh_ranks_expect(&m, 0);
 }
 
-/* One rank cannot map it: none may use it. */
+/* If one rank cannot map the segment, no rank of the host uses it. */
 static void no_room(int rank)
 {
     struct rlimit now;
@@ -121,7 +121,7 @@ static void test_no_room(void **state)
     mesh_ranks_expect(&m, 0);
 }
 
-/* ---- nothing stays behind ---- */
+/* ---- leaks ---- */
 
 static long mapped_kib(void)
 {
@@ -136,14 +136,14 @@ static long mapped_kib(void)
     return total;
 }
 
-/* Freed memory is kept for a while there. */
+/* Sanitizers keep freed memory for a while. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = 1 };
 #else
 enum { SANITIZED = 0 };
 #endif
 
-/* The first rounds set the mark. */
+/* The first rounds set the limit for the others. */
 static int leave_nothing(struct mesh *mesh, void *arg)
 {
     static int round, fds;
@@ -177,9 +177,9 @@ static void test_many(void **state)
 
 /* ---- fork ---- */
 
-static pid_t *orphan; /* shared with the ranks */
+static pid_t *orphan; /* pid of the child of rank 1; shared with the ranks */
 
-/* Rank 1 has a child that lives on, as a DataLoader has; then it is killed. */
+/* Rank 1 forks a child that lives on, like a DataLoader's, and is killed. */
 static int die_with_child(struct mesh *mesh, void *arg)
 {
     int peer = -9, before = open_fds();
@@ -215,7 +215,8 @@ static void test_fork(void **state)
     for (size_t i = 0; i < 3; i++) {
         struct mesh_ranks m = {.n = 3, .hosts = hosts[i], .body = die_with_child};
         mesh_ranks_run(&m);
-        /* Nobody else waits for it any more; it is alive, or the test has proved nothing. */
+        /* The child must still be alive, or the test has proved nothing. No other process ends
+         * it. */
         assert_true(*orphan > 0);
         assert_int_equal(kill(*orphan, SIGKILL), 0);
         assert_int_equal(m.status[1], -SIGKILL);

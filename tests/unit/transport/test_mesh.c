@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mesh: forked ranks find each other, share memory or not, move bytes, die.
+ * mesh: forked ranks connect, share memory or not, exchange bytes, and die.
  *
  * takes: 3 s, waiting
  */
@@ -150,7 +150,7 @@ static void test_mixed_agent(void **state)
     mesh_ranks_expect(&m, 0);
 }
 
-/* Ranks that only have a data connection hear each other's goodbye on it at once. */
+/* Ranks that only have a data link receive each other's farewell on it at once. */
 static bool carried(void *arg)
 {
     struct talk *t = arg;
@@ -223,7 +223,7 @@ static void test_map(void **state)
     mesh_ranks_expect(&m, 0);
 }
 
-/* Alone it is a matter of the processors that this thread may use, one of them at first. */
+/* A rank that is alone on its host may spin if its thread may use more than one processor. */
 static bool spin_is_right(const struct mesh *mesh)
 {
     cpu_set_t all, one;
@@ -283,8 +283,8 @@ static void test_alone(void **state)
 
 /* ---- deaths ---- */
 
-/* Rank arg kills itself; every other one must learn who it was, and soon: the 2 s that are promised
- * are measured by tests/fault, here is room for a busy machine. */
+/* The victim kills itself. Every other rank must name it within 10 s. (tests/fault measures the
+ * promised 2 s; this limit allows for a busy machine.) */
 static int body_death(struct mesh *mesh, void *arg)
 {
     const char *words = arg;
@@ -379,11 +379,11 @@ static void test_abort(void **state)
 
 enum { PIPEFUL = 1 << 20 };
 
-/* Rank 1 empties the pipe while rank 0, which has more to send, does not look and is not marked
- * asleep yet: it does not ring. Rank 0 must send more before it sleeps. */
+/* Rank 1 empties the pipe while rank 0, which has more to send, neither polls nor is marked
+ * asleep, so that rank 1 does not ring its doorbell. Rank 0 must send more before it sleeps. */
 static int body_full_pipe(struct mesh *mesh, void *arg)
 {
-    _Atomic int *emptied = arg; /* how often */
+    _Atomic int *emptied = arg; /* number of times */
     struct link *link = mesh_link(mesh, 1 - mesh->rank, LINK_CONTROL);
     struct buf msg = {0};
     if (mesh->rank == 1) {

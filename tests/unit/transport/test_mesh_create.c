@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mesh_create: the N-th allocation fails, for every N: it ends with an error, or well, and leaves
- * no descriptor open. (Leaks of memory are for the ASan build, which has its own allocator; there
- * this test skips.)
+ * mesh_create: the N-th allocation fails, for every N: the call returns an error or succeeds, and
+ * leaves no descriptor open. (The ASan build, which has its own allocator, checks for leaks of
+ * memory; it skips this test.)
  */
 #include <setjmp.h>
 #include <stdarg.h>

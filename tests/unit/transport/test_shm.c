@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_shm: what attach refuses, flags and doorbells between processes, pipes in order, abort.
+ * test_shm: what shm_attach() refuses, flags and doorbells between processes, the order of pipes,
+ * abort.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -44,7 +45,7 @@ static void test_attach(void **state)
     assert_int_equal(atomic_load(&shm_flags_of(b, 0)->in), 5);
     assert_int_equal(atomic_load(&shm_flags_of(b, 1)->in), 0);
     assert_true(shm_staging_of(a, 2) + a->staging_size == (uint8_t *)a->base + a->size);
-    assert_false(a->spin); /* seat 1 is not there */
+    assert_false(a->spin); /* seat 1 has not attached yet */
     shm_destroy(b);
     shm_destroy(a);
     shm_destroy(NULL);
@@ -57,7 +58,7 @@ static void refuse(int fd, int seat, int seats, const uint8_t token[16], int wan
     assert_int_equal(shm_attach(fd, seat, seats, token, &shm, &err), want);
     assert_null(shm);
     assert_int_equal(err.code, want);
-    assert_int_equal(fcntl(fd, F_GETFD), -1); /* taken over in any case */
+    assert_int_equal(fcntl(fd, F_GETFD), -1); /* closed in any case: shm_attach() owns it */
 }
 
 static void test_refuse(void **state)
@@ -81,14 +82,14 @@ static void test_refuse(void **state)
     assert_int_equal(fcntl(empty, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
     refuse(empty, 1, 2, token, -EPROTO);
     refuse(open("/dev/null", O_RDWR | O_CLOEXEC), 1, 2, token, -EPROTO);
-    /* Nobody can take the memory away: no SIGBUS. */
+    /* The memory cannot be truncated, so no access gets SIGBUS. */
     assert_int_equal(ftruncate(a->fd, 0), -1);
     assert_int_equal(shm_create(0, token, &a, NULL), -EINVAL);
     assert_int_equal(shm_create(SHM_MAX_SEATS + 1, token, &a, NULL), -EINVAL);
     shm_destroy(a);
 }
 
-/* Many seats cost address space only. */
+/* Many seats need only address space. */
 static void test_many_seats(void **state)
 {
     (void)state;
@@ -123,7 +124,7 @@ static void test_open_files(void **state)
     assert_int_equal(before, after);
 }
 
-/* A child of fork sees nothing of the segment: reading it is SIGSEGV. */
+/* A forked child does not inherit the segment: reading it is SIGSEGV. */
 static void test_fork(void **state)
 {
     (void)state;
@@ -157,7 +158,8 @@ static int turn_come(void *ctx)
     return atomic_load_explicit(&shm_flags_of(t->shm, t->from)->in, memory_order_acquire) < t->want;
 }
 
-/* The flag goes round: each waits for its neighbour; nobody sleeps through it (alarm). */
+/* The flag goes round: each rank waits for its neighbour's. A rank that misses its wake-up is
+ * ended by alarm(). */
 static int round_trip(struct mesh *mesh, void *ctx)
 {
     (void)ctx;
@@ -188,7 +190,7 @@ static int abort_wakes(struct mesh *mesh, void *ctx)
     if (mesh->rank == 0) {
         usleep(50000);
         shm_abort(shm, 2);
-        shm_abort(shm, 1); /* the first one counts */
+        shm_abort(shm, 1); /* the first abort counts */
     } else if (shm_host_drive(mesh, turn_come, &t) != -ECONNRESET) {
         return 1;
     }
