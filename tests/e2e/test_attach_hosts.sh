@@ -20,8 +20,8 @@ make_hosts || exit 1
 A=${hosts[0]} B=${hosts[1]}
 export HVD_RSH_AGENT="ip netns exec"
 export HVD_COORDINATOR_LOST_SECONDS=15 CTL_SECONDS=120
-# So that an agent of the other host is not given up when it gets no processor for half a second. Checks that test this
-# set their own value.
+# With this heartbeat hvdrun does not treat an agent of the other host as lost when that agent gets no processor for half
+# a second. Checks of that case set their own value.
 export HVD_HEARTBEAT_MS=1000
 prefix=(ip netns exec "$A")
 

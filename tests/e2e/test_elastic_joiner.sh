@@ -75,7 +75,7 @@ shrinks() {
     begun 3 -np 3 --min-np 2
     line 'place 2 of 3' && "$RUN" scale "$MARK" 2 || return 1
     line 'hvdrun: member 3 leaves: the job is to be smaller' || return 1
-    # Until the joiner has asked, was told, and has ended.
+    # The joiner asks for admission, is told to leave, and ends.
     wait_until 20 nobody_leaves || return 1
     "$RUN" scale "$MARK" 3 && ends 0
 }

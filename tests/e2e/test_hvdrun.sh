@@ -77,7 +77,8 @@ stopped_reader() {
         [ $((lines + $(missing "$TMP/1" 'nobody read it for a while'))) -eq 200000 ] && nothing_left
 }
 
-# The same with an output file, like a disk that hangs. A disk that never continues is given up at the end.
+# An output file that takes nothing, like a disk that hangs: the ranks end all the same. If the disk never continues,
+# hvdrun reports that and ends.
 stopped_disk() {
     local pid rc=0 lines
     mkdir -p "$TMP/disk/rank.0" && mkfifo "$TMP/disk/rank.0/stdout" && exec 9<>"$TMP/disk/rank.0/stdout" || return 1

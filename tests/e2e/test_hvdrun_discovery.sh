@@ -12,8 +12,8 @@
 . "$(dirname "$0")/hvdrun.sh"
 
 export CTL_SECONDS=250
-# So that an agent of the other host is not given up when it gets no processor for half a second. Checks that test this
-# set their own value.
+# With this heartbeat hvdrun does not treat an agent of the other host as lost when that agent gets no processor for half
+# a second. Checks of that case set their own value.
 export HVD_HEARTBEAT_MS=1000
 export HVD_RUN_DIR=$XDG_RUNTIME_DIR
 export HVD_RSH_AGENT=$TMP/rsh

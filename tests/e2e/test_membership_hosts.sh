@@ -17,8 +17,8 @@ make_hosts || exit 1
 A=${hosts[0]} B=${hosts[1]}
 export HVD_RSH_AGENT="ip netns exec"
 prefix=(ip netns exec "$A")
-# So that an agent of the other host is not given up when it gets no processor for half a second. Checks that test this
-# set their own value.
+# With this heartbeat hvdrun does not treat an agent of the other host as lost when that agent gets no processor for half
+# a second. Checks of that case set their own value.
 export HVD_HEARTBEAT_MS=1000
 
 # The agent on host B is killed: its rank is lost, and the replacement waits for room. The host returns, and the
@@ -69,8 +69,8 @@ begins_anew() {
     kill -KILL "$(pid_of 2)" && line 3 'epoch 5 rank . of 3: 2 3 4 ' && line 4 'epoch 6 rank . of 4: 2 3 4 5\* ' && ends 0
 }
 
-# Host B is cut off: no connection ends, and no message comes. The coordinator gives it up for its silence. When the
-# network is back the host's agent learns that it is no longer part of the job.
+# Host B is cut off: no connection ends, and no message comes. The coordinator treats the host as lost because it is
+# silent. When the network is back the host's agent learns that it is no longer part of the job.
 host_silent() {
     local dev
     dev=$(ip -n "$B" -o link show type veth | sed 's/^[0-9]*: \([^@:]*\).*/\1/')

@@ -155,7 +155,7 @@ class Changes(Case):
         third.evict()
         self.assertEqual(third.code(), 143, third.text())
         third.tell(deleting=True, over=True)
-        self.assertEqual([pod.ranks() for pod in self.two], ranks, "nobody was started again")
+        self.assertEqual([pod.ranks() for pod in self.two], ranks, "no rank was started again")
         self.assertEqual(self.plane.facts("a")["size"], 2)
 
     def test_eviction_drains_and_is_replaced(self):

@@ -25,8 +25,8 @@ unset HVD_RSH_AGENT
 . "$(dirname "$0")/attach.sh"
 prefix=(ip netns exec "$A")
 export HVD_DOCTOR=off # findings about these hosts do not matter here
-# So that an agent of the other host is not given up when it gets no processor for half a second. Checks that test this
-# set their own value.
+# With this heartbeat hvdrun does not treat an agent of the other host as lost when that agent gets no processor for half
+# a second. Checks of that case set their own value.
 export HVD_HEARTBEAT_MS=1000
 
 # sshd needs this folder, whatever its configuration says.

@@ -22,7 +22,7 @@ struct coll_rank {
  * (HVD_LOCALITY). NULL: all ranks that really can. Returns 0, or -errno after a line on stdout. */
 int coll_rank_open(struct coll_rank *r, int rank, const char *hosts);
 
-/* Says goodbye, waits at most 5 s for the other ranks to do so, and closes. */
+/* Sends a farewell, waits at most 5 s for those of the other ranks, and closes. */
 void coll_rank_close(struct coll_rank *r);
 
 /* One operation from start to end, sleeping in between; at most 30 s. */

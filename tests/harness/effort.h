@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * effort: how many rounds, seeds and sizes a test goes through. What a sanitizer looks for it finds
- * in few rounds, and each of them takes it 3 (ASan) to 15 times (TSan) as long.
+ * effort: how many rounds, seeds and sizes a test runs. A sanitizer finds its faults in few rounds,
+ * and a round takes 3 (ASan) to 15 times (TSan) as long with it.
  */
 #ifndef HVD_TESTS_HARNESS_EFFORT_H
 #define HVD_TESTS_HARNESS_EFFORT_H

@@ -23,18 +23,18 @@ struct elastic_member {
     pid_t pid;
     int fd;
     struct ctl ctl;
-    bool waiting; /* it has said HELLO and has no roster yet */
-    bool arrived; /* it has provisional numbers and is not ready for admission */
+    bool waiting; /* has sent HELLO and has no roster yet */
+    bool arrived; /* has provisional numbers and is not ready for admission */
     bool was_in;
-    int bye; /* code of its BYE; 1: it has said none */
+    int bye; /* code of its BYE; 1: no BYE received */
     int why;
     struct buf card;
-    bool active;     /* it is in the newest epoch */
-    bool over, left; /* over: its process has ended; left: it has said BYE */
-    bool leaving;    /* it is asked to leave at the next boundary */
+    bool active;     /* is in the newest epoch */
+    bool over, left; /* over: its process has ended; left: it has sent BYE */
+    bool leaving;    /* is asked to leave at the next boundary */
     bool given_up;   /* the other members were told that it is lost, though it is alive */
     int rank, status;
-    uint64_t batches; /* as last reported */
+    uint64_t batches; /* finished batches, as last reported */
 };
 
 struct elastic {
@@ -44,7 +44,7 @@ struct elastic {
     bool changing;          /* a change is announced and not applied */
     int publishes;          /* epochs published so far, including failed ones */
     uint64_t repairs;       /* REPAIRED frames */
-    uint64_t slowest;       /* the longest repair time they reported, ns */
+    uint64_t slowest;       /* the longest repair time in these frames, ns */
     uint64_t departed_done; /* the largest number of finished operations in any BYE */
     bool late_deaths;       /* deaths are reported only after the next epoch was published */
     bool places;            /* joiners get provisional numbers at once, as from a real agent */
@@ -60,7 +60,7 @@ int elastic_add(struct elastic *job, elastic_rank_f fn, void *arg, const char *c
  * `leaving` leave. */
 void elastic_announce(struct elastic *job);
 
-/* Tells the other members that this one is lost. It is alive and does not know. */
+/* Tells the other members that this member is lost, although it is alive. */
 void elastic_give_up(struct elastic *job, int member);
 
 /* Tells a member that is in no world to leave. */
@@ -70,7 +70,7 @@ void elastic_dismiss(struct elastic *job, int member, const char *text);
 bool elastic_run(struct elastic *job, bool (*done)(struct elastic *job, void *arg), void *arg,
                  int ms);
 
-/* The same until *at, where a member stores its step, is step or more. */
+/* Works until *at, where a member stores its step, is step or more. Returns like elastic_run(). */
 bool elastic_run_to(struct elastic *job, const _Atomic int *at, int step, int ms);
 
 /* All members have ended. */

@@ -116,7 +116,7 @@ static inline int fail_alloc_walk(const char *name, int (*f)(void))
     /* The first call may keep memory, such as tables that libraries create once. */
     int faults = 0, rc = f();
     if (rc != 0)
-        printf("%s: %d although there is memory\n", name, rc);
+        printf("%s: returns %d although no allocation failed\n", name, rc);
     faults += rc != 0;
     for (int on = 0; on < 2; on++) {
         bool all = false;

@@ -51,7 +51,7 @@ static int check_way(const char *way)
     if (!way)
         return 0;
     if (hvd_backend(way, &b) < 0 || !b.open)
-        return FAIL("%s is not what was used", way);
+        return FAIL("the job did not use %s", way);
     return 0;
 }
 
@@ -71,7 +71,7 @@ static int rank_main(int rank, int size, void *arg)
     if (hvd_shutdown() < 0 && rc == 0)
         rc = FAIL("%s", hvd_error());
     if (!gpu_side_close(&g) && rc == 0)
-        rc = FAIL("%ld things are left on the GPU", g.fake->live());
+        rc = FAIL("%ld objects on the GPU were not freed", g.fake->live());
     return rc;
 }
 

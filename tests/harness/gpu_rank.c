@@ -250,12 +250,12 @@ int gpu_rank_close_gpu(struct gpu_rank *me)
     gpu_close(me->gpu);
     find_live(me, getenv("HVD_NCCL_LIB"));
     if (!clean)
-        return FAIL("something was left behind in NCCL");
+        return FAIL("a thread stays in NCCL");
     if (me->nccl_live && me->nccl_live() != 0)
-        return FAIL("%d communicators are left", me->nccl_live());
+        return FAIL("%d communicators were not destroyed", me->nccl_live());
     return lost || me->fake->live() == me->before
                ? 0
-               : FAIL("%ld things of the driver's are left", me->fake->live());
+               : FAIL("%ld objects of the driver were not freed", me->fake->live());
 }
 
 int gpu_rank_close(struct gpu_rank *me)
@@ -405,7 +405,7 @@ int gpu_rank_drain(struct gpu_rank *me)
     int rc;
     while ((rc = nccl_run_drained(me->run, &me->err)) == 1) {
         if (deadline_passed(deadline))
-            return FAIL("the stream does not end, without an error");
+            return FAIL("the stream does not become idle and reports no error");
         nap_ms(1);
     }
     return rc;

@@ -22,7 +22,7 @@ struct mesh_ranks {
     bool agent;     /* the parent is their agent and relays descriptors */
     int odd_key;    /* this rank has a wrong key; 0: none (rank 0 always has the right one) */
     int timeout_ms; /* time limit of mesh_create(); 0: 20 s */
-    int rounds;     /* how often they create a mesh and run body; 0: once */
+    int rounds;     /* number of times that the ranks create a mesh and run body; 0: once */
     /* Runs in the rank after the cards were exchanged, before mesh_create(); may be NULL. */
     void (*met)(int rank);
     /* Runs in the rank with the mesh. Its result is the exit code. */
@@ -46,7 +46,7 @@ void mesh_ranks_expect(const struct mesh_ranks *m, int status);
 int mesh_ranks_until(struct mesh *mesh, bool (*done)(void *arg), void *arg, int ms, int *ret_peer,
                      struct err *err);
 
-/* Says goodbye, waits until the other ranks have too, then destroys the mesh. */
+/* Sends a farewell, waits for those of the other ranks, then destroys the mesh. */
 void mesh_ranks_leave(struct mesh *mesh);
 
 #endif

@@ -62,7 +62,7 @@ static void on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t n
         struct sim_tensor *t = sim_by_id(r, tensors[i].id);
         b->ids[i] = tensors[i].id;
         if (!t) {
-            sim_fail(r->sim, "rank %d: batch with a tensor that is not under way", r->rank);
+            sim_fail(r->sim, "rank %d: batch with a tensor that is not in flight", r->rank);
             continue;
         }
         bytes += (uint64_t)t->sig.shape[0] * 4;
@@ -83,7 +83,7 @@ static void on_fail(void *ctx, uint64_t id, const struct err *err)
     struct sim_rank *r = ctx;
     struct sim_tensor *t = sim_by_id(r, id);
     if (!t) {
-        sim_fail(r->sim, "rank %d: failure of what is not under way", r->rank);
+        sim_fail(r->sim, "rank %d: failure of a tensor that is not in flight", r->rank);
         return;
     }
     t->state = SIM_FAILED;

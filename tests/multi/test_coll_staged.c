@@ -301,7 +301,8 @@ static int taken_back(void *arg)
     if (rc == 0 && r->mesh->rank == 0) {
         rc = coll_start(r->coll, &op, &err) < 0 ? FAIL("%s", err.msg) : 0;
         for (int i = 0; i < 2000 && rc == 0; i++)
-            rc = coll_progress(r->coll) == 1 ? 0 : FAIL("it was done with one rank alone");
+            rc = coll_progress(r->coll) == 1 ? 0
+                                             : FAIL("the operation finished with one rank alone");
         coll_cancel(r->coll);
     }
     memset(me->host, 0, count * 4);
@@ -335,7 +336,7 @@ static int broken(void *arg)
     if (rc != -EFAULT)
         return FAIL("a device that fails: %d", rc);
     if (coll_start(me->r.coll, &op, &err) != -EBUSY)
-        return FAIL("it can still be used");
+        return FAIL("the failed device can still be used");
     return 0;
 }
 
@@ -396,7 +397,7 @@ static int rank_main(int rank, int size, void *arg)
     device_destroy(device);
     close_device(&me);
     if (rc == 0 && job->body != broken && me.fake->live() != 0)
-        rc = FAIL("%ld things are left", me.fake->live());
+        rc = FAIL("%ld objects were not freed", me.fake->live());
     return rc;
 }
 

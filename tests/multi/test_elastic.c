@@ -307,11 +307,11 @@ static void test_kill_in_repair(void **state)
         kill(job.members[2].pid, SIGKILL);
         let_go(b);
         if (!elastic_run(&job, elastic_all_over, NULL, 60000))
-            fail_msg("killed at %s: it has not ended within a minute", place);
+            fail_msg("killed at %s: the job has not ended within a minute", place);
         uint32_t left = survivors(&job);
         /* A repair does not pass every place, so the second rank may live. */
         if (left != 9 && left != 0xb)
-            fail_msg("killed at %s: members %x are left", place, left);
+            fail_msg("killed at %s: members %x survived", place, left);
         check_results(b, &job);
         elastic_fini(&job);
     }
@@ -341,11 +341,11 @@ static void test_kill_at_random(void **state)
         kill(job.members[seed % 3].pid, SIGKILL);
         let_go(b);
         if (!elastic_run(&job, elastic_all_over, NULL, 60000))
-            fail_msg("seed %u: it has not ended within a minute", seed);
+            fail_msg("seed %u: the job has not ended within a minute", seed);
         if (survivors(&job) != (0xf & ~(1u << seed % 3))) {
             for (int m = 0; m < 4; m++)
                 printf("member %d: status %x, at step %d\n", m, job.members[m].status, b->at[m]);
-            fail_msg("seed %u: members %x are left", seed, survivors(&job));
+            fail_msg("seed %u: members %x survived", seed, survivors(&job));
         }
         check_results(b, &job);
         elastic_fini(&job);
@@ -414,9 +414,9 @@ static void test_kill_in_change(void **state)
         elastic_announce(&job);
         let_go(b);
         if (!elastic_run(&job, elastic_all_over, NULL, 60000))
-            fail_msg("killed at %s: it has not ended within a minute", places[i / 2]);
+            fail_msg("killed at %s: the job has not ended within a minute", places[i / 2]);
         if ((survivors(&job) & ~2u) != 0x1d)
-            fail_msg("killed at %s: members %x are left", places[i / 2], survivors(&job));
+            fail_msg("killed at %s: members %x survived", places[i / 2], survivors(&job));
         check_results(b, &job);
         for (int step = 0; step < 60; step++)
             for (int m = 2; m < 5; m++)

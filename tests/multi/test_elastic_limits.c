@@ -83,7 +83,7 @@ static void test_few_descriptors(void **state)
             for (int m = 0; m < RANKS; m++)
                 elastic_add(&job, sum, b, places[m][hosts]);
             if (!elastic_run(&job, elastic_all_over, NULL, 60000))
-                fail_msg("limit %d: it has not ended within a minute", (int)limit);
+                fail_msg("limit %d: the job has not ended within a minute", (int)limit);
             int status = job.members[SHORT].status;
             if (job.members[HEALTHY].status != 0 || !WIFEXITED(status) ||
                 (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != OUT))

@@ -234,7 +234,7 @@ static void test_many_threads_enter(void **state)
 }
 
 /* Two joiners have the same provisional place. The one that got another place refuses messages made
- * for the old place, and nobody reads them. */
+ * for the old place, and no rank reads them. */
 static int asks_for_parts(int member, void *arg)
 {
     int64_t splits[ENTER_OLD + 1] = {0}, rows = 8, step = -1;

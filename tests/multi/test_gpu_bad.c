@@ -101,7 +101,7 @@ static int rank_main(int rank, int size, void *arg)
         return check_said(job, g.err.msg); /* any CUDA program would get this error */
     int rc = hvd_init();
     if (job->init) {
-        rc = rc < 0 ? check_said(job, hvd_error()) : FAIL("hvd_init() is content");
+        rc = rc < 0 ? check_said(job, hvd_error()) : FAIL("hvd_init() succeeded");
         if (job->driver)
             gpu_side_close(&g);
         return rc;

@@ -190,7 +190,7 @@ static int fails_later(struct gpu_side *g, int rank, int size)
     return fail_second(g, rank, size, false, words);
 }
 
-/* Rank 1 ends without a goodbye while NCCL runs. */
+/* Rank 1 exits without a farewell while NCCL runs. */
 static int dies(struct gpu_side *g, int rank, int size)
 {
     static const char *const words[3] = {"rank 1"};

@@ -37,7 +37,7 @@
 
 #define CHUNK   ((int64_t)1 << 20) /* floats that are in flight together */
 #define PIECES  512                /* tensors that are in flight together */
-#define TINY    4                  /* elements of each of them */
+#define TINY    4                  /* elements of each of these tensors */
 #define FEW     5003               /* elements of a tensor in steps without a death */
 #define TENSORS 9
 #define STEPS   5
@@ -230,7 +230,7 @@ static int work(int number, void *arg)
     if (hvd_shutdown() < 0 && rc == 0)
         rc = FAIL("shutdown: %s", hvd_error());
     if (!gpu_side_close(&m.g) && rc == 0)
-        rc = FAIL("%ld things are left on the GPU", m.g.fake->live());
+        rc = FAIL("%ld objects on the GPU were not freed", m.g.fake->live());
     return rc;
 }
 
@@ -295,7 +295,7 @@ static void lose(const struct job *j, const char *function, long call)
     for (int m = 0; m < n; m++)
         add(&job, b, j->version, j->hosts[m]);
     if (!elastic_run(&job, elastic_all_over, NULL, 90000))
-        fail_msg("it has not ended within 90 s");
+        fail_msg("the job has not ended within 90 s");
     for (int m = 0; m < n; m++) {
         bool doomed = j->doomed & 1U << m;
         if (job.members[m].status != (doomed ? SIGKILL : 0))

@@ -248,7 +248,7 @@ static int hang(int number, void *arg)
         return FAIL("init: %s", hvd_error());
     int rc = hvd_enter() < 0 ? FAIL("enter: %s", hvd_error()) : (*use)(&g, number);
     hvd_shutdown();
-    return gpu_side_close(&g) || rc ? rc : FAIL("%ld things are left", g.fake->live());
+    return gpu_side_close(&g) || rc ? rc : FAIL("%ld objects were not freed", g.fake->live());
 }
 
 static void hang_job(struct elastic *job, int n, int (**use)(struct gpu_side *g, int number))

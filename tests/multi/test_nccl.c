@@ -334,7 +334,7 @@ static int all_kinds(int rank, int size, void *arg)
         if (factor != (j.r.api.ncclRedOpCreatePreMulSum || rc != 0 ? 0 : -ENOTSUP))
             rc = FAIL("NCCL %s, factors: %d %s", v->name, factor, j.r.err.msg);
         if (!nccl_rank_close(&j.r) && rc == 0)
-            rc = FAIL("NCCL %s leaves something behind", v->name);
+            rc = FAIL("NCCL %s has leaked an object", v->name);
         free(j.b);
     }
     return rc;
@@ -348,8 +348,8 @@ static void test_kinds(void **state)
     }
 }
 
-/* An event that is recorded before the launch has ended would miss it: nothing may be on the stream
- * before. */
+/* An event that is recorded before the launch is complete does not cover it, so the launch reaches
+ * the stream only after it is complete. */
 static int polled(int rank, int size, void *arg)
 {
     struct nccl_rank r = {0};
@@ -371,16 +371,16 @@ static int polled(int rank, int size, void *arg)
         nccl_comm_launch(r.comm, &r.steps, r.stream, &r.err) < 0)
         return FAIL("%s", r.err.msg);
     if (nccl_comm_launch(r.comm, &r.steps, r.stream, &r.err) != -EBUSY)
-        return FAIL("a second launch before the first one's end");
+        return FAIL("a second launch was accepted before the first was done");
     if (nccl_comm_phase(r.comm) != NCCL_LAUNCH || nccl_comm_progress(r.comm, &r.err) != 1)
-        return FAIL("the launch is not polled");
+        return FAIL("the launch was done without polling");
     if (nccl_rank_drive(&r, 5000) != 0 || nccl_comm_phase(r.comm) != NCCL_READY)
         return FAIL("%s", r.err.msg);
     for (int i = 0; i < 5000 && !r.idle(r.stream); i++)
         nap_ms(1);
     if (out[3] != 4.0f * (float)size)
         return FAIL("%f", out[3]);
-    return nccl_rank_close(&r) ? 0 : FAIL("left behind");
+    return nccl_rank_close(&r) ? 0 : FAIL("NCCL has leaked an object");
 }
 
 static void test_polled(void **state)
@@ -400,14 +400,14 @@ static int blocking(int rank, int size, void *arg)
     /* rank 1 comes only when rank 0 has seen that its own init waits */
     for (int i = 0; rank == 0 && i < 100; i++) {
         if (nccl_comm_progress(r.comm, &r.err) != 1)
-            return FAIL("ready without the other one");
+            return FAIL("ready before rank 1 has started");
         nap_ms(1);
     }
     if (!nccl_rank_meet(&r, 0, size, 10000) || nccl_rank_drive(&r, 10000) != 0)
         return FAIL("%s", r.err.msg);
     if (nccl_rank_check(&r) != 0)
         return FAIL("%s", r.err.msg);
-    return nccl_rank_close(&r) ? 0 : FAIL("left behind");
+    return nccl_rank_close(&r) ? 0 : FAIL("NCCL has leaked an object");
 }
 
 static void test_blocking(void **state)

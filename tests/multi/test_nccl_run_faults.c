@@ -161,7 +161,7 @@ static int with_fault(int rank, int size, void *arg)
         return rc ? rc : bad;
     }
     coll_rank_close(&me.r);
-    return nccl_run_destroy(me.run) ? FAIL("nothing was left behind") : 0;
+    return nccl_run_destroy(me.run) ? FAIL("no thread stays in NCCL") : 0;
 }
 
 static void test_faults(void **state)
@@ -202,7 +202,7 @@ static int stuck(int rank, int size, void *arg)
     if (clock_ns() - begun > 10 * CLOCK_S)
         return FAIL("it took too long");
     coll_rank_close(&me.r);
-    return nccl_run_destroy(me.run) ? FAIL("nothing was left behind") : 0;
+    return nccl_run_destroy(me.run) ? FAIL("no thread stays in NCCL") : 0;
 }
 
 static void test_stuck(void **state)

@@ -112,7 +112,7 @@ static int check_run(const struct coll_rank *r, const struct run *u, const uint8
     if (bad < own)
         return complain(r, u, "wrong is element", bad);
     if (got[own * elem] != 0xee && u->place == BESIDE)
-        return complain(r, u, "written behind the end", own);
+        return complain(r, u, "written past the end,", own);
     if (u->place == BESIDE && memcmp(in, before, u->all * elem) != 0)
         return complain(r, u, "the input has changed,", u->all);
     return 0;

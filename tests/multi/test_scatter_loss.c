@@ -260,7 +260,7 @@ static void run_deaths(struct deaths how, int64_t rows, unsigned seeds)
         *b = (struct board){.rows = rows};
         elastic_init(&job);
         if (!deaths_run(&job, d, seed))
-            fail_msg("seed %u: it has not ended within two minutes", seed);
+            fail_msg("seed %u: the job has not ended within two minutes", seed);
         mixed += check_sums(b, &job, seed);
         elastic_fini(&job);
     }

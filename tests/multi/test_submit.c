@@ -236,9 +236,9 @@ static int names(int rank, int size, void *arg)
         if (hvd_submit(&r, 1, &h) != 0)
             return FAIL("%s", hvd_error());
         if (hvd_submit(&r, 1, &again) != -EEXIST || !strstr(hvd_error(), "once"))
-            return FAIL("a second one of the name: %s", hvd_error());
+            return FAIL("a second operation with this name was not refused: %s", hvd_error());
         if (hvd_allreduce("once", &x, &x, 1, HVD_FLOAT32, HVD_SUM) != -EEXIST)
-            return FAIL("a second one of the name: %s", hvd_error());
+            return FAIL("a second operation with this name was not refused: %s", hvd_error());
     }
     if (hvd_barrier("seen") != 0)
         return FAIL("%s", hvd_error());
@@ -326,7 +326,7 @@ static int steady(int rank, int size, void *arg)
     }
     hvd_stats(&after);
     if (after.thaws == 0)
-        return FAIL("the schedule was never left");
+        return FAIL("the schedule was never thawed");
     return hvd_shutdown() != 0;
 }
 

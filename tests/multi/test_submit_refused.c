@@ -59,7 +59,7 @@ static int disagree(int rank, int size, void *arg)
         if (rc)
             return rc;
         if (x[0] != 1 || x[4] != 0)
-            return FAIL("data was touched");
+            return FAIL("a refused request has changed its data");
         for (int i = 0; i < 10; i++) {
             float y = 1;
             if (hvd_allreduce("good", &y, &y, 1, HVD_FLOAT32, HVD_SUM) != 0 || y != (float)size)

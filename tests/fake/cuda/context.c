@@ -47,7 +47,7 @@ static bool releases(const char *function)
            strstr(function, "Unload");
 }
 
-/* How often a caller asks whether a stream is done is a matter of chance. */
+/* A query that callers repeat until a stream is done: the number of its calls varies. */
 static bool repeats_query(const char *function)
 {
     static const char *last = "";

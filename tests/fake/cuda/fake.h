@@ -31,24 +31,24 @@ struct CUctx_st {
     unsigned sticky; /* the error that every call returns from now on */
     unsigned breaks; /* the sticky error that the next task causes */
     struct CUstream_st *null;
-    long queued, done; /* tasks, of all its streams */
+    long queued, done; /* tasks of all streams of this context */
 };
 
 struct fake_task {
     struct fake_task *next;
     /* Returns a CUresult. A value other than 0 sticks to the context. */
     unsigned (*run)(struct fake_task *task);
-    void (*drop)(struct fake_task *task); /* before it is freed; may be NULL */
+    void (*drop)(struct fake_task *task); /* called before the task is freed; may be NULL */
     struct CUstream_st *stream;
     struct CUevent_st *event;
-    uint64_t mark; /* of the event: the count when it was recorded or waited for */
+    uint64_t mark; /* the event's count when it was recorded or waited for */
     void *to;
     const void *from;
     size_t bytes;
     void (*f)(void *);
     void (*skip)(void *); /* runs instead of run, after a sticky error; may be NULL */
     void *data;
-    unsigned fails; /* error on demand */
+    unsigned fails; /* the error that the script asks for; 0: none */
     bool stalls;
     bool *ret_done;
 };
@@ -61,15 +61,15 @@ struct CUstream_st {
     unsigned capturing;
 };
 
-/* One lock for everything. moved is signalled whenever a waiter may continue. */
+/* The only lock of the fake. fake_moved is signalled whenever a waiter may continue. */
 extern pthread_mutex_t fake_lock;
 extern pthread_cond_t fake_moved;
 
 extern struct CUctx_st fake_contexts[FAKE_GPUS];
-extern unsigned fake_delay_us; /* of every task */
+extern unsigned fake_delay_us; /* delay of every task */
 extern bool fake_stalled;      /* no stream runs tasks */
 extern long fake_live;         /* objects that were not destroyed */
-extern size_t fake_locked;     /* bytes of pinned host memory among them */
+extern size_t fake_locked;     /* bytes of pinned host memory that were not freed */
 
 enum fake_needs { FAKE_NOTHING, FAKE_INIT, FAKE_CONTEXT, FAKE_UNSAFE };
 

@@ -16,7 +16,7 @@ static const struct type {
     const char *name;
     enum class class;
     size_t bytes;
-    int64_t low, high; /* of an integer */
+    int64_t low, high; /* range of an integer type */
 } types[] = {
     {"uint8", INTEGER, 1, 0, UINT8_MAX},
     {"int8", INTEGER, 1, INT8_MIN, INT8_MAX},
@@ -46,7 +46,7 @@ static const struct type *type_named(const char *name, size_t len)
     return NULL;
 }
 
-/* One that is computed as a float. */
+/* Whether values of this type are computed as float. */
 static bool is_single(const struct type *t)
 {
     return t->class == SINGLE || t->class == HALF || t->class == BFLOAT;

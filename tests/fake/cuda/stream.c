@@ -14,8 +14,8 @@ static struct CUevent_st {
     struct CUevent_st *next;
     /* Counts: records that were requested, and records that streams have reached. */
     uint64_t recorded, done;
-    uint64_t ns; /* time of the last one */
-    int users;   /* the handle's owner, and tasks */
+    uint64_t ns; /* time of the last record */
+    int users;   /* references: the handle's owner, and tasks */
 } * events;
 
 /* ---- the thread of a stream; called with the lock ---- */

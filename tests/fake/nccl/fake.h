@@ -5,11 +5,10 @@
  * between processes of one machine. tests/fake/README.md lists the failures that a test can
  * request.
  *
- * segment: memory that the ranks of a communicator share, and waiting in it. comm: the life of a
- * segment: memory that the ranks of a communicator share, and waiting in it. comm: the life of a
- * communicator. group: calls become tasks. run: executes a task on its stream's thread. stream:
- * queues with a thread each. math: arithmetic. home: what a thread has begun. script: failures on
- * demand.
+ * The files: segment: memory that the ranks of a communicator share, and waiting in it. comm: the
+ * life of a communicator. group: calls become tasks. run: executes a task on its stream's thread.
+ * stream: queues with a thread each. math: arithmetic. home: the work that a thread has begun.
+ * script: failures on demand.
  */
 #ifndef HVD_TESTS_FAKE_NCCL_H
 #define HVD_TESTS_FAKE_NCCL_H
@@ -23,7 +22,7 @@
 #include "core/backend/nccl_abi.h"
 
 #ifndef FAKE_NCCL_BUILT
-/* The version that it imitates, which decides what functions it has */
+/* The version of NCCL that this fake imitates. It decides which functions the fake has. */
 #define FAKE_NCCL_BUILT 22707
 #endif
 
@@ -45,11 +44,11 @@ struct seat {
 
 struct letter { /* one direction between two ranks; a chunk at a time */
     _Atomic uint64_t sent, taken;
-    uint64_t bytes; /* of the whole message */
+    uint64_t bytes; /* size of the whole message */
     uint8_t data[LETTER_BYTES];
 };
 
-struct where { /* where a segment can be found: travels in the id */
+struct where { /* location of a segment; part of the unique id */
     uint64_t magic, nonce;
     int pid, fd;
 };
@@ -68,7 +67,7 @@ struct segment {
 
 /* Creates a segment and its location, by which other ranks open it. Its descriptor stays open. */
 int segment_make(struct where *ret);
-/* NULL: the creator has ended, or it is another segment. */
+/* Returns NULL if the creator has ended, or has another segment there. */
 struct segment *segment_open(const struct where *where);
 void segment_close(struct segment *segment);
 void segment_unmake(const struct where *where);
@@ -87,17 +86,17 @@ struct ncclComm {
     _Atomic uint64_t queued, run;
     _Atomic int async;    /* ncclResult_t */
     _Atomic bool aborted; /* the struct stays, so that late callers find it aborted */
-    _Atomic bool stopped; /* what runs must end: a child is being created */
+    _Atomic bool stopped; /* running tasks must end, because a child is being created */
     uint64_t children;
     struct { /* of PreMulSum */
         double scalar;
         bool used;
     } made[MADE_OPS_MAX];
-    struct task *launch; /* not on its stream yet: the caller has to poll first */
+    struct task *launch; /* tasks that are not on their stream yet: the caller has to poll first */
     int polls;
-    _Atomic bool busy;           /* a thread creates it, or its child */
+    _Atomic bool busy;           /* a thread creates this communicator or its child */
     _Atomic bool shrinking;      /* a caller is in ncclCommShrink */
-    _Atomic(struct home *) home; /* of the thread that has begun something; NULL: none */
+    _Atomic(struct home *) home; /* of the thread that has begun work; NULL: none */
     struct ncclComm **ret_child;
     struct ncclComm *child;
     _Atomic bool given;    /* the child belongs to its caller now */

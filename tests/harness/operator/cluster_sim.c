@@ -417,7 +417,7 @@ static void check_rest(struct cluster_sim *s, int job)
     enum job_phase phase = j->job.status.phase;
     int alive = alive_of(s, job, false);
     if (j->there && phase == JOB_QUEUED && !j->job.status.message)
-        cluster_sim_wrong(s, "%s: queued, and nobody says why", j->job.name);
+        cluster_sim_wrong(s, "%s: queued, and the status gives no reason", j->job.name);
     else if (j->there && !job_phase_finished(phase))
         cluster_sim_wrong(s, "%s: still %s (%s)", j->job.name, job_phase_name(phase),
                           words(j->job.status.message));

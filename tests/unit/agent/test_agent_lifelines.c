@@ -159,7 +159,8 @@ static void expect(const char *how, const char *words)
         found += at && at < end;
     }
     if (found != RANKS - 1 || code != 0)
-        fail_msg("code %d, \"%s\" %d times in:\n%s", code, words, found, text);
+        fail_msg("exit code %d, want 0; \"%s\" %d times, want 2, in:\n%s", code, words, found,
+                 text);
 }
 
 /* The lifeline reports "died". waitpid() would have reported the signal, but it is later. */

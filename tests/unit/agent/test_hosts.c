@@ -78,7 +78,7 @@ static void test_refused(void **state)
     assert_int_equal(hosts_parse(&h, "keep:3", NULL), 0);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         if (hosts_parse(&h, bad[i], &err) != -EINVAL)
-            fail_msg("\"%s\" was taken", bad[i]);
+            fail_msg("the invalid list \"%s\" was accepted", bad[i]);
         assert_true(strlen(err.msg) > 0);
         assert_string_equal(h.list[0].name, "keep"); /* a failed call does not change the list */
     }

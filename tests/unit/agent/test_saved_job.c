@@ -187,7 +187,7 @@ static void refused(int code, const char *words)
     struct err err = {0};
     assert_int_equal(saved_job_load(&back, dir, &err), -code);
     if (!strstr(err.msg, words))
-        fail_msg("not \"%s\" but \"%s\"", words, err.msg);
+        fail_msg("the error lacks \"%s\": \"%s\"", words, err.msg);
 }
 
 static void test_version(void **state)

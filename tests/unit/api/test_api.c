@@ -244,8 +244,7 @@ static void test_connections_are_kept(void **state)
     assert_int_equal(kube_server_count("connections"), before);
 }
 
-/* ---- trust
- * ----------------------------------------------------------------------------------------- */
+/* ---- trust ----------------------------------------------------------------------------------- */
 
 static struct heard ask_as(const struct access *a, int ms)
 {

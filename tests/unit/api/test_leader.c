@@ -153,13 +153,14 @@ static void check(void)
         if (leads && !p->led) {
             p->term = leader_term(&p->leader);
             if (p->term <= sim.highest_term)
-                fail_msg("term %lld after %lld", (long long)p->term, (long long)sim.highest_term);
+                fail_msg("term %lld began after term %lld", (long long)p->term,
+                         (long long)sim.highest_term);
             sim.highest_term = p->term;
         }
         p->led = leads;
     }
     if (leaders > 1)
-        fail_msg("%d lead at %llu ms", leaders, (unsigned long long)(sim.now / CLOCK_MS));
+        fail_msg("%d processes lead at %llu ms", leaders, (unsigned long long)(sim.now / CLOCK_MS));
 }
 
 static void step(void)

@@ -107,7 +107,7 @@ static void test_no_driver(void **state)
     void *real = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (real) {
         dlclose(real);
-        print_message("SKIP: backend/cuda_api/no_driver: no driver: this machine has one\n");
+        print_message("SKIP: backend/cuda_api/no_driver: no driver: this machine has a driver\n");
         skip();
     }
     expect(&none);

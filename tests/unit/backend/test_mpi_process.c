@@ -38,7 +38,7 @@ static void progress(void)
 static int finalize(void)
 {
     if (atomic_load(&g.inside) > 0 || atomic_load(&g.ended) != 1)
-        puts("FAILED: MPI_Finalize at the wrong time");
+        puts("FAILED: MPI_Finalize was called while MPI was in use or before the test had ended");
     mpi_plugin_state = MPI_STATE_OVER;
     return 0;
 }

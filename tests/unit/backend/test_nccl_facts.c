@@ -155,7 +155,7 @@ static void test_cases(void **state)
             !strstr(line, cases[i].doctor) || (v == NCCL_GOOD && line[0]))
             fail_msg("%s: %d \"%s\"", cases[i].name, v, line);
         if (strchr(line, '\n'))
-            fail_msg("%s: more than a line", cases[i].name);
+            fail_msg("%s: the message has more than one line", cases[i].name);
     }
 }
 
@@ -171,7 +171,7 @@ static void test_order(void **state)
         for (int r = 0; r < n; r++)
             turned[r] = facts[n - 1 - r];
         if (nccl_facts_judge(turned, n, line, sizeof(line)) != cases[i].verdict)
-            fail_msg("%s, turned round: \"%s\"", cases[i].name, line);
+            fail_msg("%s, ranks in reverse order: \"%s\"", cases[i].name, line);
     }
 }
 
@@ -205,7 +205,7 @@ static void test_reform(void **state)
             nccl_reform_choose(reforms[i].all, reforms[i].n, reforms[i].was, excluded, &n);
         if (choice != reforms[i].choice || n != reforms[i].nexcluded ||
             memcmp(excluded, reforms[i].excluded, (size_t)n * sizeof(int)) != 0)
-            fail_msg("%s: %d, %d left out", reforms[i].name, choice, n);
+            fail_msg("%s: choice %d, %d ranks excluded", reforms[i].name, choice, n);
     }
 }
 

@@ -12,7 +12,7 @@ static void finds(const char *text, bool failed, const char *id, uint64_t line)
     run1(text, failed);
     const char *got = r->n ? r->findings[0].pattern->id : "";
     if (strcmp(got, id) != 0)
-        fail_msg("%s, not %s", got, id);
+        fail_msg("found \"%s\", want \"%s\"", got, id);
     if (r->n)
         assert_int_equal(r->findings[0].line, line);
     done();

@@ -145,8 +145,7 @@ static void test_name(void **state)
     assert_int_equal(match_line_rank_of_name("rank12345678901"), -1);
 }
 
-/* ---- how a line is printed
- * -------------------------------------------------------------------- */
+/* ---- how a line is printed ----------------------------------------------------------------- */
 
 static void test_show(void **state)
 {

@@ -68,8 +68,7 @@ static void test_say(void **state)
          "a library for topology or networks is missing: libnuma.so.1");
 }
 
-/* ---- lines that belong to a finding
- * ----------------------------------------------------------- */
+/* ---- lines that belong to a finding -------------------------------------------------------- */
 
 static void test_detail(void **state)
 {

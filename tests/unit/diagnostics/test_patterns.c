@@ -65,7 +65,7 @@ static int check_example(const struct pattern *p, const char *example)
     int bad = !is_the_finding(r, p);
     char verdict[1024];
     if (bad)
-        print_message("%s: its example %s\n  gives %s\n", p->id, example,
+        print_message("%s: its example %s\n  gives the verdict: %s\n", p->id, example,
                       match_verdict_text(r, verdict, sizeof(verdict)));
     done_logs(m, r);
     free(text);
@@ -80,7 +80,7 @@ static int check_negative(const struct pattern *p, const char *example)
     struct match_result *r = run_logs(patterns, &log, 1, true, &m);
     int bad = find_any(r, p->id) != NULL || pattern_matches((struct pattern *)p, text, NULL);
     if (bad)
-        print_message("%s: matches what it must not: %s\n", p->id, example);
+        print_message("%s: matches its counter-example: %s\n", p->id, example);
     done_logs(m, r);
     free(text);
     return bad;
@@ -177,7 +177,7 @@ static void refuses(const char *text, const char *message)
     struct err err = {0};
     assert_int_equal(patterns_parse(text, strlen(text), "t.txt", &p, &err), -EINVAL);
     if (!strstr(err.msg, message))
-        fail_msg("\"%s\" does not say \"%s\"", err.msg, message);
+        fail_msg("the error \"%s\" lacks \"%s\"", err.msg, message);
     assert_null(p);
 }
 

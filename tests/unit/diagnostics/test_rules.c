@@ -36,7 +36,7 @@ static bool hits(const struct rule *r, const char *version, const struct rule_fa
         if (list[i] == r)
             return true;
         if (i && list[i]->severity > list[i - 1]->severity)
-            fail_msg("rules.conf:%d: worst first", list[i]->line);
+            fail_msg("rules.conf:%d: this rule is worse than the one before it", list[i]->line);
     }
     return false;
 }
@@ -46,7 +46,7 @@ static void want(const struct rule *r, const char *version, bool hit)
     const struct rule_facts facts = {.holds = all_hold};
     if (hits(r, version, &facts) != hit)
         fail_msg("rules.conf:%d: %s %s: %s %s", r->line, r->component, r->range,
-                 hit ? "misses" : "hits", version);
+                 hit ? "does not match" : "matches", version);
 }
 
 /* Tests both sides of each bound. Writes a version that matches to dst. */
@@ -104,9 +104,9 @@ static void walk_conditions(const struct rule *r, const char *version)
         if (strcmp(word, "and") == 0)
             continue;
         if (!facts_known(word))
-            fail_msg("rules.conf:%d: nobody knows the fact \"%s\"", r->line, word);
+            fail_msg("rules.conf:%d: there is no fact \"%s\"", r->line, word);
         if (hits(r, version, &facts))
-            fail_msg("rules.conf:%d: hits without \"%s\"", r->line, word);
+            fail_msg("rules.conf:%d: matches without \"%s\"", r->line, word);
     }
 }
 

@@ -112,7 +112,7 @@ static void validate(json_t *s, json_t *value, const char *where)
         while (k < sizeof(known) / sizeof(known[0]) && strcmp(known[k], word) != 0)
             k++;
         if (k == sizeof(known) / sizeof(known[0]))
-            fail_msg("the schema has a word that this test does not know: %s", word);
+            fail_msg("the schema has a keyword that this validator lacks: %s", word);
         bool good = true;
         if (strcmp(word, "type") == 0)
             good = json_is_array(rule) ? any_of(rule, value, true)

@@ -60,7 +60,7 @@ static int look_until(int max)
         assert_int_equal(last.status, STATUS);                                                     \
         assert_int_equal(last.cleared, (STATUS) == CHECK_PASS);                                    \
         if (!strstr(last.summary, WORDS))                                                          \
-            fail_msg("\"%s\" has no \"%s\"", last.summary, WORDS);                                 \
+            fail_msg("the summary \"%s\" lacks \"%s\"", last.summary, WORDS);                      \
     } while (0)
 
 static void number(const char *path, int64_t n)

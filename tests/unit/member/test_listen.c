@@ -43,7 +43,7 @@ static void take_again(const char *address)
     int port = 0, again = 0;
     int listener = listen_tcp(address, 0, &port, &err);
     if (listener == -EADDRNOTAVAIL || listener == -EAFNOSUPPORT) {
-        print_message("%s: %s: not tried\n", address, err_text(&err));
+        print_message("%s: %s: this machine lacks it, not tested\n", address, err_text(&err));
         return;
     }
     assert_true(listener >= 0);

@@ -211,7 +211,7 @@ static void test_parse(void **state)
     }
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         if (pages_parse(bad[i], address, sizeof(address), &port, &err) != -EINVAL)
-            fail_msg("\"%s\" is taken", bad[i]);
+            fail_msg("the address \"%s\" was accepted", bad[i]);
     }
 }
 

@@ -34,7 +34,7 @@ static void check(struct sim *s, bool ok)
 static void expect_text(const char *text, const char *part)
 {
     if (!strstr(text, part))
-        fail_msg("'%s' does not say '%s'", text, part);
+        fail_msg("the report '%s' lacks '%s'", text, part);
 }
 
 static void late(struct sim_rank *r, int name, uint64_t ns)

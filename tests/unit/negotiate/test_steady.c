@@ -87,7 +87,7 @@ static void on_fail(void *ctx, uint64_t id, const struct err *err)
 
 static void on_thawed(void *ctx, uint64_t keep, uint64_t dropped)
 {
-    fail_msg("thawed");
+    fail_msg("the schedule was thawed");
 }
 
 static void on_stalled(void *ctx, const char *text)

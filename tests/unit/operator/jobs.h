@@ -58,7 +58,7 @@ static inline struct pod make_pod(const char *text)
     struct pod p = {.owner = "u1", .created = NOW};
     char name[64], kind = '\0';
     if (sscanf(text, "%d-%d%c", &p.worker, &p.attempt, &kind) != 3)
-        fail_msg("%s: no pod", text);
+        fail_msg("\"%s\" is no valid pod", text);
     snprintf(name, sizeof(name), "digits-%d-%d", p.worker, p.attempt);
     snprintf(p.uid, sizeof(p.uid), "uid-%.40s", name);
     p.name = strdup(name);

@@ -320,7 +320,7 @@ static void test_no_memory(void **state)
         done += fail_at >= 0; /* no allocation failed: all were tried */
         fail_at = -1;
         if (ok && !json_equal(pod, whole))
-            fail_msg("allocation %d: something is missing", i);
+            fail_msg("allocation %d failed: the pod is not complete", i);
         json_decref(pod);
         assert_int_equal(live, 0);
         failed += !ok;

@@ -97,13 +97,13 @@ static int body_talk(struct mesh *mesh, void *arg)
     for (int r = 0; r < mesh->size; r++) {
         for (size_t i = 0; r != mesh->rank && i < BIG; i++)
             if (t.got[r][i] != byte_of(r, i))
-                FAIL(2, "rank %d: byte %zu from %d\n", mesh->rank, i, r);
+                FAIL(2, "rank %d: byte %zu from rank %d is wrong\n", mesh->rank, i, r);
         free(t.got[r]);
     }
     free(t.data);
     buf_fini(&t.msg);
     if (mesh_refused(mesh) != 0)
-        FAIL(3, "rank %d: refused connections\n", mesh->rank);
+        FAIL(3, "rank %d: connections were refused\n", mesh->rank);
     mesh_ranks_leave(mesh);
     return 0;
 }
@@ -390,7 +390,7 @@ static int body_full_pipe(struct mesh *mesh, void *arg)
         while (link_take(link, &msg) == 1) {
             atomic_fetch_add(emptied, 1);
             if (mesh_progress(mesh, NULL, NULL) < 0)
-                FAIL(4, "rank 0 has given up\n");
+                FAIL(4, "rank 0 has ended\n");
             sched_yield();
         }
         size_t len = msg.len;
@@ -400,7 +400,7 @@ static int body_full_pipe(struct mesh *mesh, void *arg)
     }
     uint8_t *data = calloc(1, PIPEFUL);
     if (!data || link_post(link, data, PIPEFUL) != 0)
-        FAIL(2, "cannot post\n");
+        FAIL(2, "the message was not queued\n");
     free(data);
     for (int naps = 0; link->out.len > 0; naps++) {
         mesh_progress(mesh, NULL, NULL); /* fills the pipe */
