@@ -341,7 +341,7 @@ class Checker:
         if ends:
             self.agree("end", ends[0][1]["step"], ends, ["step", "state"])
         else:
-            self.say("end", "nobody came to the end")
+            self.say("end", "no rank came to the end")
 
     def summary(self):
         kinds = {}

@@ -106,7 +106,7 @@ def grow(run):
 
 
 def pause(run):
-    """Stops a process for a while. It may be given up meanwhile, and then finds itself outside."""
+    """Stops a process for a while. The coordinator may treat its rank as lost meanwhile."""
     chosen = victims(run, 1)
     if not chosen:
         return None
@@ -117,7 +117,7 @@ def pause(run):
 
 
 def starve(run):
-    """Makes a process unable to open descriptors for a while, so that it cannot connect anew."""
+    """Makes a process unable to open descriptors for a while, so that it cannot connect again."""
     chosen = victims(run, 1)
     if not chosen:
         return None
@@ -198,7 +198,7 @@ def partition(run):
 
 
 def cut(run):
-    """The hosts do not reach each other until the other host is given up: its ranks end, ours go on."""
+    """The hosts do not reach each other until the other host is treated as lost. Only the ranks here go on."""
     if len([w for w in run.job.working() if not run.place.far(w.pid)]) < run.args.min:
         return None
     far = [w.uid for w in run.job.workers.values() if w.alive() and run.place.far(w.pid)]

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Four ranks, their agent and hvdrun share half a processor: no rank is given up, and there is only one epoch. make chaos-
-# throttle runs longer.
+# Four ranks, their agent and hvdrun share half a processor: no rank is treated as lost, and there is only one epoch.
+# make chaos-throttle runs longer.
 # timeout: 300
 # takes: 15 s, waiting
 set -u

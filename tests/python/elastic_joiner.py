@@ -118,7 +118,7 @@ def check(folder):
     steps = [at for at, what, _ in old if what == "step"]
     gaps = [b - a for a, b in zip(steps, steps[1:])]
     joiners = [life for life in lines if life is not old and life[0][0] > steps[0]]
-    assert joiners, "nobody has joined"
+    assert joiners, "no rank has joined"
     for life in joiners:
         hello = life[0][0]
         came, what = next((at, what) for at, what, _ in life if what in ("in", "end"))
