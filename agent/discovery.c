@@ -107,7 +107,7 @@ static bool read_some(int fd, struct buf *text)
     return text->len <= TEXT_MAX;
 }
 
-/* Turns the result of a run into hosts or an error. */
+/* Turns the exit status and output of the host discovery script into hosts or an error. */
 static int judge(const char *script, int status, bool timed_out, const struct buf *text, int slots,
                  struct hosts *hosts, struct err *err)
 {

@@ -162,7 +162,9 @@ static int set_x(struct options *o, const char *value, const char *setting, stru
     name[len] = '\0';
     const char *content = equals ? equals + 1 : getenv(name);
     if (!content)
-        return err_set(err, EINVAL, "there is no variable %s here", name);
+        return err_set(err, EINVAL,
+                       "hvdrun's environment has no variable %s: set it, or write -x %s=VALUE",
+                       name, name);
     return job_setenv(&o->job, name, content) < 0 ? err_set(err, ENOMEM, "no memory") : 0;
 }
 

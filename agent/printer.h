@@ -37,9 +37,10 @@ struct printer {
     struct outlet_loss loss[FRAME_STREAMS];     /* of the sinks, not yet reported */
     bool dropping[FRAME_STREAMS];               /* printer_stalled() has reported it */
     struct writer *writer;                      /* writes the files, NULL: no files */
-    size_t max;                                 /* bytes that may wait for one outlet */
-    struct loop_timer timer;                    /* shows incomplete lines */
-    struct loop_timer flow_timer;               /* checks whether ranks may continue to print */
+    size_t max; /* HVD_OUTPUT_BUFFER: if so many bytes wait for one outlet, ranks wait or output is
+                   dropped (outlet.h) */
+    struct loop_timer timer;      /* shows incomplete lines */
+    struct loop_timer flow_timer; /* checks whether ranks may continue to print */
     void (*drained)(void *arg);
     void *arg;
     bool finishing;

@@ -214,7 +214,10 @@ static int agents_unpack(json_t *list, struct saved_job *k, struct err *err)
         if (rc == 0)
             rc = member_copy_text(a->uid, sizeof(a->uid), uid, "uid", err);
         if (rc == 0 && (a->slots < 0 || a->room < a->slots || a->room > MEMBER_RANKS_MAX))
-            rc = err_set(err, EINVAL, WHAT ": agent: %d slots of %d", a->slots, a->room);
+            rc = err_set(err, EINVAL,
+                         WHAT ": agent \"%.64s\": slots is %d, room is %d: want 0 <= slots <= "
+                              "room <= %d",
+                         uid, a->slots, a->room, MEMBER_RANKS_MAX);
         a->gone = gone;
         a->draining = draining;
     }

@@ -37,7 +37,8 @@ struct probe_table {
     size_t n;
 };
 
-/* One for each file of probes/; probes_prober has those of hvd-probe. */
+/* One table for each file in probes/. probes_prober lists the probes that the program hvd-probe
+ * runs. */
 extern const struct probe_table probes_system, probes_kmsg, probes_sandbox, probes_procs,
     probes_shm, probes_storage;
 extern const struct probe_table probes_network, probes_dns, probes_infiniband, probes_kubernetes,

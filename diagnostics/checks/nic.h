@@ -33,7 +33,7 @@ struct nics {
     int n;
 };
 
-/* Returns false when the probe has not answered; r is then set. */
+/* If the probe has no answer, returns false and sets r to a warning or a skip. */
 bool nics_read(const struct view *v, struct result *r, struct nics *ret);
 
 /* Other machines can reach it: up, running, not loopback, an address that is not link-local. */

@@ -43,7 +43,8 @@ static void put_reports(struct bundle *b)
     capture_add(&b->capture, 'f', "report.json", &json);
 }
 
-/* Adds the last TAIL bytes of a log, from the beginning of a line on. */
+/* Adds the last TAIL bytes of a log to the bundle. If the log is longer, leaves out the first line
+ * of these bytes, which may be incomplete. */
 static int put_tail(struct bundle *b, const char *log, size_t i, struct err *err)
 {
     char path[320];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * job_coordinator: the coordinator of one job: its pods, their agents, its roster. Owned by the
+ * job_coordinator: the coordinator of one job: its pods, their agents, its roster. Owned by the
  * plane, on its thread. job_coordinator.c lets agents join and decides which are lost,
  * job_coordinator_facts.c and job_coordinator_findings.c report on the job.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * driver_reconcile: one reconciliation of one job: waits until the caches show this operator's
+ * driver_reconcile: one reconciliation of one job: waits until the caches show this operator's
  * own writes, calls reconcile(), and starts to apply the actions.
  */
 #include <sodium.h>

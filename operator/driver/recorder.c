@@ -126,8 +126,9 @@ static void send_event(struct recorder *s, const struct hvdjob *job, const char 
     struct buf path = {0};
     struct writing *w = s->nwaiting < WAITING_MAX ? calloc(1, sizeof(*w)) : NULL;
     if (!w) {
-        log_debug("job %s/%s: %d Events wait already, one is lost", job->namespace_, job->name,
-                  WAITING_MAX);
+        log_debug("job %s/%s: an Event was dropped: %d Events of all jobs are waiting already, or "
+                  "there is no memory",
+                  job->namespace_, job->name, WAITING_MAX);
         return;
     }
     request_path(&path, &resource, job->namespace_, name, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * injection: what the operator adds to every pod, so that the user's image needs nothing of hvd:
+ * injection: what the operator adds to every pod, so that the user's image needs nothing of hvd:
  * the bundle at /hvd, the agent in front of the training container's command, the agent's variables
  * (operator/README.md), a token, a /dev/shm of a suitable size, a readiness probe. All of it passes
  * the pod security standard "restricted". Pure; any thread.

@@ -254,7 +254,8 @@ unset HVD_LOG_LEVEL
 export HOROVOD_LOG_LEVEL=loud
 check log-level-older bad 2 "HOROVOD_LOG_LEVEL: \"loud\": $levels" true
 unset HOROVOD_LOG_LEVEL
-check variable bad 2 '-x: there is no variable NO_SUCH_ONE here' -x NO_SUCH_ONE ls
+check variable bad 2 "-x: hvdrun's environment has no variable NO_SUCH_ONE: set it, or write -x NO_SUCH_ONE=VALUE" \
+    -x NO_SUCH_ONE ls
 check output-dir bad 1 '/proc/none: No such file or directory' --output-filename /proc/none ls
 check no-value bad 2 '-v|--verbose takes no value' --verbose=1 ls
 check check-build check_build
