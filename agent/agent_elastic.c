@@ -53,8 +53,8 @@ void agent_relay_give_lifeline(struct agent_relay *relay, struct rank *rank)
         (rank->lifeline.line && lifeline_state(rank->lifeline.line) <= LIFELINE_HELD))
         return;
     if (rank_lifeline_start(&relay->lifelines, &rank->lifeline, &fd, &err) < 0) {
-        log_warn("member %d: its death would be seen late: %s", rank->assignment.member,
-                 err_text(&err));
+        log_warn("member %d has no lifeline, so its death would be noticed late: %s",
+                 rank->assignment.member, err_text(&err));
         return;
     }
     struct ctl_fds *fds = ctl_fds_create(&fd, 1);

@@ -49,7 +49,7 @@ void agent_ranks_drop(struct agent_ranks *rs);
  * rank_environment_apply(). */
 int agent_ranks_start(struct agent_ranks *rs, struct err *err);
 
-/* Some of the first ranks are not started yet. */
+/* True while some of the first ranks are not started. */
 bool agent_ranks_starting(const struct agent_ranks *rs);
 
 /* Starts one more rank of an elastic job, at once or with the first ranks. 0: also if the member

@@ -201,8 +201,8 @@ static void on_hello(struct agent_relay *relay, struct rank *rank, const struct 
         loop_timer_start(relay->loop, &relay->cards_timer, CARDS_WAIT_MS, post_cards, relay);
 }
 
-/* Tells the rank which members of its roster are already known to be lost: no later event tells it
- * again. */
+/* Tells the rank which members of its roster are already known to be lost: no later event
+ * reports these losses again. */
 static void send_losses(struct agent_relay *relay, struct rank *rank,
                         const struct roster_body *roster)
 {

@@ -73,5 +73,6 @@ void coordinator_say_host(struct coordinator_core *c, int rank)
     for (int w = 3; w >= least; w--)
         said += say_weight(c, &a->findings, w);
     if (grave && a->findings.n > said)
-        coordinator_say(c, 0, "  and %d more: hvd-doctor says all of it", a->findings.n - said);
+        coordinator_say(c, 0, "  and %d more: run hvd-doctor on that host to see all",
+                        a->findings.n - said);
 }

@@ -119,7 +119,7 @@ static int judge(const char *script, int status, bool timed_out, const struct bu
     else if (WIFSIGNALED(status))
         rc = err_set(err, EIO, "it was ended by signal %d", WTERMSIG(status));
     else if (WEXITSTATUS(status) == 126 || WEXITSTATUS(status) == 127)
-        rc = err_set(err, EIO, "it cannot be run, or not what it runs (exit code %d)",
+        rc = err_set(err, EIO, "it, or a program that it calls, cannot be run (exit code %d)",
                      WEXITSTATUS(status));
     else if (WEXITSTATUS(status))
         rc = err_set(err, EIO, "exit code %d", WEXITSTATUS(status));

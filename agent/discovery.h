@@ -30,7 +30,7 @@ struct discovery {
     bool troubled; /* cb was told of a problem */
     bool timed_out;
     pid_t pid; /* 0: no run in progress */
-    int out;   /* read end of its standard output, -1: closed */
+    int out;   /* read end of the script's standard output, -1: closed */
     struct loop_fd out_lfd;
     struct loop_timer next, limit;
     struct buf text;

@@ -17,7 +17,7 @@
 struct printer_stream {
     struct buf line; /* an incomplete line that was not shown yet */
     uint64_t came;   /* clock_ns() when its last byte was received */
-    bool cut;        /* the start of its line was dropped: drop the rest too */
+    bool cut;        /* the start of this line was dropped: drop the rest too */
     int file;        /* index in printer.writer, -1: none */
     bool file_cut;   /* the same for the file */
     bool file_open;  /* the last byte in the file is not a newline */

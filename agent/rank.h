@@ -104,13 +104,13 @@ int rank_init(struct rank *rank, struct loop *loop, const struct rank_ops *ops, 
  * why. */
 int rank_start(struct rank *rank, const struct rank_spec *spec, int child_fd, struct err *err);
 
-/* Signals its process group, unless the group has ended. */
+/* Signals the rank's process group, unless the group has ended. */
 void rank_kill(struct rank *rank, int signo);
 
-/* SIGTERM now, SIGKILL after grace_ms, to its process group. */
+/* SIGTERM now, SIGKILL after grace_ms, to the rank's process group. */
 void rank_end(struct rank *rank, int grace_ms);
 
-/* Its process has ended with this wait status. Called after reaping. Before that, while the process
+/* Call when the rank's process was reaped, with its wait status. Before that, while the process
  * group id cannot be reused, the caller sends SIGTERM to the group. */
 void rank_exited(struct rank *rank, int status);
 

@@ -81,7 +81,7 @@ struct check {
     const char *code; /* HVD3001; never used again for another check */
     enum check_group group;
     int level;
-    unsigned profiles; /* profiles it runs in; 0: all. In others it is skipped */
+    unsigned profiles; /* profiles in which the check runs; 0: all. In others it is skipped */
     const char *needs; /* what it needs to look, for people: "CAP_SYSLOG", "an NVIDIA driver"; NULL:
                           nothing */
     const char *probes[CHECK_PROBES]; /* answers it reads */
@@ -155,7 +155,8 @@ const char *check_group_name(enum check_group group);    /* "limits" */
 const char *check_action_name(enum check_action action); /* "container-option" */
 const char *fix_place_name(enum fix_place place);        /* "docker" */
 
-/* Which fix fits the machine: a pod's, a container's, or the host's where it is neither. */
+/* Which fix fits the machine: a pod's, a container's, or the host's where the machine is neither.
+ */
 enum fix_place fix_place_of(const struct machine *m);
 
 #endif

@@ -44,7 +44,7 @@ struct match_source;
 int match_create(const struct match_opts *opts, struct match **ret, struct err *err);
 void match_destroy(struct match *m);
 
-/* Opens a source. name is copied and shown to the user. rank -1: it is taken from the name
+/* Opens a source. name is copied and shown to the user. rank -1: the rank is taken from the name
  * ("rank.3/stderr") or from the lines. Returns NULL without memory. The source lives as long as
  * the matcher. */
 struct match_source *match_open_source(struct match *m, const char *name, int rank);

@@ -29,8 +29,8 @@ struct coordination_config {
 int coordination_open(struct coordination **ret, const struct coordination_config *config,
                       struct err *err);
 
-/* As soon as the keys are there: listens for agents and calls driver_lead(). term is higher than
- * that of every earlier leader. */
+/* As soon as the keys have been read: listens for agents and calls driver_lead(). term is higher
+ * than that of every earlier leader. */
 void coordination_lead(struct coordination *c, int64_t term);
 void coordination_stop_leading(struct coordination *c);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bundle: hvd-doctor bundle: a tar archive for whoever supports the user: the report as text and
- * JSON, the files that the checks read, the probes' answers, the ends of logs and what match finds
- * in them; secrets are redacted. Unpacked it is a captured machine for --root.
+ * bundle: hvd-doctor bundle: a tar archive for the people who support the user: the report as text
+ * and JSON, the files that the checks read, the probes' answers, the ends of logs and what match
+ * finds in them; secrets are redacted. Unpacked it is a captured machine for --root.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check: hvd-doctor check: runs what is chosen and reports it in the format asked for.
+ * check: hvd-doctor check: runs the chosen checks and writes the report in the requested format.
  */
 #include "diagnostics/cli/output.h"
 #include "diagnostics/cli/report.h"

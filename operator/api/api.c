@@ -44,7 +44,7 @@ struct api_call {
     bool waits;
     struct http_call *http;
     struct loop_timer timer;
-    struct err err; /* why it could not be sent */
+    struct err err; /* why the call could not be sent */
     api_done_f *done;
     void *arg;
     struct list node;

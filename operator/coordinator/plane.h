@@ -111,7 +111,7 @@ void plane_forget(struct plane *p, const char *job_uid);
 /* ---- results -------------------------------------------------------------------------------- */
 
 struct plane_facts {
-    bool there;            /* an agent has joined; else the rest means nothing */
+    bool there;            /* an agent has joined; else the other fields are not set */
     bool rebuilding;       /* the roster is being rebuilt from agents' reports */
     const char *state;     /* roster_state() */
     uint32_t epoch;        /* number of the current epoch, 0: none yet */

@@ -3,7 +3,7 @@
  * entries: the driver's work queue. An entry is one job with its pods and what the driver
  * remembers of it between two reconciliations; `due` says when the next one is. An entry exists
  * while its job, a pod of it or an apply exists: pods may be cached before their job and after it.
- * Nothing here has to survive a restart: what does is in the job's status.
+ * State that must survive a restart is in the job's status.
  */
 #ifndef HVD_OPERATOR_DRIVER_ENTRIES_H
 #define HVD_OPERATOR_DRIVER_ENTRIES_H

@@ -90,7 +90,8 @@ static void on_done(void *arg, const struct api_answer *answer)
     struct writing *w = arg;
     struct recorder *s = w->recorder;
     if (answer->status < 200 || answer->status >= 300)
-        log_debug("an Event was refused and is lost: %ld %s", answer->status, answer->message);
+        log_debug("the API server refused an Event, which is dropped: %ld %s", answer->status,
+                  answer->message);
     writing_free(w);
     send_some(s);
 }

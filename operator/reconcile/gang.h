@@ -2,7 +2,7 @@
  *
  * gang: back ends of gang scheduling, behind one table of functions. With "gates" the operator
  * admits a gang (queue.h) and removes the scheduling gates of its pods. With the others a scheduler
- * does it, by a PodGroup that is created before the pods.
+ * admits the gang, by a PodGroup that is created before the pods.
  */
 #ifndef HVD_OPERATOR_RECONCILE_GANG_H
 #define HVD_OPERATOR_RECONCILE_GANG_H

@@ -107,7 +107,7 @@ read_only_root() {
     [ "$(unshare --mount sh -c "$first && $then --no-prefix ls /dev/shm" | grep -c '^hvdrun-')" = 1 ] || return 1
     unshare --mount sh -c "$first && mount -o remount,ro /dev/shm && $then true" >"$TMP/bad" 2>&1 && return 1
     cat "$TMP/bad"
-    [ "$(cat "$TMP/bad")" = 'hvdrun: neither XDG_RUNTIME_DIR, TMPDIR, /tmp nor /dev/shm can be written to: a socket needs a place' ]
+    [ "$(cat "$TMP/bad")" = "hvdrun: none of XDG_RUNTIME_DIR, TMPDIR, /tmp and /dev/shm can hold hvdrun's socket: set HVD_RUN_DIR to a writable directory" ]
 }
 
 help_and_version() {
