@@ -68,7 +68,7 @@ void agent_wake(struct agent *a);
 
 /* ---- agent_events.c -------------------------------------------------------------------------- */
 
-/* Initializes the parts, with their callbacks, and opens those that need it. */
+/* Initializes the parts, with their callbacks, and opens the parts that have an open function. */
 int agent_open_parts(struct agent *a, struct err *err);
 
 /* ---- agent_join.c ---------------------------------------------------------------------------- */

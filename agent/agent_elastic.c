@@ -103,7 +103,7 @@ void agent_relay_send_leave(struct agent_relay *relay, int member, const char *t
     rank_send(rank, CTL_LEAVE, &body, NULL);
     buf_fini(&body);
     rank->waiting = false;
-    rank->bye = rank->leaving = true; /* its exit is not a loss */
+    rank->bye = rank->leaving = true; /* the exit of this rank is not a loss */
     loop_timer_start(relay->loop, &rank->leave_timer, wait, on_leave_timer, rank);
 }
 

@@ -43,7 +43,7 @@ void agent_output_break(struct agent_output *o)
     o->lost += pos;
     buf_fini(&rest);
     log_info("standard output is closed, because hvdrun has ended: the newest megabyte of the "
-             "ranks' output is kept for hvdrun attach");
+             "ranks' output is kept for the next hvdrun");
 }
 
 static bool is_silent(const struct agent_output *o)

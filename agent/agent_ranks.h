@@ -16,7 +16,7 @@
 #include "core/member/protocol.h"
 
 struct agent_ranks_ops {
-    struct rank_ops rank; /* of each rank, with the same arg */
+    struct rank_ops rank; /* callbacks of each rank, with the same arg */
     void (*all_started)(void *arg);
     void (*failed)(void *arg, const struct err *err); /* a rank of the welcome could not start */
 };

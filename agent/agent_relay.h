@@ -27,7 +27,7 @@ struct agent_relay {
     void (*cards_posted)(void *arg); /* ranks wait for a roster */
     void *arg;
     struct member_ends ends;
-    uint32_t epoch;            /* of the last roster that ranks got */
+    uint32_t epoch;            /* epoch of the last roster that ranks got */
     struct roster_body roster; /* the last roster, in an elastic job */
     int *world;                /* members of the last roster [nworld] */
     int nworld;

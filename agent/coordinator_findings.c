@@ -41,8 +41,8 @@ void coordinator_say_cause(struct coordinator_core *c)
         coordinator_say(c, 0, "  fix: %s", why.fix);
 }
 
-/* Order of findings for a failed rank: failures first, and of equals those that appeared while the
- * job ran (watch). */
+/* Order of findings for a failed rank: failures first, and of equally severe findings those that
+ * appeared while the job ran (watch). */
 static int weight(const struct finding *f)
 {
     return 2 * (f->status == FINDING_FAIL) + (strcmp(f->source, "watch") == 0);

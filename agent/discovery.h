@@ -23,7 +23,7 @@ typedef void discovery_f(void *arg, const struct hosts *hosts, const char *probl
 struct discovery {
     struct loop *loop;
     const char *script;
-    int slots; /* of a host that the script names without slots */
+    int slots; /* slots of a host that the script names without a number */
     discovery_f *cb;
     void *arg;
     struct hosts known;

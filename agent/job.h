@@ -23,7 +23,7 @@ struct job {
      * and at most. 0: not given. */
     int cooldown_min, cooldown_max;
     char *discovery_script; /* absolute path, NULL: the hosts are those named at the start */
-    int slots_per_host;     /* of hosts that the script names without slots; 0: 1 */
+    int slots_per_host;     /* slots of hosts that the script names without a number; 0: 1 */
     struct hosts hosts;
     char **argv;
     char **env;        /* "NAME=value" for every rank: -x, and options that set a setting */

@@ -18,16 +18,16 @@
 
 #define FILE_MAX   (1u << 20)
 #define NEST_MAX   500  /* most fields of one mapping */
-#define FIELDS_MAX 1000 /* of one mapping */
+#define FIELDS_MAX 1000 /* fields of one mapping */
 #define VARS_MAX   5000
 
 struct reading {
-    const char *path; /* of the job file, for messages */
+    const char *path; /* path of the job file, for messages */
     yaml_document_t doc;
     char *ignored;
     size_t size;
     size_t ngiven;          /* entries of the job's env that override the file's */
-    const yaml_node_t *key; /* of the pair being read */
+    const yaml_node_t *key; /* key of the pair being read */
     const char *parent;     /* in a part of the spec for a cluster: the path of that map */
 };
 

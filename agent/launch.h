@@ -18,7 +18,7 @@
 
 struct launched {
     const struct host *host;
-    pid_t pid; /* of the agent, or of ssh; 0: none */
+    pid_t pid; /* pid of the agent, or of ssh; 0: none */
     bool ended;
     int status;          /* wait status of the process */
     uint64_t reap_until; /* clock_ns() until when leftovers of its session are killed; 0: not set */
@@ -28,7 +28,7 @@ struct launched {
     struct buf messages; /* the agent's stderr until the agent has joined */
     bool bad_frames;
     bool joined;
-    bool added; /* its host was added while the job ran: a failure of this agent does not fail the
+    bool added; /* the host was added while the job ran: a failure of this agent does not fail the
                    job */
     uint64_t launched; /* clock_ns() */
     char *ca;          /* CA of the server for an added agent; NULL: the job's. Lent */

@@ -31,10 +31,10 @@ struct printer {
     bool prefix;
     bool append;                     /* append to existing files */
     struct printer_stream **streams; /* [nranks], each an array of FRAME_STREAMS */
-    char *dir;                       /* of the output files, NULL: none */
+    char *dir;                       /* folder of the output files, NULL: none */
     struct sink sinks[FRAME_STREAMS];
     struct printer_stream *open[FRAME_STREAMS]; /* has an incomplete line on this sink */
-    struct outlet_loss loss[FRAME_STREAMS];     /* of the sinks, not yet reported */
+    struct outlet_loss loss[FRAME_STREAMS];     /* losses of the sinks that are not yet reported */
     bool dropping[FRAME_STREAMS];               /* printer_stalled() has reported it */
     struct writer *writer;                      /* writes the files, NULL: no files */
     size_t max; /* HVD_OUTPUT_BUFFER: if so many bytes wait for one outlet, ranks wait or output is

@@ -183,8 +183,8 @@ void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body, st
 
 /* ---- end ------------------------------------------------------------------------------------ */
 
-/* Once its leader was reaped and no process is in it, another process group may get its number: it
- * is not signalled any more. */
+/* Once the leader was reaped and no process is left in the rank's group, another process group may
+ * get the number, so the group is not signalled any more. */
 static bool group_has_ended(struct rank *rank)
 {
     if (rank->reaped && !rank->group_ended)

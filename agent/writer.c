@@ -34,7 +34,7 @@ struct writer {
     struct buf queue;
     struct file *files;
     int nfiles;
-    size_t pending; /* of all files */
+    size_t pending; /* bytes of all files that wait */
     int failed;     /* the first file whose write failed, -1: none */
     uint64_t moved;
     bool stop, ended;

@@ -22,8 +22,8 @@ enum cgroup_kind { CGROUP_MEMORY, CGROUP_CPU, CGROUP_PIDS, CGROUP_KINDS };
 enum cgroup_mode { CGROUP_NONE, CGROUP_V1, CGROUP_V2, CGROUP_HYBRID };
 
 struct cgroup_place {
-    int version;           /* of the hierarchy that has the controller; 0: not visible here */
-    size_t top;            /* dir[0..top) is the mount: the walk upwards ends there */
+    int version; /* version of the hierarchy that has the controller; 0: not visible here */
+    size_t top;  /* dir[0..top) is the mount: the walk upwards ends there */
     char dir[CGROUP_PATH]; /* "sys/fs/cgroup/memory/kubepods/x", no slash at either end */
 };
 
@@ -56,7 +56,7 @@ struct cgroup_cpu {
 };
 
 struct cgroup_pids {
-    uint64_t limit;   /* of the group that is nearest to its limit; CGROUP_NO_LIMIT */
+    uint64_t limit;   /* limit of the group that is nearest to its limit; CGROUP_NO_LIMIT */
     uint64_t current; /* used in that group */
 };
 

@@ -22,7 +22,8 @@
 
 enum check_status { CHECK_PASS, CHECK_INFO, CHECK_WARN, CHECK_FAIL, CHECK_SKIP, CHECK_ERROR };
 
-/* Codes: HVD1nnn host, 2 limits, 3 memory, 4 cpu, 5 gpu, 6 nccl, 7 mpi, 8 network, 9 the rest. */
+/* Codes: HVD1nnn host, 2 limits, 3 memory, 4 cpu, 5 gpu, 6 nccl, 7 mpi, 8 network, 9 all later
+ * groups. */
 enum check_group {
     GROUP_HOST,
     GROUP_LIMITS,
@@ -82,9 +83,9 @@ struct check {
     enum check_group group;
     int level;
     unsigned profiles; /* profiles in which the check runs; 0: all. In others it is skipped */
-    const char *needs; /* what it needs to look, for people: "CAP_SYSLOG", "an NVIDIA driver"; NULL:
-                          nothing */
-    const char *probes[CHECK_PROBES]; /* answers it reads */
+    const char *needs; /* what the check needs to look, for people: "CAP_SYSLOG", "an NVIDIA
+                          driver"; NULL: nothing */
+    const char *probes[CHECK_PROBES]; /* answers that the check reads */
     check_f *run;
     const char *title;           /* "size of /dev/shm": fewer than eight words */
     const char *why;             /* what happens to a job where this is wrong */

@@ -27,7 +27,7 @@ typedef int probe_f(struct buf *out, const struct machine *m, const struct setti
 struct probe {
     const char *name;
     int level;    /* runs at this level and above */
-    int ms;       /* its own time limit in ms, 0: the common one */
+    int ms;       /* time limit of this probe in ms, 0: the common limit */
     probe_f *run; /* NULL: hvd-probe NAME */
     bool alone;   /* a load test: runs after all others, one at a time */
 };

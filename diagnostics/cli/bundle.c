@@ -29,7 +29,7 @@ struct bundle {
     struct session session;
     struct capture capture;
     struct report report;
-    char name[320]; /* of the folder in the archive: hvd-doctor-HOST-TIME */
+    char name[320]; /* name of the folder in the archive: hvd-doctor-HOST-TIME */
 };
 
 static void put_reports(struct bundle *b)

@@ -9,7 +9,7 @@
 
 /* --jsonl: writes each result as soon as it is known. */
 struct stream {
-    int rc; /* of the first line that could not be written */
+    int rc; /* result for the first line that could not be written */
     struct err err;
 };
 

@@ -37,7 +37,7 @@ struct api {
 
 struct api_call {
     struct api *api;
-    struct api_request request; /* its texts are owned */
+    struct api_request request; /* the texts in it are owned */
     enum lane lane;
     uint64_t deadline;
     unsigned failures, refusals, serial;

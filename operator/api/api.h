@@ -47,7 +47,7 @@ struct api_answer {
     long retry_after_s; /* Retry-After; -1: none */
     bool cut;           /* a 2xx response began, then the connection broke */
     bool late;          /* a time limit ended it: timeout_ms or silent_s */
-    const char *reason; /* of a metav1.Status: "AlreadyExists", "Conflict", or "" */
+    const char *reason; /* reason of a metav1.Status: "AlreadyExists", "Conflict", or "" */
     const char *message;
     const char *body;
     size_t len;

@@ -20,7 +20,7 @@
 struct job_coordinator_token {
     uint8_t good[PLANE_HASH_SIZE], bad[PLANE_HASH_SIZE], asked[PLANE_HASH_SIZE];
     uint64_t good_at, bad_at, asked_at; /* clock_ns(); 0: none */
-    uint64_t id;                        /* of the review in flight, 0: none */
+    uint64_t id;                        /* id of the review in flight, 0: none */
 };
 
 struct job_coordinator_pod {
@@ -34,7 +34,7 @@ struct job_coordinator_pod {
 
 struct job_coordinator {
     char uid[PLANE_UID_MAX];
-    uint64_t group; /* of its long polls in the HTTP server */
+    uint64_t group; /* number of the job's long polls in the HTTP server */
     int workers, min, max, slots, start_timeout;
     int64_t term;
     int gather_ms;

@@ -19,7 +19,7 @@ struct step {
     int worker, attempt;
     bool gated;
     enum action_event_kind event;
-    char *name; /* of the pod; owned */
+    char *name; /* name of the pod; owned */
     char uid[POD_UID_MAX];
     struct api_call *call;
 };

@@ -267,7 +267,7 @@ static void on_budget(void *arg, const char *key, const void *before, const void
     if (!e)
         return;
     if (!after)
-        e->budget_at = 0; /* somebody deleted it: create it again at once */
+        e->budget_at = 0; /* the budget was deleted: create it again at once */
     driver_enqueue(d, e);
 }
 

@@ -37,11 +37,11 @@ struct entry {
     struct expectations expectations;
     struct apply *apply; /* actions in flight, NULL: none */
 
-    /* A pod of somebody else that has the name of one of this job's. It may lack the job's label,
-     * and then no informer reports it: it is read again at conflict_at. */
+    /* A pod that is not this job's and has the name of one of the job's pods. If it lacks the job's
+     * label, no informer reports it: it is read again at conflict_at. */
     struct pod_item *conflict;
     uint64_t conflict_at;           /* clock_ns() */
-    struct api_call *conflict_call; /* that reads it; its argument is the entry */
+    struct api_call *conflict_call; /* reads that pod; the call's argument is the entry */
 
     struct api_call *key_call;  /* creates the Secret with the job's key; argument: the entry */
     char key_made[POD_UID_MAX]; /* uid of the job for which the Secret exists */

@@ -11,7 +11,7 @@
 struct job_facts {
     bool known; /* agents have joined and the roster is complete; else the other fields are not set
                  */
-    int epoch;  /* of the roster, 0: none yet */
+    int epoch;  /* epoch of the roster, 0: none yet */
     char waiting_for[512]; /* as the roster says it; "": for nothing */
     struct {
         bool known;

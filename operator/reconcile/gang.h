@@ -13,10 +13,11 @@
 
 struct gang_ops {
     enum gang_backend backend;
-    const char *name;      /* as in spec.gang.backend */
-    const char *group;     /* API group of its PodGroup, NULL: it has none */
-    const char *versions;  /* that this program can write, best first: "v1beta1 v1alpha2" */
-    const char *condition; /* of the PodGroup whose message says why it waits; NULL: none */
+    const char *name;     /* as in spec.gang.backend */
+    const char *group;    /* API group of its PodGroup, NULL: it has none */
+    const char *versions; /* versions that this program can write, best first: "v1beta1 v1alpha2" */
+    const char *
+        condition; /* condition of the PodGroup whose message says why the gang waits; NULL: none */
 
     /* The spec of the PodGroup. NULL: no memory. */
     json_t *(*spec)(const struct hvdjob *job);
