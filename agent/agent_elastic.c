@@ -11,7 +11,7 @@
 
 #include "core/base/log.h"
 
-#define LEAVE_MS       10000 /* for a rank to exit after LEAVE */
+#define LEAVE_MS       10000 /* time for a rank to exit after LEAVE */
 #define LEAVE_GRACE_MS 2000  /* then SIGTERM, and after this SIGKILL */
 
 /* ---- lifelines ------------------------------------------------------------------------------- */

@@ -32,7 +32,7 @@ struct agent_relay {
     int *world;                /* members of the last roster [nworld] */
     int nworld;
     uint32_t change;            /* number of the last planned change announced to ranks */
-    struct lifelines lifelines; /* in an elastic job */
+    struct lifelines lifelines; /* used in an elastic job */
     struct loop_timer cards_timer;
 };
 

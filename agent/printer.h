@@ -19,7 +19,7 @@ struct printer_stream {
     uint64_t came;   /* clock_ns() when its last byte was received */
     bool cut;        /* the start of this line was dropped: drop the rest too */
     int file;        /* index in printer.writer, -1: none */
-    bool file_cut;   /* the same for the file */
+    bool file_cut;   /* as cut, for the line in the file */
     bool file_open;  /* the last byte in the file is not a newline */
     struct outlet_loss file_loss;
 };

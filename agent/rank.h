@@ -74,7 +74,7 @@ struct rank {
     struct loop_fd ctl_lfd;
     struct loop_timer again_timer; /* retries to pass descriptors that the kernel refused */
     struct loop_timer end_timer;
-    uint64_t kill_at; /* when its process group gets SIGKILL; 0: not set */
+    uint64_t kill_at; /* when the rank's process group gets SIGKILL; 0: not set */
     /* For agent_relay.h: */
     bool hello, bye, waiting, posted;
     bool arrived;      /* a joiner that has got NUMBERS and has not said HELLO (enter) */

@@ -42,15 +42,16 @@ int cgroup_find(const struct machine *m, struct cgroup *ret);
 
 struct cgroup_memory {
     uint64_t limit; /* bytes, the tightest; CGROUP_NO_LIMIT */
-    uint64_t
-        usage; /* of the group with the least room; without page cache that the kernel can drop */
-    uint64_t room;     /* bytes until the first limit is reached; CGROUP_NO_LIMIT */
-    int64_t oom_kills; /* in the process's own group since it was made; -1: unknown */
+    uint64_t usage; /* usage of the group with the least room; without page cache that the kernel
+                       can drop */
+    uint64_t room;  /* bytes until the first limit is reached; CGROUP_NO_LIMIT */
+    int64_t
+        oom_kills; /* OOM kills in the process's own group since the group was made; -1: unknown */
 };
 
 struct cgroup_cpu {
     double cpus;       /* CPUs that the tightest quota allows; 0: no quota */
-    int64_t periods;   /* of the group with that quota since it was made; -1: unknown */
+    int64_t periods;   /* quota periods of that group since the group was made; -1: unknown */
     int64_t throttled; /* periods in which the quota ran out */
     int64_t throttled_us;
 };

@@ -90,7 +90,7 @@ struct check {
     const char *title;           /* "size of /dev/shm": fewer than eight words */
     const char *why;             /* what happens to a job where this is wrong */
     const char *fix[FIX_PLACES]; /* what to type; NULL: nothing can be done in that place */
-    enum check_action action;    /* when it warns or fails */
+    enum check_action action;    /* what to do when the check warns or fails */
     const char *explain; /* for `hvd-doctor explain`: how the check looks, its thresholds and where
                             they come from */
     const char *refs[CHECK_REFS];

@@ -70,7 +70,7 @@ struct match_finding {
     char say[MATCH_SAY]; /* the pattern's, filled in */
     const char *source;  /* source of the first matching line; owned by the matcher */
     int rank;            /* -1: not known */
-    uint64_t line;       /* from 1 */
+    uint64_t line;       /* number of the line, from 1 */
     uint64_t offset;     /* position of the line in the source, in bytes */
     struct match_time time;
     char text[MATCH_TEXT];     /* the line, cut, safe to print */

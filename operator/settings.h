@@ -24,7 +24,7 @@ struct settings {
     bool elect;         /* use leader election */
     const char *lease, *lease_namespace; /* lease_namespace NULL: of the pod or the kubeconfig */
     int lease_s, renew_s, retry_s;
-    const char *identity; /* in the lease; NULL: pod or host name and a random number */
+    const char *identity; /* holder in the lease; NULL: pod or host name and a random number */
     const char *pod_name, *pod_namespace;
     int verbose;
 };

@@ -48,7 +48,7 @@ struct job_coordinator {
     struct epoch_history history;
     int seen_notes;       /* roster notes for which long polls were answered */
     uint32_t seen_world;  /* epoch for which long polls were answered */
-    uint64_t fingerprint; /* when plane_config.changed() was last called */
+    uint64_t fingerprint; /* the job's fingerprint when plane_config.changed() was last called */
     bool dirty;           /* changed() is to be called */
     bool urgent;          /* an agent or pod appeared or vanished: the plane ticks at once */
     bool first_known;

@@ -92,7 +92,7 @@ void plane_job_key(const struct plane *p, const char *job_uid, char dst[KEYS_JOB
 
 struct plane_pod {
     const char *uid, *name;
-    int worker, attempt; /* from its labels */
+    int worker, attempt; /* from the pod's labels */
     bool bound;          /* the pod has a node: its agent is expected */
     bool deleting;       /* the pod's ranks leave at the next step boundary */
     bool finished;       /* the pod has succeeded or failed */

@@ -59,7 +59,7 @@ struct entry {
     uint64_t due;           /* clock_ns() of the next reconciliation; ENTRY_NEVER: none */
     uint64_t reconciled_at; /* clock_ns() of the last one */
     uint64_t not_before;    /* clock_ns(): the end of the pause after a failure */
-    unsigned failures;      /* in a row */
+    unsigned failures;      /* failed applies in a row */
     bool stale;             /* the last failure was a conflict with a newer version than cached */
     struct list node;       /* in entries.due while due is set */
 };

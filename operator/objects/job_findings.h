@@ -11,7 +11,7 @@
 
 #include "core/base/err.h"
 
-#define JOB_FINDINGS_MAX  5 /* in a status */
+#define JOB_FINDINGS_MAX  5 /* findings in a status */
 #define JOB_FINDINGS_PODS 3 /* pods that are named */
 
 struct job_finding {
