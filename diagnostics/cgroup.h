@@ -41,12 +41,11 @@ int cgroup_parse(const char *self, const char *mountinfo, struct cgroup *ret);
 int cgroup_find(const struct machine *m, struct cgroup *ret);
 
 struct cgroup_memory {
-    uint64_t limit; /* bytes, the tightest; CGROUP_NO_LIMIT */
-    uint64_t usage; /* usage of the group with the least room; without page cache that the kernel
-                       can drop */
-    uint64_t room;  /* bytes until the first limit is reached; CGROUP_NO_LIMIT */
-    int64_t
-        oom_kills; /* OOM kills in the process's own group since the group was made; -1: unknown */
+    uint64_t limit;    /* bytes, the tightest; CGROUP_NO_LIMIT */
+    uint64_t usage;    /* usage of the group with the least room; without page cache that the kernel
+                          can drop */
+    uint64_t room;     /* bytes until the first limit is reached; CGROUP_NO_LIMIT */
+    int64_t oom_kills; /* kills in the process's own group since it was made; -1: unknown */
 };
 
 struct cgroup_cpu {
