@@ -40,7 +40,7 @@ static bool is_done(struct agent *a)
     bool to_come = !a->ranks.cwd || agent_ranks_starting(&a->ranks) ||
                    (a->ranks.welcome.elastic && !agent_pod_has_ended(&a->pod));
     if (!a->ranks.stopping && !a->drain.active && !a->doctor.refused && to_come)
-        return false; /* ranks are still to come */
+        return false; /* further ranks will be started */
     if (!agent_ranks_all_closed(&a->ranks))
         return false;
     if (!a->leave_at)
@@ -129,7 +129,7 @@ static int open_all(struct agent *a, struct err *err)
 }
 
 /* Removes the directory with the Unix socket of an hvdrun that was killed. An hvdrun that lives, or
- * is taking the job over, holds the lock and removes it itself. */
+ * is taking the job over, holds the directory's lock and removes the directory itself. */
 static void remove_socket(const struct agent *a)
 {
     char *path = a->config.unix_path;

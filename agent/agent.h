@@ -48,7 +48,7 @@ struct agent {
     struct agent_pages pages;
     struct loop_fd signals;
     struct loop_timer tick; /* checks the coordinator's silence and whether the agent is done */
-    struct loop_timer join_retry; /* of a failed join or rejoin */
+    struct loop_timer join_retry; /* repeats a failed join or rejoin */
     char *rejoin_text;            /* body of a rejoin in flight; NULL: none */
     uint64_t progress_at;         /* clock_ns() of the last progress report */
     uint64_t leave_at;            /* deadline for the last report and output; 0: not set */
@@ -68,7 +68,7 @@ void agent_wake(struct agent *a);
 
 /* ---- agent_events.c -------------------------------------------------------------------------- */
 
-/* Initializes the parts, with their callbacks, and opens those that need it. */
+/* Initializes the parts, with their callbacks, and opens the parts that have an open function. */
 int agent_open_parts(struct agent *a, struct err *err);
 
 /* ---- agent_join.c ---------------------------------------------------------------------------- */

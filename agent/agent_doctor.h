@@ -31,14 +31,14 @@ struct agent_doctor {
     void *arg;
     struct preflight preflight;
     struct findings findings; /* findings of this host that are not cleared */
-    bool refused;             /* it found a failure: no rank is started */
+    bool refused;             /* the preflight found a failure, so no rank is started */
     bool has_machine;
     struct machine machine;
     struct watch *watch; /* NULL: no watch runs */
     struct loop_timer watch_timer;
 };
 
-/* Everything given must outlive it. */
+/* Everything that the arguments point to must outlive d. */
 void agent_doctor_init(struct agent_doctor *d, struct loop *loop, const struct agent_config *config,
                        const struct agent_ranks *ranks, struct outbox *outbox,
                        const struct agent_doctor_ops *ops, void *arg);

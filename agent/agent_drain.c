@@ -61,7 +61,7 @@ static void on_answer(void *arg, const struct client_answer *answer)
         loop_timer_start(d->link->loop, &d->retry, RETRY_MS, on_retry, d);
         return;
     }
-    log_warn("the ranks cannot leave at a boundary, they are ended: %.300s",
+    log_warn("the ranks cannot leave at a step boundary and are ended now: %.300s",
              answer->status ? answer->body : answer->text);
     agent_ranks_stop(d->ranks, GRACE_MS);
 }
@@ -83,7 +83,7 @@ void agent_drain_start(struct agent_drain *d)
         return;
     }
     d->active = true;
-    log_info("SIGTERM: the ranks here leave at their next boundary");
+    log_info("SIGTERM: the ranks of this agent leave at their next step boundary");
     loop_timer_start(d->link->loop, &d->timer, (uint64_t)drain_ms(d), on_late, d);
     ask(d);
 }

@@ -15,7 +15,7 @@
 struct agent_drain {
     struct agent_link *link;
     struct agent_ranks *ranks;
-    bool active; /* ranks were asked to leave; the agent ends with the last */
+    bool active; /* ranks were asked to leave; the agent ends with the last rank */
     struct loop_timer timer, retry;
 };
 
@@ -23,8 +23,8 @@ struct agent_drain {
 void agent_drain_init(struct agent_drain *d, struct agent_link *link, struct agent_ranks *ranks);
 void agent_drain_fini(struct agent_drain *d);
 
-/* Asks the ranks to leave at a step boundary. Ends them if that cannot be, or if it is called a
- * second time. */
+/* Asks the ranks to leave at a step boundary. Ends them if they cannot leave
+ * there, or if the function is called a second time. */
 void agent_drain_start(struct agent_drain *d);
 
 #endif

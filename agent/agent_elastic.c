@@ -11,7 +11,7 @@
 
 #include "core/base/log.h"
 
-#define LEAVE_MS       10000 /* for a rank to exit after LEAVE */
+#define LEAVE_MS       10000 /* time for a rank to exit after LEAVE */
 #define LEAVE_GRACE_MS 2000  /* then SIGTERM, and after this SIGKILL */
 
 /* ---- lifelines ------------------------------------------------------------------------------- */
@@ -53,8 +53,8 @@ void agent_relay_give_lifeline(struct agent_relay *relay, struct rank *rank)
         (rank->lifeline.line && lifeline_state(rank->lifeline.line) <= LIFELINE_HELD))
         return;
     if (rank_lifeline_start(&relay->lifelines, &rank->lifeline, &fd, &err) < 0) {
-        log_warn("member %d: its death would be seen late: %s", rank->assignment.member,
-                 err_text(&err));
+        log_warn("member %d has no lifeline, so its death would be noticed late: %s",
+                 rank->assignment.member, err_text(&err));
         return;
     }
     struct ctl_fds *fds = ctl_fds_create(&fd, 1);
@@ -103,7 +103,7 @@ void agent_relay_send_leave(struct agent_relay *relay, int member, const char *t
     rank_send(rank, CTL_LEAVE, &body, NULL);
     buf_fini(&body);
     rank->waiting = false;
-    rank->bye = rank->leaving = true; /* its exit is not a loss */
+    rank->bye = rank->leaving = true; /* the exit of this rank is not a loss */
     loop_timer_start(relay->loop, &rank->leave_timer, wait, on_leave_timer, rank);
 }
 

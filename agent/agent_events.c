@@ -120,7 +120,7 @@ static void on_outbox(void *arg, bool refused, const char *text)
     struct agent *a = arg;
     agent_link_answered(&a->link);
     if (refused)
-        log_warn("the coordinator did not take a report: %.300s", text);
+        log_warn("the coordinator refused a message of this agent, which is dropped: %.300s", text);
     agent_wake(a);
 }
 

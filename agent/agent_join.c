@@ -176,7 +176,7 @@ static void on_rejoined(void *arg, const struct client_answer *answer)
     free(a->rejoin_text);
     a->rejoin_text = NULL;
     a->link.rejoining = false;
-    log_info("the new coordinator knows what is known here");
+    log_info("rejoined: the new coordinator has received what this agent knows of the job");
     outbox_release(&a->outbox);
     for (int i = 0; i < a->doctor.findings.n; i++)
         outbox_finding(&a->outbox, &a->doctor.findings.list[i]);
@@ -202,7 +202,7 @@ bool agent_rejoin(struct agent *a)
         return true; /* no memory: the next 404 leads here again */
     a->link.rejoining = true;
     a->link.terms++;
-    agent_output_break(&a->output); /* the pipe was the former hvdrun's */
+    agent_output_break(&a->output); /* the pipe belonged to the previous hvdrun */
     /* The rejoin includes everything in the outbox. */
     outbox_forget(&a->outbox);
     for (int i = 0; i < a->ranks.n; i++)

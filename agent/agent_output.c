@@ -42,7 +42,8 @@ void agent_output_break(struct agent_output *o)
     buf_put(&o->held, rest.data + pos, rest.len - pos);
     o->lost += pos;
     buf_fini(&rest);
-    log_info("standard output is closed: what ranks print is kept for another hvdrun");
+    log_info("standard output is closed, because hvdrun has ended: the newest megabyte of the "
+             "ranks' output is kept for the next hvdrun");
 }
 
 static bool is_silent(const struct agent_output *o)
@@ -63,8 +64,8 @@ static void forget_oldest(struct agent_output *o)
     buf_consume(&o->held, n);
 }
 
-/* held is full. While a body is in flight, or hvdrun lives and will take it, ranks wait; else drops
- * the oldest. */
+/* Call when held is full. While a body is in flight, or hvdrun is alive, ranks wait. Otherwise
+ * drops the oldest frames. */
 static void make_room(struct agent_output *o)
 {
     bool forget = is_silent(o) && !o->posting;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * agent_output: brings the ranks' output to hvdrun: through standard output, or, if that pipe broke
- * because hvdrun was killed, to the next hvdrun (POST /v1/output). Until there is one, keeps the
- * newest megabyte and does not make ranks wait. On the agent's loop, one thread.
+ * because hvdrun was killed, to the next hvdrun (POST /v1/output). Until the next hvdrun
+ * is there, keeps the newest megabyte and does not make ranks wait. On the agent's loop, one
+ * thread.
  */
 #ifndef HVD_AGENT_AGENT_OUTPUT_H
 #define HVD_AGENT_AGENT_OUTPUT_H
@@ -23,12 +24,12 @@ struct agent_output {
     bool broken;      /* the pipe to hvdrun is broken */
     struct buf held;  /* whole frames that wait to be posted */
     uint64_t lost;    /* bytes dropped and not yet reported to hvdrun */
-    uint64_t seq;     /* of the last body that hvdrun took */
+    uint64_t seq;     /* number of the last body that hvdrun accepted */
     bool posting;     /* a body is in flight: the first sent bytes of held */
     size_t sent;
     uint64_t sent_lost;
     bool sent_end;
-    int posted_term; /* link->terms when it was sent */
+    int posted_term; /* link->terms when the body in flight was sent */
     bool ending;     /* no more output will come */
     bool delivered;  /* hvdrun has received the end */
     struct loop_timer retry;

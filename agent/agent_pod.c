@@ -10,7 +10,7 @@
 #define CODE_DRAINED  143 /* 128 + SIGTERM */
 #define CODE_UNFIT    126 /* the doctor refused this pod */
 #define STOP_GRACE_MS 2000
-/* The operator's watch may lag so far behind: it may learn of a pod only after the agent has
+/* Most time by which the operator's watch lags: it may learn of a pod only after the agent has
  * started. */
 #define UNKNOWN_MS 120000
 
@@ -65,7 +65,7 @@ void agent_pod_exited(struct agent_pod *p, const struct rank *rank)
         return;
     p->worker_code = rank->code < 0 ? 128 - rank->code : rank->code;
     if (p->ranks->n > 1)
-        log_info("a rank has failed: the others of this pod are ended");
+        log_info("a rank has failed: the other ranks of this pod are ended");
     agent_ranks_stop(p->ranks, STOP_GRACE_MS);
 }
 

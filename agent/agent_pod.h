@@ -41,7 +41,8 @@ void agent_pod_exited(struct agent_pod *p, const struct rank *rank);
 /* Call when all ranks here have ended: will no other rank be started in this pod? */
 bool agent_pod_has_ended(const struct agent_pod *p);
 
-/* The operator answered that it does not know this pod. True while it may still learn of it. */
+/* The operator answered that it does not know this pod. True while the operator may
+ * still learn of this pod. */
 bool agent_pod_may_be_new(struct agent_pod *p);
 
 /* The exit code. refused: the doctor found a failure. */

@@ -16,7 +16,7 @@ struct agent_polls_ops {
     void (*note)(void *arg, const struct note *note);
     /* The callee owns the roster's contents. */
     void (*roster)(void *arg, struct roster_body *roster);
-    /* Do ranks wait for a roster? *ret_after: the epoch that they have. */
+    /* Do ranks wait for a roster? *ret_after: the epoch that these ranks have. */
     bool (*wants_roster)(void *arg, uint32_t *ret_after);
     /* The coordinator does not know this agent. True: the agent rejoins. */
     bool (*unknown)(void *arg);
@@ -30,7 +30,7 @@ struct agent_polls {
     void *arg;
     bool polling_roster, polling_events;
     int roster_term, events_term; /* link->terms when sent: an older answer is ignored */
-    uint64_t notes_seq;           /* of the last note of this coordinator */
+    uint64_t notes_seq;           /* number of the last note from this coordinator */
 };
 
 /* link and ops must outlive it. */

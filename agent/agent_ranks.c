@@ -183,7 +183,7 @@ static int start_later(struct agent_ranks *rs, const struct assignment *assignme
     struct welcome_body *w = &rs->welcome;
     for (int i = 0; i < w->nassignments; i++)
         if (w->assignments[i].member == assignment->member)
-            return 0; /* the welcome lists it already */
+            return 0; /* the welcome lists the member already */
     struct assignment *grown =
         realloc(w->assignments, ((size_t)w->nassignments + 1) * sizeof(*grown));
     if (!grown)

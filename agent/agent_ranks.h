@@ -16,7 +16,7 @@
 #include "core/member/protocol.h"
 
 struct agent_ranks_ops {
-    struct rank_ops rank; /* of each rank, with the same arg */
+    struct rank_ops rank; /* callbacks of each rank, with the same arg */
     void (*all_started)(void *arg);
     void (*failed)(void *arg, const struct err *err); /* a rank of the welcome could not start */
 };
@@ -49,7 +49,7 @@ void agent_ranks_drop(struct agent_ranks *rs);
  * rank_environment_apply(). */
 int agent_ranks_start(struct agent_ranks *rs, struct err *err);
 
-/* Some of the first ranks are not started yet. */
+/* True while some of the first ranks are not started. */
 bool agent_ranks_starting(const struct agent_ranks *rs);
 
 /* Starts one more rank of an elastic job, at once or with the first ranks. 0: also if the member

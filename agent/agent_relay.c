@@ -191,7 +191,7 @@ static void on_hello(struct agent_relay *relay, struct rank *rank, const struct 
     rank->bye_status = 0;
     rank->why = (enum card_why)why;
     rank->was_in = was_in;
-    if (!rank->reaped) /* it failed and starts anew */
+    if (!rank->reaped) /* the member had ended and is back */
         member_ends_forget(&relay->ends, rank->assignment.member);
     if (!relay->ranks->welcome.elastic)
         send_first_end(relay, rank);
@@ -201,8 +201,8 @@ static void on_hello(struct agent_relay *relay, struct rank *rank, const struct 
         loop_timer_start(relay->loop, &relay->cards_timer, CARDS_WAIT_MS, post_cards, relay);
 }
 
-/* Tells the rank which members of its roster are already known to be lost: no later event tells it
- * again. */
+/* Tells the rank which members of its roster are already known to be lost: no later event
+ * reports these losses again. */
 static void send_losses(struct agent_relay *relay, struct rank *rank,
                         const struct roster_body *roster)
 {
@@ -321,7 +321,8 @@ static void on_share(struct agent_relay *relay, struct rank *from, struct ctl_fr
     frame->nfds = 0;
     for (int i = 0; i < relay->ranks->n; i++) {
         struct rank *to = relay->ranks->list[i];
-        /* Also to a rank that has said BYE, which waits for the others' farewells. */
+        /* Sends the frame also to a rank that has said BYE, which waits for the others' farewells.
+         */
         if (to != from && to->hello && !to->waiting && !to->reaped && shares(relay, to, epoch))
             rank_send(to, CTL_SHARE, &body, fds);
     }

@@ -27,16 +27,16 @@ struct agent_relay {
     void (*cards_posted)(void *arg); /* ranks wait for a roster */
     void *arg;
     struct member_ends ends;
-    uint32_t epoch;            /* of the last roster that ranks got */
+    uint32_t epoch;            /* epoch of the last roster that ranks got */
     struct roster_body roster; /* the last roster, in an elastic job */
     int *world;                /* members of the last roster [nworld] */
     int nworld;
     uint32_t change;            /* number of the last planned change announced to ranks */
-    struct lifelines lifelines; /* in an elastic job */
+    struct lifelines lifelines; /* used in an elastic job */
     struct loop_timer cards_timer;
 };
 
-/* Everything given must outlive it. */
+/* Everything that the arguments point to must outlive the relay. */
 void agent_relay_init(struct agent_relay *relay, struct loop *loop,
                       const struct agent_config *config, struct agent_ranks *ranks,
                       struct outbox *outbox, void (*cards_posted)(void *arg), void *arg);
@@ -50,7 +50,7 @@ void agent_relay_frame(struct agent_relay *relay, struct rank *rank, struct ctl_
 /* The process that said HELLO has ended before its rank. */
 void agent_relay_hello_ended(struct agent_relay *relay, struct rank *rank);
 
-/* Some rank waits for a roster. */
+/* Returns true if a rank waits for a roster. */
 bool agent_relay_wants_roster(const struct agent_relay *relay);
 
 /* Sends a roster to the ranks that wait for it. Takes over its contents. */

@@ -25,7 +25,8 @@ void binding_fini(struct binding *b);
 /* The processors of local rank i; NULL: not bound. */
 const cpu_set_t *binding_cpus(const struct binding *b, int i);
 
-/* Describes that: "bound to 2 cores: cpus 0-1", "not bound: 4 ranks on 2 cores". */
+/* Describes the binding of local rank i: "bound to 2 cores: cpus 0-1", "not bound: 4 ranks on 2
+ * cores". */
 const char *binding_text(const struct binding *b, int i);
 
 #endif

@@ -41,7 +41,8 @@ struct python {
     char torch[PATH_MAX], hvd[PATH_MAX]; /* folders of these packages; "": not installed */
 };
 
-/* Stores what the interpreter prints in dst; false if there is none or it takes too long. */
+/* Stores what the interpreter prints in dst. Returns false if there is no output, or if it takes
+ * too long. */
 static bool ask_python(const char *python, char *dst, size_t size)
 {
     int ends[2];

@@ -11,7 +11,7 @@
 #include "core/base/clock.h"
 #include "core/member/roster.h"
 
-#define LIST_ASK_MS 1000 /* for each job: one that hangs must not hide the others for long */
+#define LIST_ASK_MS 1000 /* for each job: an hvdrun that hangs must not delay the list for long */
 
 static int print_json(json_t *j, struct err *err)
 {

@@ -23,7 +23,7 @@ enum doctor_policy { DOCTOR_WARN, DOCTOR_FAIL, DOCTOR_OFF };
 struct agent_config {
     char *agent;     /* uid of this agent */
     char *host;      /* the host's name as the user wrote it */
-    char *url;       /* of the coordinator */
+    char *url;       /* URL of the coordinator */
     char *unix_path; /* the coordinator's Unix socket, NULL: url alone */
     char *ca_pem;    /* NULL with a Unix socket */
     char *token;

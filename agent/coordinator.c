@@ -61,10 +61,11 @@ static void consider_output(struct coordinator *c)
     while ((error = printer_lost(&c->core.printer, what, sizeof(what)))) {
         c->output_lost = error == EPIPE ? 128 + SIGPIPE : c->output_lost ? c->output_lost : 1;
         if (error == EPIPE)
-            coordinator_fail(&c->core, "%s: whoever read it is gone: the job ends", what);
+            coordinator_fail(&c->core, "%s: the process that read it has ended, so the job ends",
+                             what);
         else
             coordinator_say(&c->core, 0,
-                            "%s: %s: what comes after this is lost there; the job goes on", what,
+                            "%s: %s: later output is not written there; the job continues", what,
                             strerror(error));
     }
     while (printer_stalled(&c->core.printer, what, sizeof(what)))
@@ -135,7 +136,7 @@ static void say_phases(struct coordinator *c)
     c->said_connected = r->epoch > 0;
 }
 
-/* Have all agents ended, or were the rest given up? */
+/* Have all agents ended, or were the remaining agents given up? */
 static bool is_over(struct coordinator *c)
 {
     if (c->agents.ended == c->core.roster.agents.n &&

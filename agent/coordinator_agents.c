@@ -45,7 +45,9 @@ static void take_frames(struct coordinator_agents *as, struct launched *l)
     }
     if (n < 0) {
         l->bad_frames = true;
-        coordinator_fail(as->core, "host %s: its shell prints \"%.*s\" where only the agent should",
+        coordinator_fail(as->core,
+                         "host %s: its login shell prints \"%.*s\" on standard output, which is "
+                         "for the agent alone: silence the shell's startup files",
                          l->host->name, (int)strcspn((char *)l->frames.data + pos, "\r\n") % 60,
                          (char *)l->frames.data + pos);
     }
@@ -156,7 +158,8 @@ static void consider_failed(struct coordinator_agents *as, const struct launched
     bool failed = WIFEXITED(l->status) && WEXITSTATUS(l->status) == 1;
     if (l->joined && failed && !as->core->job->elastic && !as->core->roster.stopping &&
         as->core->roster.ends.first < 0)
-        coordinator_fail(as->core, "host %s: %s: the job fails for the reason that it gave above",
+        coordinator_fail(as->core,
+                         "host %s: %s: the job fails for the reason that this agent printed above",
                          l->host->name, how);
 }
 
@@ -170,7 +173,7 @@ static void check_ended(struct coordinator_agents *as, struct launched *l)
     launch_reap_left(l);
     describe_end(l, how, sizeof(how));
     launch_last_message(l, last, sizeof(last));
-    /* An agent that was treated as lost before was reported then. */
+    /* If the agent counted as lost before, its loss was reported then. */
     bool news = !l->joined && !as->core->roster.agents.list[index_of(as, l)].lost &&
                 !as->core->roster.stopping;
     if (news && coordinator_agents_can_spare(as, index_of(as, l)))

@@ -21,7 +21,7 @@ struct coordinator_agents {
     struct launched *list; /* [max], the first roster.agents.n in use; never moved */
     int max;
     int ended;         /* agents whose process has ended and whose pipes are closed */
-    int lost_seconds;  /* agents outlive this process for so long */
+    int lost_seconds;  /* how long agents outlive this process */
     uint64_t measured; /* clock_ns() of the last check of the agents */
 };
 
@@ -62,7 +62,7 @@ void coordinator_agents_check(struct coordinator_agents *as);
  * epoch, or whose other hosts have room for its minimum. */
 bool coordinator_agents_can_spare(const struct coordinator_agents *as, int agent);
 
-/* An agent that could not be launched. */
+/* Records that an agent could not be launched: the roster counts it as lost. */
 void coordinator_agents_unlaunched(struct coordinator_agents *as, int agent, const char *why);
 
 void coordinator_agents_kill(struct coordinator_agents *as);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coordinator_attach: how hvdrun attach takes a job over: it uses the previous one's directory,
+ * coordinator_attach: how hvdrun attach takes a job over: it uses the previous hvdrun's directory,
  * addresses and keys; the agents are not its children, and their output arrives over the network.
  * See coordinator.h; saved_job.h has the file.
  */
@@ -17,7 +17,8 @@
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 
-/* Time for agents to rejoin, which they try several times a second; the rest is lost. */
+/* Time for agents to rejoin, which they try several times a second. Agents that have not rejoined
+ * by then are lost. */
 #define GATHER_MS 10000
 
 static int read_token(struct coordinator *c, struct err *err)
@@ -137,7 +138,7 @@ static void begin_again(struct coordinator *c)
         ranks += !rank_has_ended(r->members.list[i].state);
     c->said_attached = true;
     if (agents == 0)
-        coordinator_fail(&c->core, "no agent of job %s came back: its ranks are gone", r->job);
+        coordinator_fail(&c->core, "no agent of job %s has rejoined: its ranks have ended", r->job);
     else
         coordinator_say(&c->core, 0, "attached to job %s: %d ranks on %d host(s), epoch %u", r->job,
                         ranks, agents, roster_epoch_number(r->epoch));

@@ -98,10 +98,12 @@ static void drain_host(struct coordinator_discovery *d, int agent)
     if (a->draining)
         return;
     snprintf(host, sizeof(host), "%s", a->host);
-    coordinator_say(d->core, 1, "host %s is not named any more", host);
+    coordinator_say(d->core, 1, "the discovery script does not name host %s any more", host);
     if (roster_drain_host(&d->core->roster, host, clock_ns(), &change, &err) < 0)
-        coordinator_say(d->core, 0, "host %s is not named any more, but its ranks stay: %s", host,
-                        err_text(&err));
+        coordinator_say(
+            d->core, 0,
+            "the discovery script does not name host %s any more, but its ranks stay: %s", host,
+            err_text(&err));
 }
 
 static void resize(struct coordinator_discovery *d, int agent, int slots)
@@ -116,7 +118,7 @@ static void resize(struct coordinator_discovery *d, int agent, int slots)
     while (rc == 0 && (rank = roster_rank_without_slot(&d->core->roster, agent)) >= 0)
         rc = roster_drain_rank(&d->core->roster, rank, clock_ns(), &change, &err);
     if (rc < 0)
-        coordinator_say(d->core, 0, "host %s has %d slots now, and more ranks: %s",
+        coordinator_say(d->core, 0, "host %s has %d slots now, but the surplus ranks stay: %s",
                         d->core->roster.agents.list[agent].host, slots, err_text(&err));
 }
 

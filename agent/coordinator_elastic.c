@@ -50,8 +50,8 @@ static void consider_waiting(struct coordinator_elastic *e)
     }
 }
 
-/* Before the first epoch: fails if too few ranks became ready in time. With enough, the roster
- * starts without the others. */
+/* Before the first epoch: fails if too few ranks became ready in time. If enough are ready,
+ * the first epoch begins without the other ranks. */
 static void consider_first(struct coordinator_elastic *e)
 {
     char list[512], ready[512];

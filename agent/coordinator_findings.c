@@ -41,8 +41,8 @@ void coordinator_say_cause(struct coordinator_core *c)
         coordinator_say(c, 0, "  fix: %s", why.fix);
 }
 
-/* Order of findings for a failed rank: failures first, and of equals those that appeared while the
- * job ran (watch). */
+/* Order of findings for a failed rank: failures first, and of equally severe findings those that
+ * appeared while the job ran (watch). */
 static int weight(const struct finding *f)
 {
     return 2 * (f->status == FINDING_FAIL) + (strcmp(f->source, "watch") == 0);
@@ -73,5 +73,6 @@ void coordinator_say_host(struct coordinator_core *c, int rank)
     for (int w = 3; w >= least; w--)
         said += say_weight(c, &a->findings, w);
     if (grave && a->findings.n > said)
-        coordinator_say(c, 0, "  and %d more: hvd-doctor says all of it", a->findings.n - said);
+        coordinator_say(c, 0, "  and %d more: run hvd-doctor on that host to see all",
+                        a->findings.n - said);
 }

@@ -33,14 +33,15 @@ static int make_dir(struct coordinator *c, int *ret_lock, struct err *err)
                               .started = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000};
     const char *base = jobs_base();
     if (!base && getenv("HVD_RUN_DIR"))
-        return err_set(err, EROFS,
-                       "HVD_RUN_DIR %.200s: want a directory that can be written to, of a path of "
-                       "60 bytes at most",
-                       getenv("HVD_RUN_DIR"));
+        return err_set(
+            err, EROFS,
+            "HVD_RUN_DIR %.200s: want a writable directory with a path of at most 60 bytes",
+            getenv("HVD_RUN_DIR"));
     if (!base)
-        return err_set(err, EROFS,
-                       "neither XDG_RUNTIME_DIR, TMPDIR, /tmp nor /dev/shm can be "
-                       "written to: a socket needs a place");
+        return err_set(
+            err, EROFS,
+            "none of XDG_RUNTIME_DIR, TMPDIR, /tmp and /dev/shm can hold hvdrun's socket: set "
+            "HVD_RUN_DIR to a writable directory");
     int rc = jobs_claim(&entry, base, c->core.job->name, c->core.job->argv, ret_lock, err);
     if (rc < 0)
         return rc;

@@ -92,8 +92,8 @@ void coordinator_save_job(struct coordinator_save *s)
     free(k.environment);
     if (rc < 0 && !s->failed)
         coordinator_say(s->core, 0,
-                        "%s: if this hvdrun is lost, hvdrun attach will not know the job as "
-                        "it is",
+                        "%s: if this hvdrun is killed, hvdrun attach will find an older state "
+                        "of the job",
                         err_text(&err));
     s->failed = rc < 0;
     s->hash = rc < 0 ? s->hash : sum;

@@ -17,7 +17,7 @@ struct coordinator_save {
     const struct coordinator_servers *servers;
     const char *dir;        /* the private directory */
     const int *first_hosts; /* number of hosts that the job began with */
-    uint64_t hash;          /* of what was written last */
+    uint64_t hash;          /* hash of what was written last */
     bool failed;            /* a failure was printed */
 };
 

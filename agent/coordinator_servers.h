@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coordinator_servers: where agents reach hvdrun: a Unix socket for those of this machine, and TLS
+ * coordinator_servers: where agents reach hvdrun: a Unix socket for agents of this machine, and TLS
  * servers on each address that routes to another host. On hvdrun's loop, one thread.
  */
 #ifndef HVD_AGENT_COORDINATOR_SERVERS_H
@@ -22,7 +22,7 @@ struct coordinator_servers {
     char addresses[COORDINATOR_SERVERS][64];
     int ntcp;
     struct authority authorities[COORDINATOR_SERVERS];
-    char *ca_pem;                   /* of the servers opened at the start; NULL: none */
+    char *ca_pem;                   /* CA of the servers opened at the start; NULL: none */
     char *cas[COORDINATOR_SERVERS]; /* CAs of servers opened later; NULL: ca_pem */
 };
 

@@ -107,7 +107,7 @@ static bool read_some(int fd, struct buf *text)
     return text->len <= TEXT_MAX;
 }
 
-/* Turns the result of a run into hosts or an error. */
+/* Turns the exit status and output of the host discovery script into hosts or an error. */
 static int judge(const char *script, int status, bool timed_out, const struct buf *text, int slots,
                  struct hosts *hosts, struct err *err)
 {
@@ -119,7 +119,7 @@ static int judge(const char *script, int status, bool timed_out, const struct bu
     else if (WIFSIGNALED(status))
         rc = err_set(err, EIO, "it was ended by signal %d", WTERMSIG(status));
     else if (WEXITSTATUS(status) == 126 || WEXITSTATUS(status) == 127)
-        rc = err_set(err, EIO, "it cannot be run, or not what it runs (exit code %d)",
+        rc = err_set(err, EIO, "it, or a program that it calls, cannot be run (exit code %d)",
                      WEXITSTATUS(status));
     else if (WEXITSTATUS(status))
         rc = err_set(err, EIO, "exit code %d", WEXITSTATUS(status));

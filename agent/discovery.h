@@ -23,14 +23,14 @@ typedef void discovery_f(void *arg, const struct hosts *hosts, const char *probl
 struct discovery {
     struct loop *loop;
     const char *script;
-    int slots; /* of a host that the script names without slots */
+    int slots; /* slots of a host that the script names without a number */
     discovery_f *cb;
     void *arg;
     struct hosts known;
     bool troubled; /* cb was told of a problem */
     bool timed_out;
     pid_t pid; /* 0: no run in progress */
-    int out;   /* read end of its standard output, -1: closed */
+    int out;   /* read end of the script's standard output, -1: closed */
     struct loop_fd out_lfd;
     struct loop_timer next, limit;
     struct buf text;

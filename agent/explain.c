@@ -28,7 +28,7 @@ static bool get_ready(struct explain *e)
     e->sources = calloc((size_t)e->nranks, sizeof(*e->sources));
     int rc = e->sources ? match_create(NULL, &e->match, &err) : err_set(&err, ENOMEM, "no memory");
     if (rc < 0)
-        log_warn("output is not looked at for causes: %s", err_text(&err));
+        log_warn("the ranks' output is not searched for causes of failures: %s", err_text(&err));
     e->reads = rc == 0;
     return e->reads;
 }

@@ -14,7 +14,7 @@ struct explain {
     bool reads;
     struct match *match; /* NULL: nothing was printed yet */
     int nranks;
-    const char *dir;                                /* of the output files, NULL: none */
+    const char *dir;                                /* folder of the output files, NULL: none */
     struct match_source *(*sources)[FRAME_STREAMS]; /* [nranks] */
 };
 

@@ -29,7 +29,8 @@ struct hosts {
  * so do all names of this machine. Replaces *hosts; unchanged on failure. */
 int hosts_parse(struct hosts *hosts, const char *text, struct err *err);
 
-/* Adds one such entry, [text, end); slots if it names none. Unchanged on failure. */
+/* Adds one entry of that form, [text, end), with slots slots if the entry names none. Unchanged on
+ * failure. */
 int hosts_add(struct hosts *hosts, const char *text, const char *end, int slots, struct err *err);
 
 /* Reads lines "host slots=N", "host:N" or "host"; # starts a comment. err has file and line. */

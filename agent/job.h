@@ -23,7 +23,7 @@ struct job {
      * and at most. 0: not given. */
     int cooldown_min, cooldown_max;
     char *discovery_script; /* absolute path, NULL: the hosts are those named at the start */
-    int slots_per_host;     /* of hosts that the script names without slots; 0: 1 */
+    int slots_per_host;     /* slots of hosts that the script names without a number; 0: 1 */
     struct hosts hosts;
     char **argv;
     char **env;        /* "NAME=value" for every rank: -x, and options that set a setting */
@@ -34,9 +34,9 @@ struct job {
     bool report_bindings;
     enum doctor_policy doctor;
     char *metrics;    /* "[ADDR:]PORT" for the pages of each agent, NULL: none */
-    bool doctor_said; /* given on the command line or in the job file */
+    bool doctor_said; /* the doctor's policy was given on the command line or in the job file */
     bool no_prefix;
-    bool reports; /* exit code 1 of rank 0 is not a failure to explain: its output says it */
+    bool reports; /* exit code 1 of rank 0 is not a failure to explain: rank 0's output says it */
     int verbose;
     int ssh_port;       /* 0: ssh's default */
     char *ssh_identity; /* NULL: ssh's default */

@@ -18,16 +18,16 @@
 
 #define FILE_MAX   (1u << 20)
 #define NEST_MAX   500  /* most fields of one mapping */
-#define FIELDS_MAX 1000 /* of one mapping */
+#define FIELDS_MAX 1000 /* fields of one mapping */
 #define VARS_MAX   5000
 
 struct reading {
-    const char *path; /* of the job file, for messages */
+    const char *path; /* path of the job file, for messages */
     yaml_document_t doc;
     char *ignored;
     size_t size;
     size_t ngiven;          /* entries of the job's env that override the file's */
-    const yaml_node_t *key; /* of the pair being read */
+    const yaml_node_t *key; /* key of the pair being read */
     const char *parent;     /* in a part of the spec for a cluster: the path of that map */
 };
 
@@ -448,12 +448,13 @@ int jobfile_read(struct job *job, const char *path, char *ret_ignored, size_t si
         return err_sys(err, -rc, "job file %s", path);
     size_t line = nested_line(text, len);
     if (line)
-        return err_set(err, EINVAL, "%s:%zu: brackets lie too deep in brackets", path, line);
+        return err_set(err, EINVAL, "%s:%zu: brackets are nested too deeply", path, line);
     if (!yaml_parser_initialize(&parser))
         return err_set(err, ENOMEM, "no memory");
     yaml_parser_set_input_string(&parser, (unsigned char *)text, len);
     if (!yaml_parser_load(&parser, &r.doc)) {
-        /* libyaml does not always report a failed allocation: without a problem text it was one. */
+        /* libyaml does not always report a failed allocation: an error without a problem text
+         * was one. */
         if (parser.error == YAML_MEMORY_ERROR || !parser.problem)
             rc = err_set(err, ENOMEM, "%s: no memory", path);
         else

@@ -300,7 +300,8 @@ int jobs_lock(const char *dir, int *ret, struct err *err)
         return err_sys(err, errno, "%s", dir);
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         return errno == EWOULDBLOCK
-                   ? err_set(err, EBUSY, "another hvdrun has just taken this job, or starts it")
+                   ? err_set(err, EBUSY,
+                             "another hvdrun has just taken this job over, or is starting it")
                    : err_sys(err, errno, "%s", dir);
     *ret = take_fd(&fd);
     return 0;

@@ -20,10 +20,10 @@
 struct job_entry {
     char dir[JOBS_DIR_MAX];
     char name[MEMBER_NAME_MAX];
-    int pid;         /* of its hvdrun */
+    int pid;         /* pid of the job's hvdrun */
     int64_t started; /* ms since 1970 */
     char command[JOBS_COMMAND_MAX];
-    bool gone; /* its hvdrun no longer listens */
+    bool gone; /* the job's hvdrun no longer listens */
 };
 
 struct jobs {

@@ -12,14 +12,16 @@
 
 #include "core/base/err.h"
 
-/* Call before the agent opens anything. Forks: returns 0 in the child, which becomes the agent. The
- * parent does not return: it forwards signals to the agent, waits for its end, and ends with the
- * same status. If the keeper is killed, the agent gets SIGKILL if local (hvdrun then ends what is
- * left), else SIGINT, on which it ends its ranks. */
+/* Forks. Call it before the agent opens a descriptor.
+ *
+ * The child becomes the agent: returns 0. The parent becomes the keeper and does not return: it
+ * forwards signals to the agent, waits for it, and exits with its status. If fork(2) fails, returns
+ * -errno. If the keeper is killed, the agent gets a signal: SIGKILL if local (hvdrun then ends the
+ * ranks), else SIGINT (the agent ends its ranks). */
 int keeper_fork(bool local, struct err *err);
 
-/* The process to name for this agent: its keeper, who leads the ranks' session, or the agent itself
- * without a keeper. */
+/* The pid by which hvdrun knows this agent: its keeper's, which leads the ranks' session, or
+ * without a keeper the agent's own. */
 int keeper_pid(void);
 
 #endif

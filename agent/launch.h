@@ -18,25 +18,25 @@
 
 struct launched {
     const struct host *host;
-    pid_t pid; /* of the agent, or of ssh; 0: none */
+    pid_t pid; /* pid of the agent, or of ssh; 0: none */
     bool ended;
     int status;          /* wait status of the process */
     uint64_t reap_until; /* clock_ns() until when leftovers of its session are killed; 0: not set */
     int out, err;        /* read ends, -1: closed */
     struct loop_fd out_lfd, err_lfd;
     struct buf frames;   /* received, not a whole frame yet */
-    struct buf messages; /* its stderr until it has joined */
+    struct buf messages; /* the agent's stderr until the agent has joined */
     bool bad_frames;
     bool joined;
-    bool added; /* its host was added while the job ran: a failure of this agent does not fail the
+    bool added; /* the host was added while the job ran: a failure of this agent does not fail the
                    job */
     uint64_t launched; /* clock_ns() */
     char *ca;          /* CA of the server for an added agent; NULL: the job's. Lent */
     /* Started by another hvdrun (coordinator_adopted.c): no pipes; pid is 0, or the agent's on this
      * machine. */
     bool attached;
-    struct loop_fd pid_lfd; /* reports its end */
-    uint64_t out_seq;       /* seq of the last output that it posted */
+    struct loop_fd pid_lfd; /* reports the agent's end */
+    uint64_t out_seq;       /* seq of the last output that the agent posted */
     void *owner;
 };
 
@@ -49,7 +49,7 @@ int launch(struct launched *l, const struct host *host, const struct job *job,
 /* The program that launch() starts: "hvd-agent", "ssh", or HVD_RSH_AGENT's value. */
 const char *launch_program(const struct host *host);
 
-/* Copies the last line of its stderr without newline; "" if there is none. */
+/* Copies the last line of the agent's stderr without newline; "" if there is none. */
 void launch_last_message(const struct launched *l, char *dst, size_t size);
 
 /* Signals the process that launch() started (the agent or ssh). */

@@ -52,7 +52,7 @@ static void on_event(void *arg, uint32_t events)
     if (state == LIFELINE_DEAD)
         ls->ops->gone(ls->arg, rl, false, "died");
     else if (state == LIFELINE_BROKEN)
-        log_warn("the page of a lifeline is invalid: the end of that rank is seen later");
+        log_warn("a rank's lifeline page is invalid: the death of this rank will be noticed late");
 }
 
 /* Evicts the rank, or reports that it is silent. Returns true if it was evicted. */

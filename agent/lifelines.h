@@ -64,8 +64,8 @@ int lifelines_init(struct lifelines *ls, struct loop *loop, const struct lifelin
 /* Stop all lifelines before. Zero-initialized is fine. */
 void lifelines_fini(struct lifelines *ls);
 
-/* Makes a new lifeline and replaces the former one. The caller sends *ret_fd to the rank and closes
- * it. */
+/* Makes a new lifeline and replaces the previous one. The caller sends *ret_fd to the rank and
+ * closes it. */
 int rank_lifeline_start(struct lifelines *ls, struct rank_lifeline *rl, int *ret_fd,
                         struct err *err);
 

@@ -29,7 +29,7 @@ void member_ends_fini(struct member_ends *ends);
 /* The end of the member; NULL: it is not known. */
 const struct member_end *member_ends_get(const struct member_ends *ends, int member);
 
-/* The first known end; NULL: there is none. *ret_member: of which member. */
+/* The first known end; NULL: there is none. *ret_member: the member that ended. */
 const struct member_end *member_ends_first(const struct member_ends *ends, int *ret_member);
 
 /* The member's entry, to be filled; NULL: no memory, or no such member. */

@@ -117,7 +117,8 @@ void options_help(void)
         "       hvdrun [option]... -f job.yaml\n"
         "       hvdrun list|status|scale|drain|attach ...\n"
         "\n"
-        "Runs a command on many ranks, on this machine or on several, and ends when all have.\n"
+        "Runs a command on many ranks, on this machine or on several, and ends when all ranks\n"
+        "have ended.\n"
         "\n"
         "  hvdrun -np 4 python3 train.py                    4 ranks here\n"
         "  hvdrun -np 8 -H h1:4,h2:4 python3 train.py       on two hosts, by ssh\n"
@@ -125,11 +126,11 @@ void options_help(void)
         "  hvdrun -f job.yaml                               an HvdJob manifest, here\n"
         "  hvdrun --doctor -H h1,h2                         no job: tests hosts and network\n"
         "  hvdrun -np 4 --min-np 2 --max-np 8 python3 train.py\n"
-        "                                                   elastic: trains on with 2 to 8\n"
-        "  hvdrun status; hvdrun scale train-1 6            how it is; with 6 ranks from now on\n"
-        "  hvdrun drain train-1 node3                       without the ranks on node3\n"
+        "                                                   elastic: trains on with 2 to 8 ranks\n"
+        "  hvdrun status; hvdrun scale train-1 6            shows the job; trains with 6 ranks\n"
+        "  hvdrun drain train-1 node3                       trains without the ranks on node3\n"
         "\n"
-        "A program that is called like a command: hvdrun -- status, or hvdrun ./status.\n"
+        "A program that has the name of a command: hvdrun -- status, or hvdrun ./status.\n"
         "\n");
     commands_help();
     printf("\noptions:\n");

@@ -46,26 +46,26 @@ static const struct option options[] = {
     {"--timeline-filename", "FILE", "write a Chrome trace of the collectives", set_timeline, NULL},
     {"--start-timeout", "SECONDS", "to reach all hosts, and for hvd_init (30)", set_number,
      "start"},
-    {"--min-np|--min-num-proc", "N", "elastic: fewer than these wait for more (-np)", set_number,
+    {"--min-np|--min-num-proc", "N", "elastic: with fewer ranks the job waits (-np)", set_number,
      "min"},
-    {"--max-np|--max-num-proc", "N", "elastic: never more than these", set_number, "max"},
+    {"--max-np|--max-num-proc", "N", "elastic: the job never has more ranks", set_number, "max"},
     {"--host-discovery-script", "FILE", "elastic: asked each second for hosts: host[:slots] lines",
      set_script, NULL},
-    {"--slots-per-host|--slots", "N", "of a host that the script names without slots (1)",
+    {"--slots-per-host|--slots", "N", "slots of a host that the script names without a number (1)",
      set_number, "slots"},
     {"--elastic-timeout", "SECONDS", "how long to wait below the minimum (600)", set_number,
      "elastic"},
     {"--reset-limit", "N", "replace at most so many ranks (0: no limit)", set_number, "reset"},
     {"--blacklist-cooldown-range", "MIN MAX",
-     "seconds before what failed is started again: at first, at most", set_cooldown, NULL},
-    {"--bind-to", "WHAT", "core (default), numa, none; none when ranks outnumber cores", set_bind,
-     NULL},
+     "seconds before a failed rank or host is started again: first, longest", set_cooldown, NULL},
+    {"--bind-to", "WHAT", "core (default), numa, none; no effect with more ranks than cores",
+     set_bind, NULL},
     {"--report-bindings", NULL, "say where each rank may run", set_flag, "bindings"},
     {"--no-prefix", NULL, "print lines as they are, without [rank]<stdout>:", set_flag, "prefix"},
-    {"-p|--ssh-port", "PORT", "for ssh", set_number, "port"},
-    {"-i|--ssh-identity-file", "FILE", "for ssh", set_identity, NULL},
-    {"--network-interface|--network-interfaces", "NAMES", "between hosts (HVD_IFACE)", set_setting,
-     "IFACE"},
+    {"-p|--ssh-port", "PORT", "the port for ssh", set_number, "port"},
+    {"-i|--ssh-identity-file", "FILE", "the private key for ssh", set_identity, NULL},
+    {"--network-interface|--network-interfaces", "NAMES", "interfaces between hosts (HVD_IFACE)",
+     set_setting, "IFACE"},
     {"--fusion-threshold-mb", "N", "HVD_FUSION_THRESHOLD in MiB", set_setting, "FUSION_THRESHOLD"},
     {"--cycle-time-ms", "N", "HVD_CYCLE_TIME", set_setting, "CYCLE_TIME"},
     {"--cache-capacity", "N", "HVD_CACHE_CAPACITY", set_setting, "CACHE_CAPACITY"},
@@ -75,7 +75,7 @@ static const struct option options[] = {
      "STALL_SHUTDOWN_TIME_SECONDS"},
     {"--log-level", "LEVEL", "HVD_LOG_LEVEL: error warn info debug trace", set_setting,
      "LOG_LEVEL"},
-    {"--doctor", "[fail|warn|off]", "check hosts before ranks start; beside (default); never",
+    {"--doctor", "[fail|warn|off]", "check hosts: before ranks start; beside them (default); never",
      set_doctor, NULL},
     {"--metrics", "[ADDR:]PORT", "each host's agent serves /metrics, /ready, /healthz there",
      set_metrics, NULL},
@@ -162,7 +162,9 @@ static int set_x(struct options *o, const char *value, const char *setting, stru
     name[len] = '\0';
     const char *content = equals ? equals + 1 : getenv(name);
     if (!content)
-        return err_set(err, EINVAL, "there is no variable %s here", name);
+        return err_set(err, EINVAL,
+                       "hvdrun's environment has no variable %s: set it, or write -x %s=VALUE",
+                       name, name);
     return job_setenv(&o->job, name, content) < 0 ? err_set(err, ENOMEM, "no memory") : 0;
 }
 

@@ -24,7 +24,7 @@ struct preflight {
     struct loop *loop;
     bool running;
     pid_t pid;
-    int fd; /* its standard output, -1: closed */
+    int fd; /* hvd-doctor's standard output, -1: closed */
     struct loop_fd lfd;
     struct loop_timer limit;
     struct buf text; /* an incomplete line */

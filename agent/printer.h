@@ -17,9 +17,9 @@
 struct printer_stream {
     struct buf line; /* an incomplete line that was not shown yet */
     uint64_t came;   /* clock_ns() when its last byte was received */
-    bool cut;        /* the start of its line was dropped: drop the rest too */
+    bool cut;        /* the start of this line was dropped: drop the rest too */
     int file;        /* index in printer.writer, -1: none */
-    bool file_cut;   /* the same for the file */
+    bool file_cut;   /* as cut, for the line in the file */
     bool file_open;  /* the last byte in the file is not a newline */
     struct outlet_loss file_loss;
 };
@@ -31,15 +31,16 @@ struct printer {
     bool prefix;
     bool append;                     /* append to existing files */
     struct printer_stream **streams; /* [nranks], each an array of FRAME_STREAMS */
-    char *dir;                       /* of the output files, NULL: none */
+    char *dir;                       /* folder of the output files, NULL: none */
     struct sink sinks[FRAME_STREAMS];
     struct printer_stream *open[FRAME_STREAMS]; /* has an incomplete line on this sink */
-    struct outlet_loss loss[FRAME_STREAMS];     /* of the sinks, not yet reported */
+    struct outlet_loss loss[FRAME_STREAMS];     /* losses of the sinks that are not yet reported */
     bool dropping[FRAME_STREAMS];               /* printer_stalled() has reported it */
     struct writer *writer;                      /* writes the files, NULL: no files */
-    size_t max;                                 /* bytes that may wait for one outlet */
-    struct loop_timer timer;                    /* shows incomplete lines */
-    struct loop_timer flow_timer;               /* checks whether ranks may continue to print */
+    size_t max; /* HVD_OUTPUT_BUFFER: if so many bytes wait for one outlet, ranks wait or output is
+                   dropped (outlet.h) */
+    struct loop_timer timer;      /* shows incomplete lines */
+    struct loop_timer flow_timer; /* checks whether ranks may continue to print */
     void (*drained)(void *arg);
     void *arg;
     bool finishing;

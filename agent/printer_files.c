@@ -13,8 +13,10 @@
 #include "agent/printer_private.h"
 #include "core/base/clock.h"
 
-#define CUT_MARK      " ...\n" /* ends a line whose rest was dropped */
-#define FILES_LAST_MS 10000ULL /* at the end: wait for a disk that takes nothing */
+#define CUT_MARK " ...\n" /* ends a line whose rest was dropped */
+#define FILES_LAST_MS                                                                              \
+    10000ULL /* hvdrun waits so long, at its end, for a disk that takes nothing                    \
+              */
 
 static int make_dir(const char *path, struct err *err)
 {

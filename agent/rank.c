@@ -126,7 +126,7 @@ void rank_read_frames(struct rank *rank)
             continue;
         }
         if (rc == -EPROTO)
-            log_warn("rank %d: its control socket sent garbage and was closed",
+            log_warn("rank %d sent invalid data on its control socket, which was closed",
                      rank->assignment.member);
         ctl_close(rank);
     }
@@ -151,8 +151,8 @@ static void ctl_sent(struct rank *rank, int rc)
     if (rc == -ECONNRESET || rank->reaped || rank->text[0])
         return;
     ctl_refused_text(rc, why, sizeof(why));
-    snprintf(rank->text, sizeof(rank->text), "what the ranks share could not be passed to it: %s",
-             why);
+    snprintf(rank->text, sizeof(rank->text),
+             "the shared descriptors could not be passed to this rank: %s", why);
     rank->code = 1;
     rank_end(rank, REST_GRACE_MS);
 }
@@ -183,8 +183,8 @@ void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body, st
 
 /* ---- end ------------------------------------------------------------------------------------ */
 
-/* Once its leader was reaped and no process is in it, another process group may get its number: it
- * is not signalled any more. */
+/* Once the leader was reaped and no process is left in the rank's group, another process group may
+ * get the number, so the group is not signalled any more. */
 static bool group_has_ended(struct rank *rank)
 {
     if (rank->reaped && !rank->group_ended)
@@ -203,8 +203,8 @@ static void on_end_timer(void *arg)
     struct rank *rank = arg;
     if (deadline_passed(rank->kill_at)) {
         rank_kill(rank, SIGKILL);
-        /* A process that still holds the pipes has a session of its own; the agent ends it at its
-         * own end. */
+        /* A process that still holds the pipes has a session of its own; the agent ends that
+         * process when the agent itself ends. */
         if (rank->reaped)
             for (int i = 0; i < FRAME_STREAMS; i++)
                 stream_close(&rank->streams[i]);

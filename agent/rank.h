@@ -29,11 +29,11 @@ struct rank_ops {
     void (*frame)(void *arg, struct rank *rank, struct ctl_frame *frame);
     /* exec succeeded. Not called if the command cannot be run: then only exited is. */
     void (*started)(void *arg, struct rank *rank);
-    /* Its process has ended (rank->code); all its frames and output were handled before. */
+    /* The rank's process has ended (rank->code); all its frames and output were handled before. */
     void (*exited)(void *arg, struct rank *rank);
     /* The process that rank_watch_hello() watches has ended. */
     void (*hello_ended)(void *arg, struct rank *rank);
-    /* Its process group has ended and its pipes are closed too. */
+    /* The rank's process group has ended, and its pipes are closed. */
     void (*closed)(void *arg, struct rank *rank);
 };
 
@@ -64,7 +64,7 @@ struct rank {
     struct loop_timer exec_timer;
     int exec_ms;
     bool reaped, closed;
-    bool group_ended; /* its process group is empty and was reaped */
+    bool group_ended; /* the rank's process group is empty and was reaped */
     int code;         /* exit code, or -signal */
     char text[512];   /* why it could not be started */
     struct rank_stream streams[FRAME_STREAMS];
@@ -74,22 +74,22 @@ struct rank {
     struct loop_fd ctl_lfd;
     struct loop_timer again_timer; /* retries to pass descriptors that the kernel refused */
     struct loop_timer end_timer;
-    uint64_t kill_at; /* when its process group gets SIGKILL; 0: not set */
+    uint64_t kill_at; /* when the rank's process group gets SIGKILL; 0: not set */
     /* For agent_relay.h: */
     bool hello, bye, waiting, posted;
     bool arrived;      /* a joiner that has got NUMBERS and has not said HELLO (enter) */
     bool dead;         /* known to be dead, or evicted, but not reaped yet */
-    bool leaving;      /* it was sent LEAVE */
+    bool leaving;      /* the rank was sent LEAVE */
     int bye_status;    /* the negative status of its BYE: it failed; 0: it did not */
-    enum card_why why; /* of its last HELLO */
+    enum card_why why; /* why the rank said its last HELLO */
     uint64_t done;     /* operations that it had finished at its BYE */
     uint32_t was_in;   /* the epoch in its last HELLO */
-    int roster_rank;   /* its rank in the last roster that it got, -1: none */
-    uint32_t epoch;    /* of that roster */
+    int roster_rank;   /* number of the rank in the last roster that it got, -1: none */
+    uint32_t epoch;    /* epoch of that roster */
     struct loop_timer leave_timer; /* started by LEAVE: ends the rank when it expires */
     int hello_pid;                 /* pid that said HELLO: of the rank, or of a child of it */
     struct loop_fd hello_lfd;      /* reports the end of that process */
-    struct rank_lifeline lifeline; /* of that process */
+    struct rank_lifeline lifeline; /* lifeline of that process */
     struct buf card;
     struct report_item progress;
     bool progress_new;
@@ -104,13 +104,13 @@ int rank_init(struct rank *rank, struct loop *loop, const struct rank_ops *ops, 
  * why. */
 int rank_start(struct rank *rank, const struct rank_spec *spec, int child_fd, struct err *err);
 
-/* Signals its process group, unless the group has ended. */
+/* Signals the rank's process group, unless the group has ended. */
 void rank_kill(struct rank *rank, int signo);
 
-/* SIGTERM now, SIGKILL after grace_ms, to its process group. */
+/* SIGTERM now, SIGKILL after grace_ms, to the rank's process group. */
 void rank_end(struct rank *rank, int grace_ms);
 
-/* Its process has ended with this wait status. Called after reaping. Before that, while the process
+/* Call when the rank's process was reaped, with its wait status. Before that, while the process
  * group id cannot be reused, the caller sends SIGTERM to the group. */
 void rank_exited(struct rank *rank, int status);
 

@@ -214,7 +214,10 @@ static int agents_unpack(json_t *list, struct saved_job *k, struct err *err)
         if (rc == 0)
             rc = member_copy_text(a->uid, sizeof(a->uid), uid, "uid", err);
         if (rc == 0 && (a->slots < 0 || a->room < a->slots || a->room > MEMBER_RANKS_MAX))
-            rc = err_set(err, EINVAL, WHAT ": agent: %d slots of %d", a->slots, a->room);
+            rc = err_set(err, EINVAL,
+                         WHAT ": agent \"%.64s\": slots is %d, room is %d: want 0 <= slots <= "
+                              "room <= %d",
+                         uid, a->slots, a->room, MEMBER_RANKS_MAX);
         a->gone = gone;
         a->draining = draining;
     }
@@ -271,10 +274,10 @@ static int numbers_check(const struct saved_job *k, json_int_t term, json_int_t 
                          struct err *err)
 {
     if (term < 0 || term > UINT32_MAX || change < 0 || change > UINT32_MAX)
-        return err_set(err, EINVAL, WHAT ": term or change");
+        return err_set(err, EINVAL, WHAT ": term or change is out of range");
     if (k->target < 1 || k->target > MEMBER_RANKS_MAX || k->nmembers < 0 ||
         k->nmembers > MEMBER_NUMBER_MAX || k->restarts < 0)
-        return err_set(err, EINVAL, WHAT ": target, members or restarts");
+        return err_set(err, EINVAL, WHAT ": target, nmembers or restarts is out of range");
     return 0;
 }
 
@@ -285,7 +288,7 @@ static int version_check(json_t *j, struct err *err)
     if (rc == 0 && version != SAVED_JOB_VERSION)
         rc = err_set(err, ENOTSUP,
                      "the job was begun by another version of hvdrun (its state is of version %d, "
-                     "this one reads %d): take it over with that one",
+                     "this one reads %d): take the job over with that version's hvdrun attach",
                      version, SAVED_JOB_VERSION);
     return rc;
 }
@@ -383,7 +386,7 @@ int saved_job_store(const struct saved_job *saved, const char *dir, struct err *
     if (rc == 0 && rename(fresh, path) < 0)
         rc = -errno;
     if (rc < 0)
-        unlink(fresh); /* the former file stays */
+        unlink(fresh); /* the previous file stays */
     return rc < 0 ? err_sys(err, -rc, "%s", path) : 0;
 }
 

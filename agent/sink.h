@@ -26,7 +26,7 @@ struct sink {
     uint64_t moved;        /* clock_ns() when bytes were last written, or began to wait */
     struct writer *writer; /* for a regular file, else NULL */
     struct loop_fd writer_lfd;
-    bool was_full;              /* it was full, so call drained later */
+    bool was_full;              /* the sink was full, so call drained later */
     int failed;                 /* errno of a failed write: later bytes are dropped */
     bool keep;                  /* after a failure keep the unwritten bytes for sink_take() */
     void (*drained)(void *arg); /* no longer full; may be called from within sink_*() */

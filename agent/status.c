@@ -210,8 +210,8 @@ static void print_changes(const struct status *s, int64_t now, FILE *out)
         fputc('\n', out);
     }
     if (s->findings > 0)
-        fprintf(out, "  the doctor    has %d finding%s: hvd-doctor says all of it\n", s->findings,
-                s->findings == 1 ? "" : "s");
+        fprintf(out, "  the doctor    has %d finding%s: run hvd-doctor on the hosts to see all\n",
+                s->findings, s->findings == 1 ? "" : "s");
 }
 
 static void add_member(struct table *t, const struct status_member *m)

@@ -32,12 +32,12 @@ struct status {
     int64_t epoch;
     int64_t change, asked; /* last planned change in effect, and last one requested */
     int64_t restarts;
-    char cause[512]; /* of the last change; "": there was none */
+    char cause[512]; /* cause of the last change; "": there was none */
     int64_t changed; /* ms since 1970 */
     double change_ms;
     double repair_last_ms, repair_max_ms; /* 0: no repair yet */
     double batches_per_s, bytes_per_s;    /* negative: not known */
-    int findings;                         /* of the doctors, not cleared */
+    int findings;                         /* number of the doctors' findings that are not cleared */
     struct status_member *members;
     int n;
 };

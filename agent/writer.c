@@ -34,7 +34,7 @@ struct writer {
     struct buf queue;
     struct file *files;
     int nfiles;
-    size_t pending; /* of all files */
+    size_t pending; /* bytes of all files that wait */
     int failed;     /* the first file whose write failed, -1: none */
     uint64_t moved;
     bool stop, ended;
@@ -160,7 +160,8 @@ bool writer_close(struct writer *w)
     until.tv_nsec %= 1000000000L;
     pthread_mutex_lock(&w->lock);
     w->stop = true;
-    buf_reset(&w->queue); /* drops what waits: the owner waits before, if it wants that written */
+    buf_reset(
+        &w->queue); /* drops queued bytes; an owner that wants them on disk has waited before */
     pthread_cond_signal(&w->more);
     int rc = 0;
     while (!w->ended && rc == 0)

@@ -43,8 +43,8 @@ void answer_put_at(struct buf *out, const char *list, int i, const char *key, co
 
 /* ---- reading ---- */
 
-/* Parses the lines of text. *ret is empty before the call. The first line may be "state timeout
- * 10000", as in captured machines. */
+/* Parses the lines of text. *ret is empty before the call. A first line "state timeout 10000",
+ * as captured machines have it, records that the probe did not finish within 10000 ms. */
 void answer_parse(struct answer *ret, const char *text, size_t len);
 /* Writes the lines back, the state line first: the form of a captured machine. */
 void answer_write(const struct answer *a, struct buf *out);

@@ -21,7 +21,8 @@ struct backends {
  * its fields empty. */
 void backends_of(const struct machine *m, struct backends *ret);
 
-/* Runs those probes, then fills ret. 0 or -errno; ret is filled as far as answers arrived. */
+/* Runs the probes that backends_of() reads, then fills ret. 0 or -errno; ret is filled as far as
+ * answers arrived. */
 int backends_look(struct backends *ret);
 
 /* "PyTorch 2.6.0, NCCL 2.27.7, Open MPI 4.1.4": one line. */

@@ -22,8 +22,8 @@ enum cgroup_kind { CGROUP_MEMORY, CGROUP_CPU, CGROUP_PIDS, CGROUP_KINDS };
 enum cgroup_mode { CGROUP_NONE, CGROUP_V1, CGROUP_V2, CGROUP_HYBRID };
 
 struct cgroup_place {
-    int version;           /* of the hierarchy that has the controller; 0: not visible here */
-    size_t top;            /* dir[0..top) is the mount: the walk upwards ends there */
+    int version; /* version of the hierarchy that has the controller; 0: not visible here */
+    size_t top;  /* dir[0..top) is the mount: the walk upwards ends there */
     char dir[CGROUP_PATH]; /* "sys/fs/cgroup/memory/kubepods/x", no slash at either end */
 };
 
@@ -41,22 +41,22 @@ int cgroup_parse(const char *self, const char *mountinfo, struct cgroup *ret);
 int cgroup_find(const struct machine *m, struct cgroup *ret);
 
 struct cgroup_memory {
-    uint64_t limit; /* bytes, the tightest; CGROUP_NO_LIMIT */
-    uint64_t
-        usage; /* of the group with the least room; without page cache that the kernel can drop */
+    uint64_t limit;    /* bytes, the tightest; CGROUP_NO_LIMIT */
+    uint64_t usage;    /* usage of the group with the least room; without page cache that the kernel
+                          can drop */
     uint64_t room;     /* bytes until the first limit is reached; CGROUP_NO_LIMIT */
-    int64_t oom_kills; /* in the process's own group since it was made; -1: unknown */
+    int64_t oom_kills; /* kills in the process's own group since it was made; -1: unknown */
 };
 
 struct cgroup_cpu {
     double cpus;       /* CPUs that the tightest quota allows; 0: no quota */
-    int64_t periods;   /* of the group with that quota since it was made; -1: unknown */
+    int64_t periods;   /* quota periods of that group since the group was made; -1: unknown */
     int64_t throttled; /* periods in which the quota ran out */
     int64_t throttled_us;
 };
 
 struct cgroup_pids {
-    uint64_t limit;   /* of the group that is nearest to its limit; CGROUP_NO_LIMIT */
+    uint64_t limit;   /* limit of the group that is nearest to its limit; CGROUP_NO_LIMIT */
     uint64_t current; /* used in that group */
 };
 

@@ -22,7 +22,8 @@
 
 enum check_status { CHECK_PASS, CHECK_INFO, CHECK_WARN, CHECK_FAIL, CHECK_SKIP, CHECK_ERROR };
 
-/* Codes: HVD1nnn host, 2 limits, 3 memory, 4 cpu, 5 gpu, 6 nccl, 7 mpi, 8 network, 9 the rest. */
+/* Codes: HVD1nnn host, 2 limits, 3 memory, 4 cpu, 5 gpu, 6 nccl, 7 mpi, 8 network, 9 all later
+ * groups. */
 enum check_group {
     GROUP_HOST,
     GROUP_LIMITS,
@@ -81,15 +82,15 @@ struct check {
     const char *code; /* HVD3001; never used again for another check */
     enum check_group group;
     int level;
-    unsigned profiles; /* profiles it runs in; 0: all. In others it is skipped */
-    const char *needs; /* what it needs to look, for people: "CAP_SYSLOG", "an NVIDIA driver"; NULL:
-                          nothing */
-    const char *probes[CHECK_PROBES]; /* answers it reads */
+    unsigned profiles; /* profiles in which the check runs; 0: all. In others it is skipped */
+    const char *needs; /* what the check needs to look, for people: "CAP_SYSLOG", "an NVIDIA
+                          driver"; NULL: nothing */
+    const char *probes[CHECK_PROBES]; /* answers that the check reads */
     check_f *run;
     const char *title;           /* "size of /dev/shm": fewer than eight words */
     const char *why;             /* what happens to a job where this is wrong */
     const char *fix[FIX_PLACES]; /* what to type; NULL: nothing can be done in that place */
-    enum check_action action;    /* when it warns or fails */
+    enum check_action action;    /* what to do when the check warns or fails */
     const char *explain; /* for `hvd-doctor explain`: how the check looks, its thresholds and where
                             they come from */
     const char *refs[CHECK_REFS];
@@ -155,7 +156,8 @@ const char *check_group_name(enum check_group group);    /* "limits" */
 const char *check_action_name(enum check_action action); /* "container-option" */
 const char *fix_place_name(enum fix_place place);        /* "docker" */
 
-/* Which fix fits the machine: a pod's, a container's, or the host's where it is neither. */
+/* Which fix fits the machine: a pod's, a container's, or the host's where the machine is neither.
+ */
 enum fix_place fix_place_of(const struct machine *m);
 
 #endif

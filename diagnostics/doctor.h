@@ -2,8 +2,9 @@
  *
  * doctor: chooses checks, asks the probes they need, runs them, counts.
  *
- * One way: setting -> probes -> answers -> checks -> results -> report. Used by the command line,
- * by the agent's preflight and by tests on captured machines. One thread; probes are processes.
+ * The data flow is: setting -> probes -> answers -> checks -> results -> report. Used by the
+ * command line, by the agent's preflight and by tests on captured machines. One thread; probes are
+ * processes.
  */
 #ifndef HVD_DIAGNOSTICS_DOCTOR_H
 #define HVD_DIAGNOSTICS_DOCTOR_H
@@ -31,7 +32,7 @@ struct report {
     enum verdict verdict; /* VERDICT_UNKNOWN: no check gave a result */
     uint32_t ms;
     struct setting setting;
-    enum fix_place place; /* where the machine is: whose fix a person is shown */
+    enum fix_place place; /* where the machine is: selects the fix that a person is shown */
 };
 
 /* Called for each result as soon as it is known (--jsonl), before anything else uses it. It may

@@ -3,8 +3,8 @@
  * facts: facts about a machine and a job, for the conditions of version rules (rules.h):
  * "container", "infiniband", "gpus>1", "sm<75".
  *
- * Checks make one on the stack and hand facts_holds() to rules_hits(). An unknown fact does not
- * hold. Reads machine, setting and the answers of the probes that the check has named.
+ * Checks make a struct facts on the stack and hand facts_holds() to rules_hits(). An unknown fact
+ * does not hold. Reads machine, setting and the answers of the probes that the check has named.
  */
 #ifndef HVD_DIAGNOSTICS_FACTS_H
 #define HVD_DIAGNOSTICS_FACTS_H

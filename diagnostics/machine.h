@@ -22,7 +22,7 @@
 #define MACHINE_FILE_MAX (1u << 20) /* longer files are cut there */
 
 struct machine_answer {
-    char *probe; /* its name; owned */
+    char *probe; /* name of the probe; owned */
     struct answer answer;
 };
 

@@ -44,7 +44,7 @@ struct match_source;
 int match_create(const struct match_opts *opts, struct match **ret, struct err *err);
 void match_destroy(struct match *m);
 
-/* Opens a source. name is copied and shown to the user. rank -1: it is taken from the name
+/* Opens a source. name is copied and shown to the user. rank -1: the rank is taken from the name
  * ("rank.3/stderr") or from the lines. Returns NULL without memory. The source lives as long as
  * the matcher. */
 struct match_source *match_open_source(struct match *m, const char *name, int rank);
@@ -60,7 +60,7 @@ void match_set_failed(struct match *m);
 enum match_verdict {
     MATCH_NOTHING,     /* no finding, no failure */
     MATCH_FOUND,       /* causes */
-    MATCH_EFFECTS,     /* only effects: the cause stands in another log */
+    MATCH_EFFECTS,     /* only effects: the cause is in another log */
     MATCH_UNEXPLAINED, /* a failure, but no known cause */
 };
 
@@ -68,10 +68,10 @@ struct match_finding {
     const struct pattern *pattern;
     enum match_kind_shown { MATCH_AS_CAUSE, MATCH_AS_EFFECT, MATCH_AS_INFO, MATCH_AS_FAILURE } as;
     char say[MATCH_SAY]; /* the pattern's, filled in */
-    const char *source;  /* of the first matching line; owned by the matcher */
+    const char *source;  /* source of the first matching line; owned by the matcher */
     int rank;            /* -1: not known */
-    uint64_t line;       /* from 1 */
-    uint64_t offset;     /* of the line, in bytes */
+    uint64_t line;       /* number of the line, from 1 */
+    uint64_t offset;     /* position of the line in the source, in bytes */
     struct match_time time;
     char text[MATCH_TEXT];     /* the line, cut, safe to print */
     char detail[MATCH_DETAIL]; /* lines after it that belong to it, with newlines; may be empty */
@@ -85,7 +85,7 @@ struct match_result {
     enum match_verdict verdict;
     struct match_finding *findings; /* the first one is the verdict's */
     size_t n;
-    struct match_finding *effects; /* of findings[0], and weaker explanations */
+    struct match_finding *effects; /* effects of findings[0], and weaker explanations */
     size_t neffects;
     struct match_finding *notes; /* findings of kind info, shown beside a failure */
     size_t nnotes;

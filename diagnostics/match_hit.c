@@ -21,7 +21,7 @@
 struct piece {
     const uint8_t *raw;
     size_t len;
-    uint64_t offset; /* of the line */
+    uint64_t offset; /* position of the line in the source */
     struct match_meta meta;
     char clean[MATCH_LINE + 1];
 };

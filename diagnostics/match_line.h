@@ -15,7 +15,7 @@
 struct match_meta {
     int rank; /* -1: the line does not name one */
     struct match_time time;
-    bool info;   /* its level is INFO, DEBUG or TRACE */
+    bool info;   /* the line's level is INFO, DEBUG or TRACE */
     size_t text; /* where the text begins, behind time stamps and launchers' prefixes */
 };
 

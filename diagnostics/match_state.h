@@ -37,8 +37,8 @@ struct match_source {
     struct match_hit *following; /* the hit whose detail the next lines are */
     int follow_rank; /* rank in the prefix of the hit's line; -1: lines of any rank belong to it */
     int follow_left, follow_seen;
-    const struct pattern *ignoring; /* an "ignore" pattern: its "of" does not count for the same
-                                       rank until line ignore_until */
+    const struct pattern *ignoring; /* an "ignore" pattern: the ids of its "of:" do not count for
+                                       the same rank until line ignore_until */
     uint64_t ignore_until;
     int ignore_rank;
 };

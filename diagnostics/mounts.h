@@ -16,7 +16,7 @@
 /* A line with longer paths is skipped; longer options and sources are cut. */
 struct mount {
     char root[MOUNT_PATH];  /* the folder of the file system that is mounted: "/" or one in it */
-    char point[MOUNT_PATH]; /* where */
+    char point[MOUNT_PATH]; /* where it is mounted */
     char options[256];      /* options of this mount: "rw,relatime" */
     char type[64];          /* "ext4" */
     char source[256];       /* "/dev/sda1", "server:/export" */

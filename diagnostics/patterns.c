@@ -326,7 +326,7 @@ static int parse(const struct patterns_file *files, size_t n, struct patterns **
     struct patterns *p = calloc(1, sizeof(*p));
     if (!p || !(p->text = calloc(1, total + 1))) {
         free(p);
-        return err_set(err, ENOMEM, "no memory for %zu bytes of patterns", total);
+        return err_set(err, ENOMEM, "no memory for %zu bytes of log patterns", total);
     }
     struct reading r = {.set = p, .err = err};
     char *at = p->text;

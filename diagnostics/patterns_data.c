@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * patterns_data: see patterns_data.h. The assembler includes the files (.incbin); the Makefile has
- * the dependencies.
+ * patterns_data: see patterns_data.h. The assembler includes the files (.incbin). -MMD does not see
+ * that, so the Makefile lists them as prerequisites of patterns_data.o.
  */
 #include "diagnostics/patterns_data.h"
 

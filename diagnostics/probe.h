@@ -27,7 +27,7 @@ typedef int probe_f(struct buf *out, const struct machine *m, const struct setti
 struct probe {
     const char *name;
     int level;    /* runs at this level and above */
-    int ms;       /* its own time limit in ms, 0: the common one */
+    int ms;       /* time limit of this probe in ms, 0: the common limit */
     probe_f *run; /* NULL: hvd-probe NAME */
     bool alone;   /* a load test: runs after all others, one at a time */
 };
@@ -37,7 +37,8 @@ struct probe_table {
     size_t n;
 };
 
-/* One for each file of probes/; probes_prober has those of hvd-probe. */
+/* One table for each file in probes/. probes_prober lists the probes that the program hvd-probe
+ * runs. */
 extern const struct probe_table probes_system, probes_kmsg, probes_sandbox, probes_procs,
     probes_shm, probes_storage;
 extern const struct probe_table probes_network, probes_dns, probes_infiniband, probes_kubernetes,

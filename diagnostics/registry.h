@@ -8,7 +8,7 @@
 #include "core/base/err.h"
 #include "diagnostics/check.h"
 
-/* One for each file of checks/. */
+/* One table for each file in checks/. */
 extern const struct check_table checks_host, checks_kernel_log, checks_cgroup, checks_limits,
     checks_shm, checks_memory, checks_cpu, checks_hwloc, checks_gpu, checks_gpu_use,
     checks_gpu_health, checks_cuda, checks_nccl, checks_nccl_settings, checks_nccl_ifname,

@@ -20,11 +20,12 @@ enum profile {
 
 struct setting {
     unsigned profiles; /* a bit set of enum profile */
-    int ranks;         /* of the whole job, 0: unknown */
-    int local_ranks;   /* on this machine, at least 1 */
-    int gpus;          /* that the job wants on this machine; -1: unknown */
+    int ranks;         /* ranks of the whole job, 0: unknown */
+    int local_ranks;   /* ranks on this machine, at least 1 */
+    int gpus;          /* GPUs that the job wants on this machine; -1: unknown */
     int level;      /* 1: reads only; 2: also loads this machine for seconds; 3: also the network */
-    int timeout_ms; /* for all probes together; those that run alone get the same time again */
+    int timeout_ms; /* time limit of all probes together; probes that run alone get the same time
+                       again */
     const char
         *data_dir; /* where the data set is, for storage checks; NULL: the current directory */
     const char *interfaces; /* HVD_IFACE or NULL */

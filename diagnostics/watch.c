@@ -15,14 +15,14 @@
 #define NEVER INFINITY
 
 static const struct condition {
-    const char *id; /* of the check that explains it */
+    const char *id; /* of the check that explains the condition */
     const char *unit;
     sample_f *sample;
     double warn, fail; /* raised from this value on ... */
     int raise;         /* ... in so many samples in a row */
     double clear;      /* cleared below this value ... */
     int calm;          /* ... in so many samples in a row */
-    const char *over;  /* the message then */
+    const char *over;  /* the message when it is cleared */
 } conditions[] = {
     {"cgroup-oom-kill", "processes", sample_oom_kills, NEVER, 1, 1, 1, 60,
      "no process of this container was OOM-killed for 5 minutes"},

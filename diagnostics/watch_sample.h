@@ -39,7 +39,7 @@ struct sampler {
     int64_t swapped; /* pages in and out */
     int nnics;
     struct sample_nic nics[SAMPLE_NICS];
-    int64_t nic_errors, nic_changes; /* in this sample, of the worst interface */
+    int64_t nic_errors, nic_changes; /* counts of the worst interface in this sample */
     char nic_errors_name[16], nic_changes_name[16];
     int kmsg; /* descriptor, -1: not readable */
     struct sample_kernel kernel;

@@ -20,8 +20,8 @@ multiarch=$($cc -print-multiarch)
 sysroot=$($cc -print-sysroot)
 sysroot=${sysroot%/}
 
-# closure FILE...: the libraries in the sysroot that they ask for, and those that these ask for: ldd would
-# have the other architecture's loader tell.
+# closure FILE...: the libraries in the sysroot that the files need, directly or through other libraries. ldd
+# cannot list them, because it runs the other architecture's loader.
 closure() {
     local asked=("$@") known=' ' name dir
     while [ ${#asked[@]} -gt 0 ]; do
@@ -53,7 +53,7 @@ libraries() {
     realpath "$($cc -print-file-name=libgcc_s.so.1)"
 }
 
-# copy_libraries FOLDER PROGRAM...: copies them under the names by which programs need them
+# copy_libraries FOLDER PROGRAM...: copies these libraries under the names by which programs need them
 copy_libraries() {
     local to=$1 file
     shift

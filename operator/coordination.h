@@ -15,9 +15,9 @@ struct coordination;
 struct coordination_config {
     struct api *api;
     struct driver *driver;
-    const char *namespace; /* of the Secret with its keys */
+    const char *namespace; /* namespace of the Secret with the operator's keys */
     const char *address;   /* to listen on, as --agents-addr */
-    const char *url;       /* that agents dial: "https://NAME:PORT" */
+    const char *url;       /* URL that agents dial: "https://NAME:PORT" */
     const char *bundle;    /* the image with the bundle, NULL: users' images have it */
     bool mount;            /* the bundle is an image volume */
     bool by_key;           /* no token reviews: agents authenticate with their job's key */
@@ -29,8 +29,8 @@ struct coordination_config {
 int coordination_open(struct coordination **ret, const struct coordination_config *config,
                       struct err *err);
 
-/* As soon as the keys are there: listens for agents and calls driver_lead(). term is higher than
- * that of every earlier leader. */
+/* As soon as the keys have been read: listens for agents and calls driver_lead(). term is higher
+ * than that of every earlier leader. */
 void coordination_lead(struct coordination *c, int64_t term);
 void coordination_stop_leading(struct coordination *c);
 

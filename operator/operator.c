@@ -41,7 +41,7 @@ struct program {
     char agents_url[320];
     struct loop_timer ending, trimming;
     bool leaving;
-    struct err failure; /* why it stopped without a signal */
+    struct err failure; /* why the operator stopped without a signal */
     char identity[256];
 };
 
@@ -192,7 +192,7 @@ static void on_signal(void *arg, uint32_t events)
     (void)events;
     if (loop_signal_next(&o->signals) == 0)
         return;
-    if (o->leaving) { /* somebody is in a urgent */
+    if (o->leaving) { /* the second signal: exit at once */
         loop_stop(&o->loop);
         return;
     }

@@ -17,13 +17,14 @@ struct settings {
     const char *metrics;              /* ADDRESS:PORT of the web server, "": none */
     enum page_access page;            /* who may read the web page */
     const char *agents;               /* ADDRESS:PORT to listen on for agents, "": no agents */
-    const char *agents_url; /* that agents dial; NULL: the Service's, and no agents outside a pod */
-    const char *bundle;     /* image, NULL: users' images contain the bundle */
-    bool mount;             /* the bundle is an image volume */
-    bool elect;             /* use leader election */
+    const char
+        *agents_url;    /* URL that agents dial; NULL: the Service's, and no agents outside a pod */
+    const char *bundle; /* image, NULL: users' images contain the bundle */
+    bool mount;         /* the bundle is an image volume */
+    bool elect;         /* use leader election */
     const char *lease, *lease_namespace; /* lease_namespace NULL: of the pod or the kubeconfig */
     int lease_s, renew_s, retry_s;
-    const char *identity; /* in the lease; NULL: pod or host name and a random number */
+    const char *identity; /* holder in the lease; NULL: pod or host name and a random number */
     const char *pod_name, *pod_namespace;
     int verbose;
 };

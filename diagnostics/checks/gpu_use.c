@@ -13,7 +13,7 @@
 
 #define MODE_PROHIBITED 2
 #define MODE_EXCLUSIVE  3
-#define FABRIC_STARTED  2 /* in progress */
+#define FABRIC_STARTED  2 /* registration with the fabric is in progress */
 #define FABRIC_DONE     3
 #define FOREIGN_MIN     (2ull << 30) /* bytes; a driver keeps some hundred MiB; own threshold */
 

@@ -12,7 +12,7 @@
 
 struct stall {
     int active;      /* ranks that are members of the current epoch */
-    int still;       /* of these, ranks that finished no batch for STALL_MS */
+    int still;       /* active ranks that finished no batch for STALL_MS */
     int64_t longest; /* longest time without a finished batch, in ms */
     int last;        /* index of the stalled rank with the fewest batches, -1: none */
     int64_t ahead;   /* how many batches more the other ranks of its job have finished */
@@ -88,7 +88,7 @@ static const struct check rows[] = {
      .probes = {"jobs"},
      .run = check_progress,
      .title = "ranks of running jobs make progress",
-     .why = "One rank that hangs holds all of them; the job costs the same as one that trains.",
+     .why = "A rank that hangs makes all ranks wait; the job costs as much as one that trains.",
      .fix = {"docker exec NAME py-spy dump --pid 1 shows where the rank is that is behind",
              "kubectl exec POD -- py-spy dump --pid 1 shows where the rank is that is behind",
              "py-spy dump --pid PID (or gdb -p) on the rank that is behind; "

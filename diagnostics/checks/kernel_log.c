@@ -250,9 +250,8 @@ static const struct check rows[] = {
      .probes = {"kmsg"},
      .run = check_oom,
      .title = "processes killed by the OOM killer",
-     .why =
-         "A rank that ended with 137 or SIGKILL may be the one that was killed; the job hangs or "
-         "ends without a message.",
+     .why = "A rank that ended with 137 or SIGKILL may be the killed process; the job hangs or "
+            "ends without a message.",
      .fix = {"docker run --memory=64g ... (larger); fewer DataLoader workers",
              "raise resources.limits.memory; fewer DataLoader workers",
              "dmesg -T | grep -i oom-kill; more memory, fewer workers, smaller batches"},

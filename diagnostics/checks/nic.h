@@ -17,7 +17,7 @@
 #define NIC_MAX 64
 
 struct nic {
-    const char *name; /* the answer's */
+    const char *name; /* points into the answer */
     int index;        /* in the answer's list "if" */
     int type, mtu;    /* ARPHRD_* */
     int speed;        /* Mb/s, 0: not known */
@@ -33,13 +33,15 @@ struct nics {
     int n;
 };
 
-/* Returns false when the probe has not answered; r is then set. */
+/* If the probe has no answer, returns false and sets r to a warning or a skip. */
 bool nics_read(const struct view *v, struct result *r, struct nics *ret);
 
-/* Other machines can reach it: up, running, not loopback, an address that is not link-local. */
+/* Returns true if other machines can reach the interface: up, running, not loopback, an address
+ * that is not link-local. */
 bool nic_usable(const struct nic *n);
 
-/* Up, not loopback, any address: what NCCL and gloo would use. */
+/* Returns true if the interface is up, not loopback, and has any address: what NCCL and gloo would
+ * use. */
 bool nic_has_address(const struct nic *n);
 
 /* The machine has this address; loopback counts. */

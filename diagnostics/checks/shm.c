@@ -192,7 +192,8 @@ static void check_type(const struct view *v, struct result *r)
         result_pass(r, "/dev/shm is %s with mode %s", type, mode);
 }
 
-/* "3 segments, 1.2 GiB: nccl-a1B2c3 (2 h old) ..." */
+/* Writes the names of the first three stale segments to dst: "a, b, c", and " ..." if there are
+ * more. */
 static void stale_names(const struct answer *a, char *dst, size_t size)
 {
     size_t at = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bundle: hvd-doctor bundle: a tar archive for whoever supports the user: the report as text and
- * JSON, the files that the checks read, the probes' answers, the ends of logs and what match finds
- * in them; secrets are redacted. Unpacked it is a captured machine for --root.
+ * bundle: hvd-doctor bundle: a tar archive for the people who support the user: the report as text
+ * and JSON, the files that the checks read, the probes' answers, the ends of logs and what match
+ * finds in them; secrets are redacted. Unpacked it is a captured machine for --root.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ struct bundle {
     struct session session;
     struct capture capture;
     struct report report;
-    char name[320]; /* of the folder in the archive: hvd-doctor-HOST-TIME */
+    char name[320]; /* name of the folder in the archive: hvd-doctor-HOST-TIME */
 };
 
 static void put_reports(struct bundle *b)
@@ -43,7 +43,8 @@ static void put_reports(struct bundle *b)
     capture_add(&b->capture, 'f', "report.json", &json);
 }
 
-/* Adds the last TAIL bytes of a log, from the beginning of a line on. */
+/* Adds the last TAIL bytes of a log to the bundle. If the log is longer, leaves out the first line
+ * of these bytes, which may be incomplete. */
 static int put_tail(struct bundle *b, const char *log, size_t i, struct err *err)
 {
     char path[320];

@@ -98,7 +98,7 @@ static bool looked(const struct capture *c, const char *path, char kind)
     return false;
 }
 
-/* Something below this path was read. */
+/* Returns true if a check read something below this path. */
 static bool is_parent(const struct capture *c, const char *path)
 {
     char below[PATH_MAX];

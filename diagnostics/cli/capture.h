@@ -17,7 +17,7 @@
 #include "diagnostics/setting.h"
 
 #define CAPTURE_MAX   (128u << 20) /* bytes in all */
-#define CAPTURE_NAMES 16384        /* of one folder */
+#define CAPTURE_NAMES 16384        /* names of one folder */
 
 struct captured {
     char *path; /* "root/proc/meminfo", "answers/nvml" */

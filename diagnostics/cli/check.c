@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check: hvd-doctor check: runs what is chosen and reports it in the format asked for.
+ * check: hvd-doctor check: runs the chosen checks and writes the report in the requested format.
  */
 #include "diagnostics/cli/output.h"
 #include "diagnostics/cli/report.h"
@@ -9,7 +9,7 @@
 
 /* --jsonl: writes each result as soon as it is known. */
 struct stream {
-    int rc; /* of the first line that could not be written */
+    int rc; /* result for the first line that could not be written */
     struct err err;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * list: hvd-doctor list: all checks there are, or those chosen.
+ * list: hvd-doctor list: prints all checks, or the chosen ones.
  */
 #include "diagnostics/cli/output.h"
 #include "diagnostics/cli/words.h"

@@ -11,8 +11,8 @@
 #include "diagnostics/cli/cli.h"
 #include "diagnostics/match.h"
 
-/* Feeds every file to match, each as a source; "-" is standard input. Stops at the first that
- * cannot be read. */
+/* Reads every file into the matcher match, each file as one source. The path "-" is standard input.
+ * Stops at the first file that cannot be read. */
 int logs_read(const struct cli_words *paths, struct match *match, struct err *err);
 
 /* Appends the result in the form of match_print(). */

@@ -24,7 +24,7 @@
 #include "diagnostics/probe.h"
 
 #define NAMES_MAX 64
-#define LOOKUPS   16 /* at once */
+#define LOOKUPS   16 /* look-ups at the same time */
 #define AGAIN_MS  200
 #define TRY_MS    5000
 

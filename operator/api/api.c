@@ -37,14 +37,14 @@ struct api {
 
 struct api_call {
     struct api *api;
-    struct api_request request; /* its texts are owned */
+    struct api_request request; /* the texts in it are owned */
     enum lane lane;
     uint64_t deadline;
     unsigned failures, refusals, serial;
     bool waits;
     struct http_call *http;
     struct loop_timer timer;
-    struct err err; /* why it could not be sent */
+    struct err err; /* why the call could not be sent */
     api_done_f *done;
     void *arg;
     struct list node;

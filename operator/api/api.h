@@ -34,7 +34,7 @@ struct api_request {
     enum api_body kind;
     bool idempotent; /* may be repeated if it is unknown whether the server executed it */
     bool urgent;     /* a GET on the connection for writes: the lease's */
-    int timeout_ms;  /* for all attempts together; > 0 */
+    int timeout_ms;  /* limit of all attempts together; > 0 */
     int silent_s;    /* fails when no byte comes for so long; 0: no such limit */
     bool compress;
     /* Gets the body as it arrives. With data a call is not retried, except after 401. */
@@ -47,7 +47,7 @@ struct api_answer {
     long retry_after_s; /* Retry-After; -1: none */
     bool cut;           /* a 2xx response began, then the connection broke */
     bool late;          /* a time limit ended it: timeout_ms or silent_s */
-    const char *reason; /* of a metav1.Status: "AlreadyExists", "Conflict", or "" */
+    const char *reason; /* reason of a metav1.Status: "AlreadyExists", "Conflict", or "" */
     const char *message;
     const char *body;
     size_t len;

@@ -15,7 +15,7 @@ struct election;
 
 struct election_config {
     struct api *api;
-    const char *namespace, *name;             /* of the Lease */
+    const char *namespace, *name;             /* namespace and name of the Lease */
     const char *identity;                     /* unique: no other process may ever have the same */
     uint64_t duration_ms, renew_ms, retry_ms; /* 0: the defaults 15,000, 10,000, 2,000 */
     void (*started)(void *arg, int64_t term); /* this process leads now */

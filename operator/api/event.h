@@ -18,8 +18,8 @@ struct event {
     json_t *object;      /* owned */
     const char *version; /* resourceVersion, inside object; "" in an error */
     bool initial_end;    /* a bookmark that ends the initial events of a streamed list */
-    int code;            /* of an error: HTTP status; 410: the version is too old; 0: none */
-    const char *message; /* of an error, else ""; points into object */
+    int code;            /* HTTP status of an error; 410: the version is too old; 0: none */
+    const char *message; /* message of an error, else ""; points into object */
 };
 
 /* -EINVAL, -ENOMEM; *ret is untouched then. */

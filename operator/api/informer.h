@@ -30,8 +30,8 @@ struct informer_config {
     int page;                    /* objects in a page of a list; 0: 500 */
     bool paged;                  /* never ask for a streamed list */
     int stream_ms;               /* a streamed list is whole by then; 0: 60,000 */
-    /* object into a fresh *ret_item, of the owner's making. Negative: it is counted in
-     * informer_counts.unread and left out of the cache; but -ENOMEM is tried again. */
+    /* Parses object into a new *ret_item, which destroy() frees. If it fails, the object is counted
+     * in informer_counts.unread and left out of the cache; after -ENOMEM it is tried again. */
     int (*parse)(void *arg, json_t *object, void **ret_item, struct err *err);
     void (*destroy)(void *item);
     /* before NULL: added; after NULL: deleted. Both are valid during the call; after stays in the

@@ -30,7 +30,7 @@ struct informer {
     bool gone;        /* the watch sent the error 410 */
     bool progress;    /* this request delivered something new */
     uint64_t opened_at;
-    unsigned failures; /* in a row */
+    unsigned failures; /* failed requests in a row */
     long retry_after_s;
     struct err err;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * epoch_history: the last epochs of a job's roster, for the page and for metrics. Owned by the
+ * epoch_history: the last epochs of a job's roster, for the page and for metrics. Owned by the
  * job_coordinator. How long recovery took is known only some time after an epoch began, when its
  * ranks have reported it.
  */

@@ -24,7 +24,7 @@
 #define SUSPECT_MS      3500  /* a long poll takes 2 s */
 #define ABSENT_S        10    /* a live agent reconnects within a second */
 #define SILENT_S        60    /* after that an agent ends its ranks by itself */
-#define FAREWELL_S      10    /* to tell agents that the job has finished */
+#define FAREWELL_S      10    /* time to tell agents that the job has finished */
 #define END_GRACE_MS    2000
 
 /* ---- the roster ----------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * job_coordinator: the coordinator of one job: its pods, their agents, its roster. Owned by the
+ * job_coordinator: the coordinator of one job: its pods, their agents, its roster. Owned by the
  * plane, on its thread. job_coordinator.c lets agents join and decides which are lost,
  * job_coordinator_facts.c and job_coordinator_findings.c report on the job.
  */
@@ -20,7 +20,7 @@
 struct job_coordinator_token {
     uint8_t good[PLANE_HASH_SIZE], bad[PLANE_HASH_SIZE], asked[PLANE_HASH_SIZE];
     uint64_t good_at, bad_at, asked_at; /* clock_ns(); 0: none */
-    uint64_t id;                        /* of the review in flight, 0: none */
+    uint64_t id;                        /* id of the review in flight, 0: none */
 };
 
 struct job_coordinator_pod {
@@ -34,7 +34,7 @@ struct job_coordinator_pod {
 
 struct job_coordinator {
     char uid[PLANE_UID_MAX];
-    uint64_t group; /* of its long polls in the HTTP server */
+    uint64_t group; /* number of the job's long polls in the HTTP server */
     int workers, min, max, slots, start_timeout;
     int64_t term;
     int gather_ms;
@@ -48,7 +48,7 @@ struct job_coordinator {
     struct epoch_history history;
     int seen_notes;       /* roster notes for which long polls were answered */
     uint32_t seen_world;  /* epoch for which long polls were answered */
-    uint64_t fingerprint; /* when plane_config.changed() was last called */
+    uint64_t fingerprint; /* the job's fingerprint when plane_config.changed() was last called */
     bool dirty;           /* changed() is to be called */
     bool urgent;          /* an agent or pod appeared or vanished: the plane ticks at once */
     bool first_known;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * job_coordinator_epochs: adds each new epoch of a job to its history, and logs it. See
+ * job_coordinator_epochs: adds each new epoch of a job to its history, and logs it. See
  * job_coordinator.h.
  */
 #include <stdio.h>

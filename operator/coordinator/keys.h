@@ -11,7 +11,7 @@
 
 #include "core/base/err.h"
 
-#define KEYS_AUDIENCE "hvd-operator" /* of projected service account tokens */
+#define KEYS_AUDIENCE "hvd-operator" /* audience of projected service account tokens */
 #define KEYS_SIZE     32
 
 #define KEYS_JOB_PREFIX "hvd1." /* no service account token begins like this */

@@ -45,7 +45,7 @@ static void drop(struct plane *p, struct job_coordinator *c)
     sum->losses += c->losses;
     sum->epochs_planned += c->history.planned;
     sum->epochs_lost += c->history.lost;
-    /* Its long polls are answered with 404, since the job is not found any more. */
+    /* The long polls of this job are answered with 404, since the job is not found any more. */
     list_remove(&c->node);
     uint64_t group = c->group;
     job_coordinator_destroy(c);
@@ -53,7 +53,7 @@ static void drop(struct plane *p, struct job_coordinator *c)
         continue;
 }
 
-/* Is there something for agents' long polls? */
+/* Does the roster have news for agents' long polls? */
 static bool has_news(const struct job_coordinator *c)
 {
     return c->seen_notes != c->roster.notes.n || c->seen_world != c->roster.epoch;

@@ -81,7 +81,7 @@ struct plane_job {
     int slots;    /* ranks per worker */
     bool elastic;
     int start_timeout; /* seconds that ready ranks wait for starting ones; 0: 60 */
-    bool began;        /* its status has an epoch: the roster is rebuilt from agents' reports */
+    bool began; /* the job's status has an epoch: the roster is rebuilt from agents' reports */
 };
 
 /* Adds a job, or updates it. */
@@ -92,10 +92,10 @@ void plane_job_key(const struct plane *p, const char *job_uid, char dst[KEYS_JOB
 
 struct plane_pod {
     const char *uid, *name;
-    int worker, attempt; /* from its labels */
-    bool bound;          /* it has a node: its agent is expected */
-    bool deleting;       /* its ranks leave at the next step boundary */
-    bool finished;       /* it has succeeded or failed */
+    int worker, attempt; /* from the pod's labels */
+    bool bound;          /* the pod has a node: its agent is expected */
+    bool deleting;       /* the pod's ranks leave at the next step boundary */
+    bool finished;       /* the pod has succeeded or failed */
 };
 
 /* Adds a pod, or updates it. -ENOENT: the job was not added. */
@@ -111,7 +111,7 @@ void plane_forget(struct plane *p, const char *job_uid);
 /* ---- results -------------------------------------------------------------------------------- */
 
 struct plane_facts {
-    bool there;            /* an agent has joined; else the rest means nothing */
+    bool there;            /* an agent has joined; else the other fields are not set */
     bool rebuilding;       /* the roster is being rebuilt from agents' reports */
     const char *state;     /* roster_state() */
     uint32_t epoch;        /* number of the current epoch, 0: none yet */
@@ -126,7 +126,7 @@ struct plane_facts {
         int64_t unix_ms; /* 0: none yet */
         double ms;       /* from the loss or announcement to the new epoch */
     } last_change;
-    double repair_ms; /* of the last loss, on the slowest rank */
+    double repair_ms; /* repair time after the last loss, on the slowest rank */
     struct {
         bool known;
         int rank, worker; /* rank -1: it was in no epoch */
@@ -135,7 +135,7 @@ struct plane_facts {
     } first_failure;
     bool any_finished; /* the program has finished on at least one rank */
     bool all_finished; /* all ranks have finished and no further one will start */
-    int exit_code;     /* of the job, once all_finished */
+    int exit_code;     /* exit code of the job, once all_finished */
     double batches_per_s, bytes_per_s;
     int nfindings; /* current findings of the doctor */
     int nfailures; /* how many of them are failures */

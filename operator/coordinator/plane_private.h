@@ -12,7 +12,7 @@
 struct plane {
     struct plane_config config; /* its names, keys and address are NULL */
     struct keys keys;
-    struct loop loop; /* its epoll descriptor is what the owner waits for */
+    struct loop loop; /* the owner waits for the loop's epoll descriptor */
     struct server *server;
     struct list jobs;
     uint64_t groups; /* the last number given to a job */

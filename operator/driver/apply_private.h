@@ -9,7 +9,7 @@
 #include "operator/api/slowstart.h"
 #include "operator/driver/apply.h"
 
-#define APPLY_TIMEOUT_MS 30000 /* of one request with all its retries */
+#define APPLY_TIMEOUT_MS 30000 /* limit of one request with all its retries */
 
 static const struct resource apply_pods = {"", "v1", "pods"};
 
@@ -19,7 +19,7 @@ struct step {
     int worker, attempt;
     bool gated;
     enum action_event_kind event;
-    char *name; /* of the pod; owned */
+    char *name; /* name of the pod; owned */
     char uid[POD_UID_MAX];
     struct api_call *call;
 };
@@ -35,7 +35,7 @@ struct apply {
 
     struct step *steps;
     int n, next;
-    struct slowstart run; /* of the current run */
+    struct slowstart run; /* slow start of the current run */
     struct inflight_user turn;
     struct loop_timer later; /* calls ended(), never from within apply_start() */
     enum apply_end end;

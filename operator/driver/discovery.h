@@ -10,11 +10,13 @@
 
 struct discovery;
 
-/* changed: the list is there for the first time, or differs from the last one. */
+/* Calls changed when the list of groups has arrived for the first time, or differs from the last
+ * one. */
 int discovery_open(struct discovery **ret, struct api *api, void (*changed)(void *arg), void *arg,
                    struct err *err);
 
-/* "scheduling.k8s.io/v1alpha2 apps/v1 ...", NULL before the first list. */
+/* The API groups that the API server serves: "scheduling.k8s.io/v1alpha2 apps/v1 ...". NULL until
+ * the first GET /apis has succeeded. */
 const char *discovery_text(const struct discovery *s);
 
 /* NULL is fine. */

@@ -66,7 +66,8 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
         was->entry = NULL;
     if (is)
         is->entry = e;
-    if (!is || !was) { /* a new object, or none: drop what is known of an older one */
+    if (!is || !was) { /* the job is new or was deleted: forget what belongs to an older job of this
+                          name */
         expectations_fini(&e->expectations);
         e->admitted = false;
         e->stale = true;
@@ -153,7 +154,9 @@ static void on_pod(void *arg, const char *key, const void *before, const void *a
         return;
     struct entry *e = entries_make(&d->entries, at.namespace, is->pod.job);
     if (!e) {
-        log_warn("no memory for pod %s: its job is not reconciled for it", key);
+        log_warn("no memory for pod %s: this event of the pod does not start a reconciliation of "
+                 "its job",
+                 key);
         return;
     }
     if (was)
@@ -264,7 +267,7 @@ static void on_budget(void *arg, const char *key, const void *before, const void
     if (!e)
         return;
     if (!after)
-        e->budget_at = 0; /* somebody deleted it: create it again at once */
+        e->budget_at = 0; /* the budget was deleted: create it again at once */
     driver_enqueue(d, e);
 }
 

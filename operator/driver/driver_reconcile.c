@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * driver_reconcile: one reconciliation of one job: waits until the caches show this operator's
+ * driver_reconcile: one reconciliation of one job: waits until the caches show this operator's
  * own writes, calls reconcile(), and starts to apply the actions.
  */
 #include <sodium.h>
@@ -185,7 +185,7 @@ static void ask_again(struct driver *d, struct entry *e, int64_t again)
     driver_enqueue_at(d, e, clock_ns() + (uint64_t)ms * CLOCK_MS);
 }
 
-/* A refusal of a pod or PodGroup is over when the job creates none any more. */
+/* A refusal of a pod or PodGroup no longer matters once the job creates none any more. */
 static void forget_problem(struct driver *d, struct entry *e, const struct actions *actions)
 {
     if (!e->problem || makes(actions, ACTION_CREATE_POD) || makes(actions, ACTION_CREATE_GROUP))

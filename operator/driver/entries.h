@@ -3,7 +3,7 @@
  * entries: the driver's work queue. An entry is one job with its pods and what the driver
  * remembers of it between two reconciliations; `due` says when the next one is. An entry exists
  * while its job, a pod of it or an apply exists: pods may be cached before their job and after it.
- * Nothing here has to survive a restart: what does is in the job's status.
+ * State that must survive a restart is in the job's status.
  */
 #ifndef HVD_OPERATOR_DRIVER_ENTRIES_H
 #define HVD_OPERATOR_DRIVER_ENTRIES_H
@@ -37,11 +37,11 @@ struct entry {
     struct expectations expectations;
     struct apply *apply; /* actions in flight, NULL: none */
 
-    /* A pod of somebody else that has the name of one of this job's. It may lack the job's label,
-     * and then no informer reports it: it is read again at conflict_at. */
+    /* A pod that is not this job's and has the name of one of the job's pods. If it lacks the job's
+     * label, no informer reports it: it is read again at conflict_at. */
     struct pod_item *conflict;
     uint64_t conflict_at;           /* clock_ns() */
-    struct api_call *conflict_call; /* that reads it; its argument is the entry */
+    struct api_call *conflict_call; /* reads that pod; the call's argument is the entry */
 
     struct api_call *key_call;  /* creates the Secret with the job's key; argument: the entry */
     char key_made[POD_UID_MAX]; /* uid of the job for which the Secret exists */
@@ -59,7 +59,7 @@ struct entry {
     uint64_t due;           /* clock_ns() of the next reconciliation; ENTRY_NEVER: none */
     uint64_t reconciled_at; /* clock_ns() of the last one */
     uint64_t not_before;    /* clock_ns(): the end of the pause after a failure */
-    unsigned failures;      /* in a row */
+    unsigned failures;      /* failed applies in a row */
     bool stale;             /* the last failure was a conflict with a newer version than cached */
     struct list node;       /* in entries.due while due is set */
 };

@@ -16,11 +16,12 @@ struct inflight {
     int free;            /* slots */
     uint64_t registered; /* users so far; numbers them */
     bool calling;        /* inside inflight_release(): no recursion */
-    struct list queue;   /* of inflight_user, by number */
+    struct list queue;   /* elements of inflight_user, by number */
 };
 
-/* One apply. call(): a slot is free. The callee acquires slots until inflight_acquire() returns
- * false or it has nothing more to send; in the second case it calls inflight_unqueue(). */
+/* One user of the limit, an apply. call(): a slot is free. The callee acquires slots until
+ * inflight_acquire() returns false or it has nothing more to send; in the second case it calls
+ * inflight_unqueue(). */
 struct inflight_user {
     void (*call)(void *arg);
     void *arg;

@@ -18,7 +18,7 @@ struct entry;
 /* A job. Reference-counted: an apply in flight may outlive the cache's reference. */
 struct job_item {
     struct hvdjob job;
-    uint64_t version;    /* of its resourceVersion, see items_version() */
+    uint64_t version;    /* resourceVersion as a number, see items_version() */
     struct entry *entry; /* NULL once the cache has dropped it */
     int refs;
 };

@@ -90,7 +90,8 @@ static void on_done(void *arg, const struct api_answer *answer)
     struct writing *w = arg;
     struct recorder *s = w->recorder;
     if (answer->status < 200 || answer->status >= 300)
-        log_debug("an Event was refused and is lost: %ld %s", answer->status, answer->message);
+        log_debug("the API server refused an Event, which is dropped: %ld %s", answer->status,
+                  answer->message);
     writing_free(w);
     send_some(s);
 }
@@ -126,8 +127,9 @@ static void send_event(struct recorder *s, const struct hvdjob *job, const char 
     struct buf path = {0};
     struct writing *w = s->nwaiting < WAITING_MAX ? calloc(1, sizeof(*w)) : NULL;
     if (!w) {
-        log_debug("job %s/%s: %d Events wait already, one is lost", job->namespace_, job->name,
-                  WAITING_MAX);
+        log_debug("job %s/%s: an Event was dropped: %d Events of all jobs are waiting already, or "
+                  "there is no memory",
+                  job->namespace_, job->name, WAITING_MAX);
         return;
     }
     request_path(&path, &resource, job->namespace_, name, NULL);

@@ -2,7 +2,8 @@
  *
  * recorder: the event recorder. Writes Events about jobs (events.k8s.io/v1), which kubectl describe
  * shows. The same event within ten minutes raises the count of the existing one. Nothing waits for
- * an Event, and a refused one is lost: what matters is in the job's status.
+ * an Event, and an Event that the API server refuses is dropped: what matters is in the job's
+ * status.
  */
 #ifndef HVD_OPERATOR_DRIVER_RECORDER_H
 #define HVD_OPERATOR_DRIVER_RECORDER_H

@@ -12,7 +12,7 @@
 
 enum condition_type {
     CONDITION_VALID,     /* the spec is valid */
-    CONDITION_ADMITTED,  /* its workers may be scheduled */
+    CONDITION_ADMITTED,  /* the job's workers may be scheduled */
     CONDITION_READY,     /* at least minWorkers run */
     CONDITION_SUSPENDED, /* spec.runPolicy.suspend */
     CONDITION_COMPLETE,  /* all workers succeeded */

@@ -50,7 +50,7 @@ struct hvdjob_status {
     int attempt, nretries;
     struct job_retry *retries; /* owned */
 
-    int failures;  /* that count against backoffLimit */
+    int failures;  /* failures that count against backoffLimit */
     int losses;    /* pods lost for any reason; sets the pause before the next replacement */
     int restarts;  /* workers replaced since the job was created */
     int rollbacks; /* admissions in a row after which the gang did not fit */

@@ -9,8 +9,9 @@
 #include "operator/objects/job_findings.h"
 
 struct job_facts {
-    bool known; /* agents have joined and the roster is complete; else the rest means nothing */
-    int epoch;  /* of the roster, 0: none yet */
+    bool known; /* agents have joined and the roster is complete; else the other fields are not set
+                 */
+    int epoch;  /* epoch of the roster, 0: none yet */
     char waiting_for[512]; /* as the roster says it; "": for nothing */
     struct {
         bool known;

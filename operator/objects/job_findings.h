@@ -11,14 +11,14 @@
 
 #include "core/base/err.h"
 
-#define JOB_FINDINGS_MAX  5 /* in a status */
-#define JOB_FINDINGS_PODS 3 /* that are named */
+#define JOB_FINDINGS_MAX  5 /* findings in a status */
+#define JOB_FINDINGS_PODS 3 /* pods that are named */
 
 struct job_finding {
     bool failure; /* else a warning */
     char id[48], code[16], source[16];
     char summary[320], fix[320]; /* as the first of the pods reported it */
-    int npods;                   /* that have this problem */
+    int npods;                   /* number of pods that have this problem */
     char pods[JOB_FINDINGS_PODS][64];
 };
 

@@ -21,17 +21,17 @@ enum pod_phase { POD_PENDING, POD_RUNNING, POD_SUCCEEDED, POD_FAILED };
 struct pod {
     char *name, *job;                          /* job: of the label, "" without it */
     char uid[POD_UID_MAX], owner[POD_UID_MAX]; /* owner: the controller's uid, "": none */
-    int worker, attempt;                       /* of the labels, -1: none */
+    int worker, attempt;                       /* from the labels, -1: none */
     enum pod_phase phase;
-    bool deleting; /* it has a deletionTimestamp */
+    bool deleting; /* the pod has a deletionTimestamp */
     bool gated;    /* by the scheduling gate POD_GATE */
     bool ready;
-    bool disrupted; /* it failed through a disruption (eviction, preemption, lost node) */
+    bool disrupted; /* the pod failed through a disruption (eviction, preemption, lost node) */
     int64_t created, ended;
     char *node;      /* NULL: not bound yet */
     char *why;       /* why it is pending or how it finished, for people; NULL: no reason given */
     char reason[32]; /* why it failed: "OOMKilled", "Error", "Evicted" */
-    int exit_code;   /* of the first container that failed */
+    int exit_code;   /* exit code of the first container that failed */
     struct resources requests;
 };
 

@@ -26,7 +26,7 @@ enum {
 #define RESOURCES_NAME_MAX 96
 
 struct resource_kinds {
-    int n; /* of names */
+    int n; /* number of names */
     char names[RESOURCES_MAX - RESOURCES_FIRST_OTHER][RESOURCES_NAME_MAX];
 };
 

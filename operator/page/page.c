@@ -14,7 +14,7 @@
 
 #define KEPT      8 /* cached responses */
 #define KEEP_MS   1000
-#define SHARE     10          /* at most 1/10 of the time is spent on responses */
+#define SHARE     10          /* at most 1/SHARE of the time is spent on responses */
 #define SPARE_MAX 100         /* ms of unused time that can accumulate */
 #define ALIVE_MAX (16u << 20) /* bytes of responses in memory */
 #define ROUTE_MAX 352         /* bytes of a path, see page_route.h */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * page_files: see page_files.h. The assembler's .incbin embeds the files; the Makefile has the
- * dependency.
+ * page_files: see page_files.h. The assembler's .incbin embeds the files. -MMD does not see that,
+ * so the Makefile lists them as prerequisites of page_files.o.
  */
 #include "operator/page/page_files.h"
 

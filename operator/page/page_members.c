@@ -15,7 +15,7 @@ enum level { LEVEL_BAD, LEVEL_BUSY, LEVEL_OK, LEVEL_PAST };
 
 struct member {
     const struct pod *pod;
-    bool known; /* its agent has joined */
+    bool known; /* the pod's agent has joined */
     struct plane_worker worker;
     enum level level;
     const char *state;

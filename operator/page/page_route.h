@@ -12,7 +12,7 @@ enum page_what { PAGE_NOTHING, PAGE_FILE, PAGE_JOBS, PAGE_JOB };
 struct page_route {
     enum page_what what;
     int file;                       /* index of page_files */
-    char namespace_[64], name[256]; /* of a job */
+    char namespace_[64], name[256]; /* namespace and name of a job */
 };
 
 struct page_route page_route(const char *path);

@@ -14,7 +14,7 @@ enum action_kind {
     ACTION_WRITE_STATUS, /* actions.status, if the job is still at its resourceVersion */
     ACTION_RECORD_EVENT, /* an Event about the job: events[event] */
     ACTION_CREATE_GROUP, /* the gang's PodGroup */
-    ACTION_CREATE_POD,   /* of worker, attempt, gated */
+    ACTION_CREATE_POD,   /* the pod of worker and attempt, gated or not */
     ACTION_LIFT_GATE,    /* removes the operator's scheduling gate from pod */
     ACTION_DELETE_POD,   /* pod, if it still has that uid */
     ACTION_DELETE_JOB,   /* if it still has that uid */

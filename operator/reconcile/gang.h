@@ -2,7 +2,7 @@
  *
  * gang: back ends of gang scheduling, behind one table of functions. With "gates" the operator
  * admits a gang (queue.h) and removes the scheduling gates of its pods. With the others a scheduler
- * does it, by a PodGroup that is created before the pods.
+ * admits the gang, by a PodGroup that is created before the pods.
  */
 #ifndef HVD_OPERATOR_RECONCILE_GANG_H
 #define HVD_OPERATOR_RECONCILE_GANG_H
@@ -13,10 +13,11 @@
 
 struct gang_ops {
     enum gang_backend backend;
-    const char *name;      /* as in spec.gang.backend */
-    const char *group;     /* API group of its PodGroup, NULL: it has none */
-    const char *versions;  /* that this program can write, best first: "v1beta1 v1alpha2" */
-    const char *condition; /* of the PodGroup whose message says why it waits; NULL: none */
+    const char *name;     /* as in spec.gang.backend */
+    const char *group;    /* API group of its PodGroup, NULL: it has none */
+    const char *versions; /* versions that this program can write, best first: "v1beta1 v1alpha2" */
+    const char *
+        condition; /* condition of the PodGroup whose message says why the gang waits; NULL: none */
 
     /* The spec of the PodGroup. NULL: no memory. */
     json_t *(*spec)(const struct hvdjob *job);

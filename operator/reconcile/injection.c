@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * injection: see injection.h.
+ * injection: see injection.h.
  */
 #include "operator/reconcile/injection.h"
 

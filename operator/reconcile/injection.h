@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * injection: what the operator adds to every pod, so that the user's image needs nothing of hvd:
+ * injection: what the operator adds to every pod, so that the user's image needs nothing of hvd:
  * the bundle at /hvd, the agent in front of the training container's command, the agent's variables
  * (operator/README.md), a token, a /dev/shm of a suitable size, a readiness probe. All of it passes
  * the pod security standard "restricted". Pure; any thread.
@@ -12,13 +12,14 @@
 
 #include "operator/objects/hvdjob.h"
 
-#define INJECTION_AGENT_PORT 7444 /* of each pod's agent: /ready, /metrics */
+#define INJECTION_AGENT_PORT 7444 /* port of each pod's agent: /ready, /metrics */
 
 /* The same for all pods of this operator. Everything is borrowed. */
 struct injection {
-    const char *url; /* of the Service that agents dial: "https://hvd-operator.hvd-system:7443" */
-    const char *ca;  /* the CA of the operator's certificate, PEM */
-    const char *audience; /* of the agent's projected token */
+    const char
+        *url; /* URL of the Service that agents dial: "https://hvd-operator.hvd-system:7443" */
+    const char *ca;       /* the CA of the operator's certificate, PEM */
+    const char *audience; /* audience of the agent's projected token */
     const char *bundle;   /* image; "" or NULL: each user's image has the bundle at /hvd */
     bool mount; /* mount it as an image volume (needs runtime support); else an init container
                    copies it */

@@ -26,7 +26,7 @@ struct reconcile_input {
     bool has_group;                    /* the PodGroup exists */
     const char *group_pending;         /* from gang_pending() */
     const char *refused;               /* the API server's refusal of a pod, NULL: none */
-    const char *budget_problem;        /* the same for the PodDisruptionBudget */
+    const char *budget_problem;        /* the API server's refusal of the PodDisruptionBudget */
     const struct job_facts *facts;     /* reported by agents, NULL: no coordinator */
     int64_t status_written;            /* when this operator last wrote the status; MOMENT_NONE */
     int64_t now;                       /* milliseconds since 1970 */

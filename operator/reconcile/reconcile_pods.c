@@ -86,8 +86,8 @@ static int delete_surplus(struct reconciling *r, int surplus)
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-/* True: somebody else's pod has the name that this worker's pod needs. It is left alone, and the
- * job waits until it is gone. */
+/* True: a pod that is not this job's has the name that this worker's pod needs. It is left alone,
+ * and the job waits until it is gone. */
 static bool has_name_conflict(struct reconciling *r, int worker, int attempt)
 {
     char name[NAMES_MAX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * reconcile_status: counts, conditions and the message of a job's status. The message of each
+ * reconcile_status: counts, conditions and the message of a job's status. The message of each
  * phase in which a job waits says what it waits for.
  */
 #include <stdio.h>

@@ -19,7 +19,8 @@ struct workers {
     int leaving;                             /* pods that are being deleted */
     int ended;                               /* not superseded, and succeeded */
     int attempt_seen;                        /* the highest attempt among mine, -1: no pods */
-    const struct pod *conflict; /* somebody else's with the name of a worker's, NULL: none */
+    const struct pod
+        *conflict; /* a pod of another owner with the name of a worker's pod, NULL: none */
 };
 
 /* pods: as in reconcile_input. Call it again when the status has changed. -ENOMEM. */

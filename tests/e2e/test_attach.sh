@@ -107,7 +107,7 @@ only_agent() {
     kill -KILL "$agent"
     pgrep -f "^$MARK" | xargs -r kill -KILL
     attached && return 1
-    finish 1 && line 1 "hvdrun: no agent of job $NAME came back: its ranks are gone"
+    finish 1 && line 1 "hvdrun: no agent of job $NAME has rejoined: its ranks have ended"
 }
 
 # No hvdrun comes: the agents end the job. Signals and codes are those of any hvdrun.

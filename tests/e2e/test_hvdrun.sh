@@ -109,7 +109,7 @@ slow_reader() {
 # hvdrun | head: the job ends, as one process would.
 reader_gone() {
     { timeout 50 "$RUN" -np 2 bash -c "($(sleeper)) & yes" 2>"$TMP/2"; echo $? >"$TMP/code"; } | head -n 1 >"$TMP/1"
-    [ "$(cat "$TMP/code")" -eq 141 ] && says 'hvdrun: standard output: whoever read it is gone' "$TMP/2" && nothing_left
+    [ "$(cat "$TMP/code")" -eq 141 ] && says 'hvdrun: standard output: the process that read it has ended' "$TMP/2" && nothing_left
 }
 
 # A write error of a full disk is printed once, and the job fails.

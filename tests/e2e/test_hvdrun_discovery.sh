@@ -129,7 +129,7 @@ troubles() {
 # All hosts but too few slots: below the minimum no rank is drained.
 below_min() {
     names localhost:1
-    until_said 'host 127.0.0.2 is not named any more, but its ranks stay: .* less than the job.s minimum of 2' || return 1
+    until_said 'the discovery script does not name host 127.0.0.2 any more, but its ranks stay: .* less than the job.s minimum of 2' || return 1
     "$RUN" status d >"$TMP/2" && says '5 of 5 ranks (2 to 5)' "$TMP/2" && names localhost:1 127.0.0.2:9
 }
 

@@ -107,7 +107,7 @@ read_only_root() {
     [ "$(unshare --mount sh -c "$first && $then --no-prefix ls /dev/shm" | grep -c '^hvdrun-')" = 1 ] || return 1
     unshare --mount sh -c "$first && mount -o remount,ro /dev/shm && $then true" >"$TMP/bad" 2>&1 && return 1
     cat "$TMP/bad"
-    [ "$(cat "$TMP/bad")" = 'hvdrun: neither XDG_RUNTIME_DIR, TMPDIR, /tmp nor /dev/shm can be written to: a socket needs a place' ]
+    [ "$(cat "$TMP/bad")" = "hvdrun: none of XDG_RUNTIME_DIR, TMPDIR, /tmp and /dev/shm can hold hvdrun's socket: set HVD_RUN_DIR to a writable directory" ]
 }
 
 help_and_version() {
@@ -254,7 +254,8 @@ unset HVD_LOG_LEVEL
 export HOROVOD_LOG_LEVEL=loud
 check log-level-older bad 2 "HOROVOD_LOG_LEVEL: \"loud\": $levels" true
 unset HOROVOD_LOG_LEVEL
-check variable bad 2 '-x: there is no variable NO_SUCH_ONE here' -x NO_SUCH_ONE ls
+check variable bad 2 "-x: hvdrun's environment has no variable NO_SUCH_ONE: set it, or write -x NO_SUCH_ONE=VALUE" \
+    -x NO_SUCH_ONE ls
 check output-dir bad 1 '/proc/none: No such file or directory' --output-filename /proc/none ls
 check no-value bad 2 '-v|--verbose takes no value' --verbose=1 ls
 check check-build check_build

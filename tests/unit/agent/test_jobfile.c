@@ -218,8 +218,8 @@ static void test_limits(void **state)
         char *text;
         const char *words;
     } cases[] = {
-        {many(HEAD "x: ", "[", 300000, ""), ":3: brackets lie too deep in brackets"},
-        {many(HEAD "spec: ", "{a: ", 200000, ""), ":3: brackets lie too deep in brackets"},
+        {many(HEAD "x: ", "[", 300000, ""), ":3: brackets are nested too deeply"},
+        {many(HEAD "spec: ", "{a: ", 200000, ""), ":3: brackets are nested too deeply"},
         {many(HEAD, "same: 1\n", 2000, ""), ":1: HvdJob: too many fields"},
         {many(HEAD "spec: {template: {spec: {containers: [{command: [a], env: [", "{name: A},",
               6000, "]}]}}}\n"),

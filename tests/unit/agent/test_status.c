@@ -77,7 +77,7 @@ static void test_whole(void **state)
                         "  recovery      last 6.2 ms, longest 9.0 ms\n"
                         "  replaced      1 rank\n"
                         "  throughput    312.0 batches/s, 1.2 GiB/s\n"
-                        "  the doctor    has 2 findings: hvd-doctor says all of it\n"
+                        "  the doctor    has 2 findings: run hvd-doctor on the hosts to see all\n"
                         "\n"
                         "RANK  MEMBER  HOST  PID  BATCHES  LAST BATCH  STATE\n"
                         "   0       0  h1     11   123456       12 ms  active\n"
