@@ -99,7 +99,7 @@ static int open_all(struct backends *b, struct coll *coll, uint64_t deadline, st
     return 0;
 }
 
-/* Without a choice of the user, tensors of GPUs use NCCL. */
+/* Unless the user chooses otherwise, tensors of GPUs use NCCL. */
 static int open_device(struct backends *b, struct err *err)
 {
     struct device_ways ways = {0};

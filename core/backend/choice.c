@@ -146,7 +146,7 @@ static int check_wishes(const struct backend_said *said, int size, const char *c
     return 0;
 }
 
-/* Is the i-th of the list there on every rank, and the same? */
+/* Checks that every rank has the i-th back end of the list, and the same one. */
 static int check_one(const struct backend_said *said, int size, int i, const char *name,
                      struct err *err)
 {

@@ -39,16 +39,16 @@ enum nccl_verdict hier_hear(struct hier *hier, const struct nccl_said *all, cons
                             struct err *err);
 int hier_form(struct hier *hier, struct coll *coll, struct err *err);
 
-/* Whether it can do this operation; the same on every rank. */
+/* Returns whether two levels can run this operation; the same on every rank. */
 bool hier_can(const struct hier *hier, const struct coll_op *op);
 
-/* op must stay valid until its end. Adds nothing to a stream yet. */
+/* Prepares op and adds nothing to a stream yet. op must stay valid until the operation ends. */
 int hier_prepare(struct hier *hier, const struct mesh *mesh, const struct coll_op *op,
                  struct err *err);
 
-/* Call when every rank has entered the operation. Returns as coll_progress() does, until the
- * results are in the outputs. Runs parts of coll's current operation; *ret_between: one of these
- * failed. */
+/* Call when every rank has entered the operation. Returns as coll_progress() does; 0: the results
+ * are in the outputs. Runs parts of coll's current operation; *ret_between: such a part has failed.
+ */
 int hier_progress(struct hier *hier, struct coll *coll, bool *ret_between, struct err *err);
 
 /* Cancels the operation. Work on streams is ended by hier_abort() and hier_drained(), as in
@@ -65,11 +65,11 @@ struct hier_part {
     size_t at;   /* bytes from the beginning of the shard */
 };
 
-/* elem: bytes of an element on its way. parts: [chunk->n]. The bytes of a shard, a multiple of 16.
- */
+/* Fills parts ([chunk->n]). elem: bytes of an element as it is sent. Returns the bytes of a shard,
+ * a multiple of 16. */
 size_t hier_cut(const struct staged_chunk *chunk, int shards, size_t elem, struct hier_part *parts);
 
-/* Elements of a piece of count ones that are in a shard. */
+/* How many elements of a piece of `count` elements are in a shard. */
 size_t hier_count(const struct hier_part *part, size_t count, int shard);
 
 /* The largest possible shard, in bytes. */

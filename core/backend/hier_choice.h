@@ -20,7 +20,7 @@ enum hier_wish { HIER_UNSET, HIER_NO, HIER_YES };
 int hier_wish_read(enum hier_wish *ret, struct err *err);
 
 struct hier_facts {
-    const uint8_t *wishes; /* [size], of all ranks */
+    const uint8_t *wishes; /* [size] enum hier_wish of each rank */
     int size;
     bool sockets;           /* on every rank NCCL has only sockets between hosts (nccl_net.h) */
     bool kernels;           /* every rank has hvd's kernels */
@@ -28,8 +28,8 @@ struct hier_facts {
     int hosts;
 };
 
-/* 1: it is used; 0: it is not. Why goes to ret_why->msg, whose code stays 0. -ENOTSUP: the ranks
- * want different things; ret_why names them. */
+/* 1: two levels are used; 0: they are not. The reason goes to ret_why->msg; its code stays 0.
+ * -ENOTSUP: the ranks want different things; ret_why names them. */
 int hier_choose(const struct hier_facts *facts, struct err *ret_why);
 
 #endif

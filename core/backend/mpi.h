@@ -22,9 +22,10 @@ struct mpi {
     struct mpi_found found;
     struct mpi_here here;
     bool flat;
-    enum coll_wait wait; /* for an operation of MPI */
-    void *world;         /* every rank, by rank */
-    void *lane;          /* those with this local rank, by host; NULL: there is one host */
+    enum coll_wait wait; /* how to wait for an operation of MPI */
+    void *world;         /* communicator of all ranks, in rank order */
+    void *lane; /* communicator of the ranks with this local rank, in host order; NULL: there is one
+                   host */
 };
 
 extern const struct algorithm mpi_allreduce_algorithm, mpi_moves_algorithm;

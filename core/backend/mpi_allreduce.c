@@ -28,9 +28,10 @@ struct mpi_allreduce {
     struct shm_share share;
     struct mpi_sum sum;
     size_t *offsets; /* [size + 1] bytes of the segments in the vector */
-    size_t *local;   /* the same in the tensors' own type */
+    size_t *local;   /* [size + 1] bytes of the segments in the tensors' own type */
     enum phase phase;
-    int run;     /* number of the current run: first those that sum, then as many that distribute */
+    int run;     /* number of the current run on the host: runs that sum, then as many runs that
+                    distribute */
     bool whole;  /* this rank's tensors are passed to MPI without a copy */
     bool shared; /* the host's shared segment is used */
     bool owner;  /* this rank takes part in MPI's allreduce */
@@ -93,7 +94,7 @@ static void get(const struct mpi_allreduce *a, uint8_t *dst, const uint8_t *src,
         reduce_copy(dst, src, n * a->layout.elem, false);
 }
 
-/* Tensors to or from the vector, piece after piece. */
+/* Copies tensors to or from the vector, piece after piece. */
 static void walk_pieces(struct mpi_allreduce *a, bool out)
 {
     size_t at = 0, wide = a->sum.elem;

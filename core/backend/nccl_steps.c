@@ -102,12 +102,13 @@ static int needs_kernels(const struct nccl_means *means, const struct coll_op *o
     if (f->dtype != op->dtype || f->to_bool)
         return err_set(err, ENOTSUP,
                        "NCCL %s cannot reduce %s, and hvd's kernels, which convert it, are not "
-                       "loaded (HVD_KERNELS)",
+                       "loaded: set HVD_KERNELS to the file hvd_kernels.fatbin",
                        nccl_version_text(means->version, version), hvd_dtype_name(op->dtype));
     if (has_factors(f))
         return err_set(err, ENOTSUP,
-                       "NCCL %s cannot scale %s (%s), and hvd's kernels, which can, are not loaded "
-                       "(HVD_KERNELS)",
+                       "NCCL %s cannot apply the factors (prescale, postscale, average) to %s "
+                       "(%s), and hvd's kernels, which can, are not loaded: set HVD_KERNELS to the "
+                       "file hvd_kernels.fatbin",
                        nccl_version_text(means->version, version), hvd_dtype_name(op->dtype),
                        hvd_op_name(op->op));
     return 0;

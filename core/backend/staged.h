@@ -22,7 +22,8 @@ int staged_create(struct gpu *gpu, struct staged **ret, struct err *err);
 /* Call when none of its work is on streams any more. NULL is allowed. */
 void staged_destroy(struct staged *staged);
 
-/* op must stay valid until its end. Touches no tensor yet. */
+/* Prepares op and copies no tensor yet. op must stay valid until the operation finishes or
+ * staged_cancel() is called. */
 int staged_prepare(struct staged *staged, const struct mesh *mesh, const struct coll_op *op,
                    struct err *err);
 

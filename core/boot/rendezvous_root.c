@@ -32,10 +32,10 @@
 static const char NO_MEMORY[] = "rank 0 gave up: out of memory";
 
 enum phase {
-    PHASE_HELLO,   /* nothing is known of it */
+    PHASE_HELLO,   /* the peer has sent nothing yet */
     PHASE_CARD,    /* the challenge was sent */
-    PHASE_READY,   /* its card is here; it waits for the roster */
-    PHASE_SENDING, /* the roster is being sent */
+    PHASE_READY,   /* the peer's card is here; the peer waits for the roster */
+    PHASE_SENDING, /* rank 0 is sending the roster to this peer */
     PHASE_GONE,    /* closed; compact() frees the slot */
 };
 

@@ -54,7 +54,7 @@ static void drop_saved(struct repair *f)
     f->nsaved = 0;
 }
 
-/* Tensors whose input is also their output read from a copy from here on. */
+/* Makes tensors whose input is also their output read from a copy of the input. */
 static int save_inputs(struct repair *f, struct coll_tensor *tensors, size_t n, size_t elem,
                        struct err *err)
 {
@@ -198,8 +198,8 @@ static int run_on_gpu(struct engine *e, const struct coll_op *op, struct err *er
     return rc;
 }
 
-/* Runs the remaining operations of a batch that has a finished one: all ranks have that one, and no
- * caller may see a partial batch. */
+/* Runs the remaining operations of a batch that has a finished one: all ranks have the finished
+ * one, and no caller may see a partial batch. */
 static int run_batch(struct engine *e, struct err *err)
 {
     struct batches *b = &e->batches;

@@ -47,8 +47,9 @@ struct roster_last {
     bool lost;     /* it was made because of a loss */
 };
 
-/* An epoch is term << 20 | number. A new coordinator has a higher term, so that its epochs are
- * higher than any of its predecessor's. The numbers continue. */
+/* An epoch is term << 20 | number. A new coordinator has a higher term, so its epochs are higher
+ * than all earlier ones. The number grows by 1 with each epoch and does not restart with a new
+ * term. If hvd-operator's term wraps at 4096, the epoch still grows by 1. */
 #define ROSTER_TERM_SHIFT 20
 #define ROSTER_TERM_MAX   4095
 

@@ -54,7 +54,7 @@ static int sender(struct roster *r, const char *uid, uint64_t seq, uint64_t now,
 static int check_owner(const struct roster *r, int index, int member, struct err *err)
 {
     if (member < 0 || member >= r->members.n || r->members.list[member].agent != index)
-        return err_set(err, EPROTO, "rank %d is not of agent \"%.64s\"", member,
+        return err_set(err, EPROTO, "member %d does not belong to agent \"%.64s\"", member,
                        r->agents.list[index].uid);
     return 0;
 }

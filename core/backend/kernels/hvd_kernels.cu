@@ -254,7 +254,7 @@ template <typename A, typename B> static __device__ void move_all(const kernel_m
     }
 }
 
-/* Bytes as words that both sides are aligned for. */
+/* Copies bytes in words of type W. from and to must be aligned for W. */
 template <typename W> static __device__ void move_words(const char *from, char *to, uint32_t bytes)
 {
     const int AHEAD = 4;
