@@ -61,7 +61,7 @@ int backends_hear(struct backends *b, struct buf *cards, int size, struct err *e
 {
     auto_free struct backend_said *said = calloc((size_t)size, sizeof(*said));
     if (!said)
-        return err_set(err, ENOMEM, "no memory for what %d ranks say", size);
+        return err_set(err, ENOMEM, "no memory for the reports of %d ranks", size);
     for (int r = 0; r < size; r++) {
         int rc = backend_said_take(&cards[r], backend_names, &said[r], err);
         if (rc < 0)

@@ -36,15 +36,15 @@
 struct nccl_means {
     int version;  /* NCCL's version, such as 22707 */
     int cuda;     /* the CUDA version that NCCL was built for, such as 13000; 0: unknown */
-    bool premul;  /* it has ncclRedOpCreatePreMulSum */
+    bool premul;  /* NCCL has ncclRedOpCreatePreMulSum */
     bool kernels; /* the caller can scale and convert */
     bool copies;  /* the caller can copy device memory on a stream */
 };
 
 /* The form in which NCCL gets the values of an operation. */
 struct nccl_form {
-    enum hvd_dtype dtype; /* of the buffers that NCCL sees; if it is not the operation's the caller
-                             converts before and after */
+    enum hvd_dtype dtype; /* dtype of the buffers that NCCL sees; if the operation has another one,
+                             the caller converts before and after */
     int type, op;         /* NCCL's constants; type is bytes if nothing is reduced */
     double factor;        /* != 1: op is a PreMulSum with this factor, not created yet */
     /* What the caller's kernels do: inputs times prescale; results divided by divisor (after they

@@ -96,7 +96,8 @@ static int run_submitted(struct engine *e, const struct hvd_request *r, enum fas
     if (rc < 0)
         return rc;
     if (!slot)
-        return err_set(err, EINVAL, "%s: the handle is gone", r->name ? r->name : "no name");
+        return err_set(err, EINVAL, "%s: another thread has released this handle",
+                       r->name ? r->name : "no name");
     drive_wait(e, slot);
     rc = slot->status;
     if (rc < 0)

@@ -151,7 +151,8 @@ static int finish(struct engine *e, struct err *err)
     if (f->mine.whole)
         return 0;
     if (!f->old_coll)
-        return err_set(err, EPROTO, "others have finished what this rank has not begun");
+        return err_set(err, EPROTO,
+                       "other ranks have finished an operation that this rank has not started");
     int rc = coll_settle(f->old_coll, NULL, &f->rest);
     return rc < 0 ? err_sys(err, -rc, "cannot finish %s", coll_algorithm(f->old_coll)) : 0;
 }

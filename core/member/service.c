@@ -53,7 +53,7 @@ static char *welcome_text(const struct service *s, int agent)
     return text;
 }
 
-/* -EPERM unless the agent's name belongs to the peer. */
+/* Checks that the agent's name belongs to the peer (server_request.peer). -EPERM. */
 static int check_peer(const struct server_request *q, const char *agent, struct err *err)
 {
     size_t n = q->peer ? strlen(q->peer) : 0;
