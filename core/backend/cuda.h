@@ -57,8 +57,8 @@ void cuda_device_close(struct cuda_device *device);
 
 struct cuda_visit {
     struct cuda_device *device; /* NULL: no visit has begun */
-    unsigned
-        mode; /* the thread's stream capture mode before cuda_enter(); cuda_leave() restores it */
+    /* the thread's stream capture mode before cuda_enter(); cuda_leave() restores it */
+    unsigned mode;
 };
 
 /* Begins a visit. Fails if the device has failed for good. */

@@ -14,11 +14,11 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
-#define GRACE_MS                                                                                   \
-    3000 /* from an error of NCCL until the operation fails: usually a rank was lost, which        \
-            is reported meanwhile */
-#define STOP_MS 15000 /* limit for work on streams to end */
-#define NAP_NS  100000
+/* from an error of NCCL until the operation fails: usually a rank was lost, which is reported
+ * meanwhile */
+#define GRACE_MS 3000
+#define STOP_MS  15000 /* limit for work on streams to end */
+#define NAP_NS   100000
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
@@ -156,12 +156,12 @@ static int excuse(const struct coll *coll, struct job *j, int rc, struct err *er
     return rc;
 }
 
-/* A rank that does not fit has the same information, and leaves; the others wait until it is
+/* A rank that does not fit has the same information, and leaves; the other ranks wait until it is
  * lost. */
 static int await_loss(struct coll *coll, struct job *j)
 {
     if (deadline_passed(j->give_up)) {
-        mesh_lost(coll->mesh, j->unfit, "it does not fit the others, and did not leave");
+        mesh_lost(coll->mesh, j->unfit, "it does not fit the other ranks, and did not leave");
         j->give_up = UINT64_MAX;
     }
     coll->wait = COLL_ASKS;

@@ -94,7 +94,7 @@ static int part(const struct coll *coll, struct job *j, const bool *unfit, const
     while (first < size && unfit[first])
         first++;
     if (me == first)
-        log_warn("rank %d has joined but does not fit: the others continue without it: %s",
+        log_warn("rank %d has joined but does not fit: the other ranks continue without it: %s",
                  j->unfit, why->msg);
     return 0;
 }
@@ -190,7 +190,7 @@ static int choose_way(const struct coll *coll, struct job *j, struct err *err)
         if (!said)
             return -ENOMEM;
         verdict = nccl_run_hear(d->nccl, said, coll->mesh->rank, size, NULL, &why);
-        if (why.code == -ENOMEM) { /* on this rank only: the others choose without it */
+        if (why.code == -ENOMEM) { /* on this rank only: the other ranks choose without it */
             *err = why;
             return -ENOMEM;
         }

@@ -71,8 +71,8 @@ int device_fit(const struct device_ways *ways, const struct said *all, int size,
                bool *ret_unfit, struct err *ret_why);
 
 /* After all ranks have reported: chooses the way of this epoch, the same on every rank.
- * -ENOTSUP: there is none. Joiners that do not fit get -EXDEV, and the others 0 with job->unfit
- * set. */
+ * -ENOTSUP: there is none. A joiner that does not fit gets -EXDEV; all other ranks get 0, with
+ * job->unfit set. */
 int device_choose(const struct coll *coll, struct job *job, struct err *err);
 
 /* Logs the way of the epoch, once. */

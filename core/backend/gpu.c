@@ -11,8 +11,8 @@
 #include "core/backend/cuda_kernels.h"
 #include "core/base/clock.h"
 
-#define COPY_MS                                                                                    \
-    30000 /* time limit of gpu_copy_now(), including the wait for earlier work on the stream */
+/* time limit of gpu_copy_now(), including the wait for earlier work on the stream */
+#define COPY_MS 30000
 
 /* ---- life ---- */
 

@@ -9,13 +9,13 @@
  *     packed by our kernels -> ncclReduceScatter on the host -> the shard out into locked memory
  *     -> summed with the same local rank of the other hosts -> back -> ncclAllGather -> unpacked
  *
- * several chunks at a time, NCCL's calls in the same order on every rank. Factors are applied where
- * it is packed and unpacked. Each piece of a tensor has a part in every shard, computed from its
- * own count only. So the order in which the hosts' sums are added does not depend on fusion.
+ * several chunks at a time, NCCL's calls in the same order on every rank. The kernels that pack and
+ * unpack a chunk apply the factors. Each piece of a tensor has a part in every shard, computed from
+ * its own count only. So the order in which the hosts' sums are added does not depend on fusion.
  *
- * It needs hosts with as many ranks each, more than one, and our kernels on every rank
- * (hier_choice.h). Its communicator of the host's ranks, and its memory, go through epochs. All in
- * a visit of the GPU, under the progress lock.
+ * Two levels need hosts with equal numbers of ranks, at least two, and our kernels on every rank
+ * (hier_choice.h). The communicator of the host's ranks, and the memory, last over epochs. Call all
+ * functions in a visit of the GPU, under the progress lock.
  */
 #ifndef HVD_BACKEND_HIER_H
 #define HVD_BACKEND_HIER_H

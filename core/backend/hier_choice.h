@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hier_choice: whether tensors of GPUs are summed in two levels (hier.h). Pure: from what all ranks
- * want and have it computes one answer, which is the same on every rank. Without a choice of the
- * user, two levels are used where NCCL has only sockets between hosts: there both ways use the same
- * network, and with two levels all ranks of a host together send only as much as one of them does
- * otherwise.
+ * want and have it computes one answer, which is the same on every rank. Unless the user chooses,
+ * two levels are used if NCCL has only sockets between hosts: both ways use the same network then,
+ * and with two levels all ranks of a host together send only as many bytes as one rank does without
+ * them.
  */
 #ifndef HVD_BACKEND_HIER_CHOICE_H
 #define HVD_BACKEND_HIER_CHOICE_H

@@ -5,10 +5,10 @@
  * depend on what was fused.
  *
  * Ranks that share their host sum there first, by lanes as in coll/hier_allreduce; the first
- * `lanes` of them own a part of the host's sums and take it through MPI; the results go out to all.
- * A rank alone on its host, and every rank with HVD_MPI_FLAT=1, gives its tensors to MPI itself: a
- * single one in place, several packed. Each rank does the same with its own share of a sum across
- * hosts (coll_op.across). 16-bit floats travel as float32 and are rounded once.
+ * `lanes` of them own a part of the host's sums, sum it through MPI, and copy the results to all.
+ * A rank that is alone on its host, and every rank with HVD_MPI_FLAT=1, passes its tensors to MPI:
+ * a single tensor in place, several packed. Each rank does the same with its own share of a sum
+ * across hosts (coll_op.across). 16-bit floats travel as float32 and are rounded once.
  */
 #include <stdlib.h>
 #include <string.h>

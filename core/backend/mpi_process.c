@@ -21,19 +21,18 @@
 #include "core/coll/reduce.h"
 #include "core/transport/shm.h"
 
-#define FINALIZE_S                                                                                 \
-    3600 /* default wait at exit for ranks that still work, for example on a last checkpoint */
-#define YEAR_S    31536000
-#define SAY_MS    5000 /* a wait that takes longer is logged */
-#define LOOK_MS   20   /* between two looks at the mesh */
-#define CLOSE_MS  2000
-#define STOP_NAPS 50000          /* of 100 us */
-#define IDLE_NS   (5 * CLOCK_MS) /* interval between idle calls to MPI */
-#define DRAIN_MS                                                                                   \
-    2000 /* wait for the end of an operation that is given up: all ranks have started it */
-#define SPIN_NS                                                                                    \
-    (10 *                                                                                          \
-     CLOCK_MS) /* spin for an operation that all ranks have started, before the thread yields */
+/* default wait at exit for ranks that still work, for example on a last checkpoint */
+#define FINALIZE_S 3600
+#define YEAR_S     31536000
+#define SAY_MS     5000 /* a wait that takes longer is logged */
+#define LOOK_MS    20   /* between two looks at the mesh */
+#define CLOSE_MS   2000
+#define STOP_NAPS  50000          /* of 100 us */
+#define IDLE_NS    (5 * CLOCK_MS) /* interval between idle calls to MPI */
+/* wait for the end of an operation that is given up: all ranks have started it */
+#define DRAIN_MS 2000
+/* spin for an operation that all ranks have started, before the thread yields */
+#define SPIN_NS (10 * CLOCK_MS)
 
 enum { TASK_NONE, TASK_RUNS, TASK_STOPS, TASK_DONE };
 

@@ -2,10 +2,10 @@
  *
  * mpi_sum: see mpi_sum.h.
  *
- * Step t of the ring sends segment place - t and receives segment place - t - 1; what a step
- * receives the next one sends. Steps before members - 1 carry partial sums, which arrive in
- * scratch; the last of them makes the result. Those after it carry results, which arrive in their
- * place once the partial sum that was sent from there is gone.
+ * Step t of the ring sends segment place - t and receives segment place - t - 1. A step sends what
+ * the step before it has received. Steps before members - 1 carry partial sums, which arrive in
+ * scratch; the last of these steps makes the result. Later steps carry results, which arrive in
+ * their place once the partial sum in that place has been sent.
  */
 #include "core/backend/mpi_sum.h"
 
@@ -16,9 +16,8 @@
 #define BLOCK_MIN ((size_t)16 << 10)
 #define BLOCK_MAX ((size_t)256 << 10)
 #define NEAR_ONE  ((size_t)512 << 10) /* on one host, up to here: one block, see block_of() */
-#define ALIAS                                                                                      \
-    4096 /* bytes: processors confuse addresses that differ by a multiple of this, see             \
-            scratch_at() */
+/* bytes: processors confuse addresses that differ by a multiple of this, see scratch_at() */
+#define ALIAS 4096
 
 /* Blocks overlap sums and messages: one block is summed while the next one is sent, and results
  * arrive meanwhile. On one host, in place, nothing overlaps: the rank that sums also copies the

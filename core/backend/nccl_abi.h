@@ -69,7 +69,7 @@ struct nccl_abi_config {
 #define NCCL_ABI_CONFIG_VERSION 21400
 
 /* Functions, by NCCL's names: N(name, version it came with, result, arguments). The first block is
- * in every NCCL that we take (2.8); the others may be missing. */
+ * in every NCCL that hvd accepts (2.8 and newer); all other functions may be missing. */
 #define NCCL_ABI_REQUIRED(N)                                                                       \
     N(ncclGetVersion, 20800, int, (int *version))                                                  \
     N(ncclGetUniqueId, 20800, int, (struct nccl_abi_id * id))                                      \

@@ -329,8 +329,8 @@ static int form_ending(struct nccl_run *run, struct err *err)
     return nccl_comm_start(run->comm, run->rank, run->size, err);
 }
 
-/* A rank that has failed cannot take part in agreeing: the others may still wait for it in NCCL.
- * They learn of it over the host's links. */
+/* A rank that has failed cannot take part in agreeing: the other ranks may still wait for it in
+ * NCCL. They learn of it over the host's links. */
 static int form_making(struct nccl_run *run, struct err *err)
 {
     struct err why = {0};

@@ -21,8 +21,8 @@ struct place {
 
 struct staged {
     struct gpu *gpu;
-    struct CUstream_st
-        *outward; /* stream for copies to the device; the GPU's own stream waits for it */
+    /* stream for copies to the device; the GPU's own stream waits for it */
+    struct CUstream_st *outward;
     struct cuda_memory locked, packed; /* for all slots; packed: gathers several pieces */
     struct place places[STAGED_PLACES];
     struct staged_cut cut;

@@ -33,8 +33,8 @@ void library_find(void *handle, const struct library_symbol *symbols, size_t nsy
 
 struct library_copies {
     int n; /* number of different files; those beyond LIBRARY_COPIES are only counted */
-    char path[LIBRARY_COPIES]
-             [PATH_MAX]; /* paths as the loader names them, for library_mapped_open() */
+    /* paths as the loader names them, for library_mapped_open() */
+    char path[LIBRARY_COPIES][PATH_MAX];
 };
 
 /* Finds mapped files with this name as their soname or as the last part of their path. A file with

@@ -50,8 +50,8 @@ struct boot {
     bool has_key; /* valid from boot_open() on: there is, or will be, a secret key. false: listen on
                      loopback only, unless HVD_INSECURE=1 */
     struct buf *cards; /* [size], in rank order, as each rank sent it */
-    bool
-        *local; /* [size] whether the rank has the same agent as this rank; NULL without an agent */
+    /* [size] whether the rank has the same agent as this rank; NULL without an agent */
+    bool *local;
     bool elastic; /* valid from boot_open() on: losses are repaired (only with an agent) */
     int why;      /* enum ctl_why of the next exchange; boot_open() sets CTL_JOIN */
     const _Atomic int *cancel; /* NULL, or a flag: a value other than 0 ends an exchange at once */

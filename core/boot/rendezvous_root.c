@@ -25,8 +25,8 @@
 #include "core/boot/boot.h"
 #include "core/boot/wire.h"
 
-#define SPARE_CONNS                                                                                \
-    64 /* connections beyond the number of ranks, for connections that are not of this job */
+/* connections beyond the number of ranks, for connections that are not of this job */
+#define SPARE_CONNS   64
 #define CONN_MS       5000 /* limit from accept to a valid card */
 #define MISSING_NAMED 16   /* most ranges of missing ranks in a message */
 

@@ -19,8 +19,8 @@
 #define USE_MIN (64u << 10)  /* least bytes of a cell that are worth publishing */
 #define USE_MAX (128u << 10) /* so that the data in flight stays in a core's own cache */
 #define DEPTH   8            /* parts that a row is cut into, if it is long enough */
-#define OWN_CHUNK                                                                                  \
-    (256u << 10) /* bytes of the own row that are copied between two checks of the other seats */
+/* bytes of the own row that are copied between two checks of the other seats */
+#define OWN_CHUNK  (256u << 10)
 #define STREAM_MIN (1u << 20) /* outputs of at least this size are written past the cache */
 
 /* A row: sent to this seat or received from it. */

@@ -29,8 +29,8 @@ struct batch {
     uint64_t number; /* of a frozen batch, counted from the start of the plan */
     uint64_t start_ns;
     size_t bytes; /* bytes of all inputs */
-    size_t n, cap,
-        at; /* n: slots in use; cap: slots allocated; at: the first slot that is not done */
+    /* n: slots in use; cap: slots allocated; at: the first slot that is not done */
+    size_t n, cap, at;
     struct slot **slots;
 };
 

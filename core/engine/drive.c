@@ -337,8 +337,8 @@ void drive_submitted(struct engine *e)
         patient = start_small(e);
     }
     bool work = turn_needed(e);
-    bool late =
-        d->armed && e->next_tick < due; /* the thread sleeps until `due`, which is too late */
+    /* the thread sleeps until `due`, which is too late */
+    bool late = d->armed && e->next_tick < due;
     atomic_store(&d->work, work);
     unlock(d);
     if (queue_has_new(e->queue)) {

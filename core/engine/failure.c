@@ -121,8 +121,8 @@ void engine_lost(struct engine *e, const char *what, int rc)
             engine_fail(e, &err);
             return;
         }
-        mesh_abort(e->mesh,
-                   err.msg); /* only this rank has failed; the other ranks can go on without it */
+        /* Only this rank has failed; the other ranks can go on without it. */
+        mesh_abort(e->mesh, err.msg);
         engine_fail_rank(e, &err);
         return;
     }

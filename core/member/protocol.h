@@ -71,8 +71,8 @@ struct card {
 
 struct cards_body {
     char agent[MEMBER_NAME_MAX];
-    uint64_t
-        seq; /* one higher with each body of this agent, so that a repeated body is recognized */
+    /* one higher with each body of this agent, so that a repeated body is recognized */
+    uint64_t seq;
     uint32_t epoch; /* epoch of the roster that the cards are for; ignored in an elastic job */
     int n;
     struct card *cards;

@@ -79,8 +79,8 @@ struct roster {
     uint32_t term;       /* number of this coordinator of the job, the first is 0 */
     bool rebuilding;     /* agents are being asked what they know; until then no decision is made */
     uint64_t rebuild_by; /* clock: agents that have not joined by then are given up */
-    struct roster_body
-        world; /* roster of the last published epoch, with its own copies of the cards */
+    /* roster of the last published epoch, with its own copies of the cards */
+    struct roster_body world;
     struct roster_ends ends; /* ends of members */
     bool stopping; /* the job is being stopped: later failures are a consequence of that */
     struct roster_notes notes;

@@ -14,8 +14,8 @@ struct roster_changes {
     uint32_t requested; /* the last planned change */
     uint32_t announced; /* the last change that was announced to ranks: it waits for a boundary */
     uint32_t applied;   /* the last change that the roster contains */
-    char
-        plan[256]; /* text of the changes that were requested and not announced; cut to the array */
+    /* text of the changes that were requested and not announced; cut to the array */
+    char plan[256];
 };
 
 /* Adds to the text of what was requested. */

@@ -290,8 +290,7 @@ static void consider_change(struct roster *r, uint64_t now)
     if (leavers > 0 || (joiners > 0 && (starting == 0 || late)))
         announce(r, now);
     else if (r->changes.requested > r->changes.applied && joiners + starting + r->starts.n == 0)
-        roster_changes_apply_all(
-            &r->changes); /* no member is leaving and no joiner waits: the change is void */
+        roster_changes_apply_all(&r->changes); /* the change has become void */
 }
 
 /* True when the member ended with an exit code, not by a signal and not with its host. */

@@ -21,8 +21,8 @@ enum {
     PRIORITIZED = 0x80,
 };
 
-#define RETRY_NS                                                                                   \
-    (1 * CLOCK_MS) /* time until an announcement is tried again after a failed allocation */
+/* time until an announcement is tried again after a failed allocation */
+#define RETRY_NS (1 * CLOCK_MS)
 
 static void heard(struct negotiate *n, struct tensor *e, uint64_t now)
 {

@@ -186,7 +186,7 @@ static int progress_root(struct agree *a, struct mesh_net *net, struct err *err)
     return rc == 0 ? wait_for_all(net) : rc;
 }
 
-/* ---- the others ---- */
+/* ---- the other ranks ---- */
 
 static int use_map(struct agree *a, struct mesh_net *net, const struct buf *msg, struct err *err)
 {

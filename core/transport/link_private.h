@@ -51,8 +51,8 @@ struct link {
 
     bool tx_open; /* a message has been sent in part */
     uint8_t debt_header[LINK_HEADER_SIZE];
-    size_t
-        debt_header_left; /* how many bytes at the end of a cancelled message's header are unsent */
+    /* how many bytes at the end of a cancelled message's header are unsent */
+    size_t debt_header_left;
     uint64_t debt_zeros;
 
     bool rx_open; /* rx is the header of the current message */

@@ -2,9 +2,9 @@
  *
  * shm: the segment that the ranks of one host share: a sealed memfd, mapped by each.
  *
- * Rank 0 of the host creates it (shm_create), the others attach to the descriptor that was passed
- * to them; /dev/shm is never used. It holds, for each seat (local rank): flag lines
- * that only that seat writes, pipes to every other seat, and staging memory. All shared words are
+ * Local rank 0 creates the segment (shm_create), the other ranks attach to the descriptor that was
+ * passed to them; /dev/shm is never used. It holds, for each seat (local rank): flag lines that
+ * only that seat writes, pipes to every other seat, and staging memory. All shared words are
  * written with release and read with acquire; there is no read-modify-write on the data path.
  * A seat is used by one thread at a time (the engine's progress lock).
  */
@@ -53,8 +53,8 @@ struct shm_table {
     uint16_t place[SHM_MAX_SEATS]; /* for each receiver: offset in the cell, in cache lines */
 };
 
-#define SHM_TABLES                                                                                 \
-    2 /* used alternately: a slow seat may still need the table of the last exchange */
+/* used alternately: a slow seat may still need the table of the last exchange */
+#define SHM_TABLES 2
 
 struct shm {
     int seat, seats;
