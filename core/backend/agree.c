@@ -12,7 +12,7 @@
 
 #define NAP_MS 50
 
-/* Sleeps until something happens on the mesh. Returns as coll_progress() does. */
+/* Sleeps until the mesh has an event. Returns as coll_progress() does. */
 static int wait_once(struct coll *coll, struct err *err)
 {
     struct mesh *mesh = coll->mesh;

@@ -20,22 +20,22 @@
 #include "core/coll/algorithm.h"
 
 struct backend_ops {
-    const char *name; /* as in HVD_BACKEND */
+    const char *name; /* the back end's name in HVD_BACKEND */
 
     /* Not DEVICE_NONE: a back end for tensors of GPUs, which device.h handles; there is nothing
      * to open. */
     enum device_way way;
 
-    /* NULL: an elastic job can use it. Else why it cannot. */
+    /* Why an elastic job cannot use the back end; NULL: it can. */
     const char *never_elastic;
 
-    /* Was hvd built with it? Loads nothing. NULL: always. */
+    /* Returns whether hvd was built with this back end. Loads nothing. NULL: always. */
     bool (*built)(void);
 
-    /* Can this rank use it? Local, cheap, without side effects. 0: yes; ret_text is what must be
-     * the same on every rank (the library's name and version). -errno: no, err says why.
-     * -ESHUTDOWN: it never can again, and this rank may not even be able to meet the others:
-     * hvd_init() fails at once. */
+    /* Finds out whether this rank can use the back end. Local, cheap, without side effects. 0: yes;
+     * ret_text is what must be the same on every rank (the library's name and version). -errno: no,
+     * err says why. -ESHUTDOWN: this process can never use it again, and may not even be able to
+     * reach the other ranks: hvd_init() fails at once. */
     int (*probe)(char *ret_text, size_t size, struct err *err);
 
     /* Called once, in the first epoch, on a mesh that is up: every rank opens the same back ends
@@ -49,7 +49,8 @@ struct backend_ops {
     /* "Open MPI 4.1.4 (/usr/lib/libmpi.so.40), between hosts": for the log. */
     void (*describe)(const void *state, char *dst, size_t size);
 
-    /* May the program call the library itself, on any thread, while hvd uses it? NULL: no. */
+    /* Returns whether the program itself may call the library, on any thread, while hvd uses it.
+     * NULL: no. */
     bool (*threads)(const void *state);
 
     /* Called after the coll is destroyed. Bounded in time. lost: a rank was lost. */

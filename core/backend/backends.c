@@ -61,7 +61,7 @@ int backends_hear(struct backends *b, struct buf *cards, int size, struct err *e
 {
     auto_free struct backend_said *said = calloc((size_t)size, sizeof(*said));
     if (!said)
-        return err_set(err, ENOMEM, "no memory for what %d ranks say", size);
+        return err_set(err, ENOMEM, "no memory for the reports of %d ranks", size);
     for (int r = 0; r < size; r++) {
         int rc = backend_said_take(&cards[r], backend_names, &said[r], err);
         if (rc < 0)
@@ -99,7 +99,7 @@ static int open_all(struct backends *b, struct coll *coll, uint64_t deadline, st
     return 0;
 }
 
-/* Without a choice of the user, tensors of GPUs use NCCL. */
+/* Unless the user chooses otherwise, tensors of GPUs use NCCL. */
 static int open_device(struct backends *b, struct err *err)
 {
     struct device_ways ways = {0};

@@ -4,9 +4,10 @@
  *
  *     backends_early()   before the launcher is looked for
  *     backends_say()     writes what this rank wants and has to the front of its card
- *     backends_hear()    takes this off all ranks' cards, and chooses
- *     backends_enter()   on the mesh: opens the chosen ones, once; adds their algorithms to the
- * coll backends_close()   when all colls are gone
+ *     backends_hear()    removes that from all ranks' cards, and chooses the back ends
+ *     backends_enter()   opens the chosen back ends, once, on the mesh; adds their algorithms
+ *                        to the coll
+ *     backends_close()   closes them when all colls are destroyed
  *
  * One struct per engine. backends_say(), _hear() and _enter() are called in each epoch. Called
  * inside hvd_init() and under the progress lock.

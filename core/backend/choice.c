@@ -46,7 +46,7 @@ static int add(struct backend_wish *w, const char *text, const char *word, const
         return unknown(text, word, names, err);
     for (int i = 0; i < w->n; i++)
         if (w->list[i] == at)
-            return err_set(err, EINVAL, "HVD_BACKEND=%s: %s is there twice", text, word);
+            return err_set(err, EINVAL, "HVD_BACKEND=%s: %s is named twice", text, word);
     w->list[w->n++] = (uint8_t)at;
     return 0;
 }
@@ -86,7 +86,7 @@ void backend_wish_text(const struct backend_wish *w, const char *const *names, c
     }
 }
 
-/* ---- what ranks say ------------------------------------------------------------------------- */
+/* ---- ranks' reports ------------------------------------------------------------------------- */
 
 void backend_said_put(const struct backend_said *said, struct buf *out)
 {
@@ -146,7 +146,7 @@ static int check_wishes(const struct backend_said *said, int size, const char *c
     return 0;
 }
 
-/* Is the i-th of the list there on every rank, and the same? */
+/* Checks that every rank has the i-th back end of the list, and the same one. */
 static int check_one(const struct backend_said *said, int size, int i, const char *name,
                      struct err *err)
 {

@@ -17,9 +17,9 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 
-#define BACKENDS_MAX      6   /* in the table */
-#define BACKEND_TEXT_MAX  480 /* bytes of what a rank reports on one back end */
-#define BACKEND_NAMES_MAX 80  /* a list, written out */
+#define BACKENDS_MAX      6   /* back ends in the table */
+#define BACKEND_TEXT_MAX  480 /* bytes of a rank's text about one back end */
+#define BACKEND_NAMES_MAX 80  /* bytes of a list of names */
 
 /* A list of indices into the table; 0 is the host. n == 0: auto. */
 struct backend_wish {

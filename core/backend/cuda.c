@@ -11,7 +11,7 @@
 #include "core/backend/cuda_kernels.h"
 #include "core/backend/doctor.h"
 
-/* ---- which one it is ---- */
+/* ---- identity ---- */
 
 /* Fields that the driver does not report stay empty: the identity is only used for checks. */
 static void ask_identity(struct cuda_device *d)

@@ -23,7 +23,8 @@
  * ranks. */
 struct cuda_identity {
     unsigned char has_uuid;
-    unsigned char uuid[CUDA_UUID_SIZE]; /* of the MIG instance, if the process was given one */
+    unsigned char uuid[CUDA_UUID_SIZE]; /* UUID of the GPU, or of the MIG instance that the process
+                                           was given */
     char pci[16];                       /* "0000:07:00.0"; other hosts have the same ones */
 };
 
@@ -40,8 +41,8 @@ struct cuda_device {
     char name[96];
     struct cuda_identity identity;
     struct err lost;          /* code != 0: the device failed for good */
-    struct CUevent_st **free; /* events that nobody uses */
-    size_t nfree, events;     /* events: all of them, for which free has room */
+    struct CUevent_st **free; /* events that are not in use */
+    size_t nfree, events;     /* events: all that exist; free has room for as many */
     struct cuda_kernels *kernels;
 };
 
@@ -56,10 +57,11 @@ void cuda_device_close(struct cuda_device *device);
 
 struct cuda_visit {
     struct cuda_device *device; /* NULL: no visit has begun */
-    unsigned mode;              /* the thread's capture mode before the visit */
+    /* the thread's stream capture mode before cuda_enter(); cuda_leave() restores it */
+    unsigned mode;
 };
 
-/* Fails where the device is lost. */
+/* Begins a visit. Fails if the device has failed for good. */
 int cuda_enter(struct cuda_device *device, struct cuda_visit *ret, struct err *err);
 
 /* Does nothing if the visit has not begun or has ended. */
@@ -71,7 +73,7 @@ int cuda_check(struct cuda_device *device, unsigned code, const char *call, stru
 
 /* ---- streams ---- */
 
-/* One of ours: of the highest priority, and independent of the default stream. */
+/* Creates a stream of the highest priority that is independent of the default stream. */
 int cuda_stream_create(struct cuda_device *device, struct CUstream_st **ret, struct err *err);
 void cuda_stream_destroy(struct cuda_device *device, struct CUstream_st *stream);
 
@@ -105,7 +107,7 @@ struct cuda_memory {
     bool host; /* in host memory, page-locked, so that copies are asynchronous */
 };
 
-/* Makes it at least so many bytes large; the content is lost. No work in flight may use it:
+/* Makes the memory at least so many bytes large; the content is lost. No work in flight may use it:
  * growing may wait for the device. -ENOMEM: err has the size. */
 int cuda_memory_reserve(struct cuda_device *device, struct cuda_memory *memory, size_t bytes,
                         struct err *err);

@@ -23,8 +23,7 @@ struct CUuuid_st;
 typedef unsigned long long cuda_address;
 
 /* clang-format off */
-/* X(field, function, parameters): without them nothing works. Drivers for CUDA 11.0 have them all.
- */
+/* X(field, function, parameters): functions that hvd needs. Every driver for CUDA 11.0 or newer has them. */
 #define CUDA_REQUIRED(X)                                                                           \
     X(init, cuInit, (unsigned flags))                                                              \
     X(driver_version, cuDriverGetVersion, (int *ret))                                              \
@@ -73,7 +72,7 @@ typedef unsigned long long cuda_address;
        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,                      \
        struct CUstream_st *stream, void **parameters, void **extra))
 
-/* NULL where a driver has none. */
+/* Functions that an older driver may lack: the field is NULL then. */
 #define CUDA_OPTIONAL(X)                                                                           \
     X(device_uuid, cuDeviceGetUuid_v2, (struct CUuuid_st *ret, int device)) /* 11.4 */            \
     X(device_uuid_old, cuDeviceGetUuid, (struct CUuuid_st *ret, int device))                      \

@@ -13,7 +13,7 @@
 #include "core/base/library.h"
 
 #define COUNT(a)      (sizeof(a) / sizeof((a)[0]))
-#define OLDEST_DRIVER 11000 /* the first that has all of CUDA_REQUIRED */
+#define OLDEST_DRIVER 11000 /* the first driver that has all of CUDA_REQUIRED */
 
 static struct {
     pthread_mutex_t lock;

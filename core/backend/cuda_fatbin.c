@@ -14,13 +14,13 @@ enum { PTX = 1, CODE = 2 };
 struct head {
     uint32_t magic;
     uint16_t version, head_size;
-    uint64_t size; /* of all parts */
+    uint64_t size; /* bytes of all parts */
 };
 
 struct part {
     uint16_t kind, unknown;
     uint32_t head_size;
-    uint64_t size; /* of the part, without its head */
+    uint64_t size; /* bytes of the part, without its head */
     uint32_t packed_size, unknown2;
     uint16_t minor, major;
     uint32_t sm;

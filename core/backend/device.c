@@ -14,11 +14,11 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
-#define GRACE_MS                                                                                   \
-    3000 /* from an error of NCCL's until it fails the operation: usually a rank was lost, which   \
-            is reported meanwhile */
-#define STOP_MS 15000 /* limit for work on streams to end */
-#define NAP_NS  100000
+/* from an error of NCCL until the operation fails: usually a rank was lost, which is reported
+ * meanwhile */
+#define GRACE_MS 3000
+#define STOP_MS  15000 /* limit for work on streams to end */
+#define NAP_NS   100000
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
@@ -74,8 +74,8 @@ int device_gpu(struct device *d, int ordinal, struct gpu **ret, struct err *err)
     int rc = d->gpu ? 0 : gpu_open(ordinal, &d->gpu, err);
     if (rc == 0 && d->gpu->device->ordinal != ordinal)
         rc = err_set(err, EINVAL,
-                     "a tensor on GPU %d: this rank uses GPU %d, and one GPU a rank is "
-                     "possible",
+                     "a tensor is on GPU %d, but this rank uses GPU %d: put all tensors of a rank "
+                     "on one GPU",
                      ordinal, d->gpu->device->ordinal);
     if (rc == 0)
         *ret = d->gpu;
@@ -156,12 +156,12 @@ static int excuse(const struct coll *coll, struct job *j, int rc, struct err *er
     return rc;
 }
 
-/* A rank that does not fit has the same information, and leaves; the others wait until it is
+/* A rank that does not fit has the same information, and leaves; the other ranks wait until it is
  * lost. */
 static int await_loss(struct coll *coll, struct job *j)
 {
     if (deadline_passed(j->give_up)) {
-        mesh_lost(coll->mesh, j->unfit, "it does not fit the others, and did not leave");
+        mesh_lost(coll->mesh, j->unfit, "it does not fit the other ranks, and did not leave");
         j->give_up = UINT64_MAX;
     }
     coll->wait = COLL_ASKS;
@@ -254,7 +254,8 @@ static int work(struct coll *coll, struct job *j, struct err *err)
         default:
             rc = coll_part_progress(coll);
             if (rc < 0)
-                err_sys(err, -rc, "%s", j->phase == ASK ? "meeting before" : "meeting behind");
+                err_sys(err, -rc, "the barrier %s the GPU operation",
+                        j->phase == ASK ? "before" : "after");
             break;
         }
         if (rc != 0)

@@ -6,16 +6,16 @@
  * One algorithm for all of them, in four phases:
  *
  *     ask     in an epoch's first operation an allgather of what each rank has (GPU, driver, NCCL),
- *             from which all choose the same way; in others a barrier of the host. A rank that is
- *             through knows that every rank has entered the operation: it cannot be cancelled any
- *             more. The inputs are packed meanwhile.
- *     form    in an epoch's first: NCCL's communicator is kept, shrunk or newly created
+ *             from which all ranks choose the same way; in later operations a barrier over the
+ *             host's links. A rank past this phase knows that every rank has entered the operation,
+ *             which cannot be cancelled any more. The inputs are packed meanwhile.
+ *     form    in an epoch's first operation: NCCL's communicator is kept, shrunk or newly created
  *     run     the operation
- *     behind  in an elastic job: a barrier of the host, after which every rank has the result;
- *             copies of overwritten inputs are retained until then (kept.h)
+ *     behind  in an elastic job: a barrier over the host's links, after which every rank has the
+ * result; copies of overwritten inputs are retained until then (kept.h)
  *
- * struct device owns the GPU, communicator and buffers. They are created in the rank's first such
- * operation and survive changes of the epoch. Under the progress lock.
+ * struct device owns the GPU, communicator and buffers. They are created in the rank's first
+ * operation on a GPU and survive changes of the epoch. Under the progress lock.
  */
 #ifndef HVD_BACKEND_DEVICE_H
 #define HVD_BACKEND_DEVICE_H
@@ -40,7 +40,7 @@ struct device_ways {
 /* Touches no GPU. */
 int device_create(const struct device_ways *ways, struct device **ret, struct err *err);
 
-/* Marks this rank as a joiner: the others continue without it if it does not fit them. */
+/* Marks this rank as a joiner: the other ranks continue without it if it does not fit them. */
 void device_joins(struct device *device);
 
 /* Call after all colls that had its algorithm are destroyed. Bounded in time. NULL is allowed. */

@@ -13,7 +13,7 @@
 #include "core/base/inject.h"
 #include "core/base/log.h"
 
-#define LEAVE_MS 10000 /* for a rank that does not fit to leave */
+#define LEAVE_MS 10000 /* time for a rank that does not fit to leave */
 
 /* Collects what this rank reports; loads NCCL the first time. */
 static int say(struct device *d, const struct mesh *mesh, struct said *ret, struct err *err)
@@ -94,7 +94,7 @@ static int part(const struct coll *coll, struct job *j, const bool *unfit, const
     while (first < size && unfit[first])
         first++;
     if (me == first)
-        log_warn("rank %d has joined but does not fit: the others continue without it: %s",
+        log_warn("rank %d has joined but does not fit: the other ranks continue without it: %s",
                  j->unfit, why->msg);
     return 0;
 }
@@ -105,7 +105,7 @@ static struct nccl_said *said_of(const struct job *j, int size, bool local, stru
 {
     struct nccl_said *said = calloc((size_t)size, sizeof(*said));
     if (!said)
-        err_set(err, ENOMEM, "no memory for what %d ranks say", size);
+        err_set(err, ENOMEM, "no memory for the reports of %d ranks", size);
     for (int r = 0; r < size && said; r++)
         said[r] = local ? j->all[r].local : j->all[r].nccl;
     return said;
@@ -155,7 +155,7 @@ static int choose_levels(const struct coll *coll, struct job *j, struct err *err
                                .local_sizes = mesh->local_size_of,
                                .hosts = mesh->hosts};
     if (!wishes)
-        return err_set(err, ENOMEM, "no memory for what %d ranks say", mesh->size);
+        return err_set(err, ENOMEM, "no memory for the reports of %d ranks", mesh->size);
     for (int r = 0; r < mesh->size; r++) {
         wishes[r] = j->all[r].levels;
         facts.sockets = facts.sockets && j->all[r].sockets;
@@ -190,7 +190,7 @@ static int choose_way(const struct coll *coll, struct job *j, struct err *err)
         if (!said)
             return -ENOMEM;
         verdict = nccl_run_hear(d->nccl, said, coll->mesh->rank, size, NULL, &why);
-        if (why.code == -ENOMEM) { /* on this rank only: the others choose without it */
+        if (why.code == -ENOMEM) { /* on this rank only: the other ranks choose without it */
             *err = why;
             return -ENOMEM;
         }
@@ -213,7 +213,7 @@ int device_choose(const struct coll *coll, struct job *j, struct err *err)
     struct err why = {0};
     auto_free bool *unfit = calloc((size_t)size, sizeof(*unfit));
     if (!unfit)
-        return err_set(err, ENOMEM, "no memory for what %d ranks say", size);
+        return err_set(err, ENOMEM, "no memory for the reports of %d ranks", size);
     int n = device_fit(&j->d->ways, j->all, size, coll->mesh->rank, unfit, &why);
     if (n < 0)
         return err_set(err, -n, "%s", why.msg);

@@ -51,8 +51,9 @@ static bool is_alike(const struct crew *c, int rank, bool kernels, bool nccl, st
             c->first);
     else if (nccl && kernels && !s->nccl.kernels)
         err_set(ret_why, ENOTSUP,
-                "it lacks hvd's kernels for GPUs, which the others have "
-                "(HVD_KERNELS)");
+                "it lacks hvd's kernels for GPUs, which the other ranks have: set HVD_KERNELS to "
+                "the file "
+                "hvd_kernels.fatbin");
     else
         return true;
     return false;
@@ -88,7 +89,7 @@ int device_fit(const struct device_ways *ways, const struct said *all, int size,
     struct crew c = {.ways = ways, .all = all, .facts = facts};
     bool nccl;
     if (!facts)
-        return err_set(ret_why, ENOMEM, "no memory for what %d ranks say", size);
+        return err_set(ret_why, ENOMEM, "no memory for the reports of %d ranks", size);
     for (int r = 0; r < size; r++)
         if (!all[r].newcomer)
             add(&c, r);

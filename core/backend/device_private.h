@@ -20,10 +20,10 @@ struct device {
     struct staged *staged; /* the same */
     struct hier *hier;     /* the same */
     struct kept kept;
-    enum device_way way, told; /* of this epoch; told: the way that was logged last */
-    bool newcomer;             /* it has joined, and has not taken part in a choice yet */
+    enum device_way way, told; /* way: the way of this epoch; told: the way that was logged last */
+    bool newcomer;             /* this rank has joined, and has not taken part in a choice yet */
     bool sockets, asked_net;   /* NCCL has only sockets between hosts; whether that was tested */
-    const char *between;       /* what sums between hosts, as text */
+    const char *between;       /* how sums are made between hosts, as text for the log */
     bool two_levels;           /* in this epoch: allreduce uses hier where it can */
     int told_levels;           /* what was logged last: 1: two levels, 0: one level, -1: nothing */
 };
@@ -71,11 +71,11 @@ int device_fit(const struct device_ways *ways, const struct said *all, int size,
                bool *ret_unfit, struct err *ret_why);
 
 /* After all ranks have reported: chooses the way of this epoch, the same on every rank.
- * -ENOTSUP: there is none. Joiners that do not fit get -EXDEV, and the others 0 with job->unfit
- * set. */
+ * -ENOTSUP: there is none. A joiner that does not fit gets -EXDEV; all other ranks get 0, with
+ * job->unfit set. */
 int device_choose(const struct coll *coll, struct job *job, struct err *err);
 
-/* In the log, once. */
+/* Logs the way of the epoch, once. */
 void device_tell(const struct coll *coll, struct device *device);
 
 #endif

@@ -11,7 +11,8 @@
 #include "core/backend/cuda_kernels.h"
 #include "core/base/clock.h"
 
-#define COPY_MS 30000 /* of gpu_copy_now(), behind what is on the stream already */
+/* time limit of gpu_copy_now(), including the wait for earlier work on the stream */
+#define COPY_MS 30000
 
 /* ---- life ---- */
 

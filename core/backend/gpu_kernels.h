@@ -42,7 +42,7 @@ struct gpu_change {
 struct gpu_move {
     int kernel; /* its number */
     struct kernel_change change;
-    size_t from_bytes, to_bytes; /* of an element */
+    size_t from_bytes, to_bytes; /* bytes of an element before and after the conversion */
     size_t unit;                 /* kernel elements per element of a piece: its bytes, or 1 */
 };
 

@@ -17,7 +17,7 @@
 
 enum calling { NOTHING, SCATTERING, GATHERING };
 
-/* Memory for a chunk: on the device all shards, side by side; of the host this rank's. */
+/* Memory for a chunk: on the device all shards, side by side; in host memory this rank's shard. */
 struct place {
     struct CUevent_st *event;
     bool marked; /* the event was not done when it was last polled */
@@ -85,7 +85,7 @@ bool hier_destroy(struct hier *h)
     if (h->packed.at)
         nccl_run_use(h->run); /* freeing it would wait for whatever is on the stream */
     bool gone = nccl_run_destroy(h->run);
-    /* What is on a device that is lost goes with the process. */
+    /* Memory on a lost device is freed when the process ends. */
     if (gone && !d->lost.code) {
         cuda_stream_destroy(d, h->outward);
         cuda_stream_destroy(d, h->inward);
@@ -109,7 +109,7 @@ void hier_say(struct hier *h, struct nccl_said *ret)
 enum nccl_verdict hier_hear(struct hier *h, const struct nccl_said *all, const struct mesh *mesh,
                             struct err *err)
 {
-    h->summing = false; /* of the epoch before */
+    h->summing = false; /* a sum of the epoch before */
     h->shards = mesh->local_size;
     h->mine = mesh->local_rank;
     return nccl_run_hear(h->run, all, mesh->rank, mesh->size, mesh->host_of, err);
@@ -147,7 +147,7 @@ bool hier_can(const struct hier *h, const struct coll_op *op)
     return op->kind == HVD_ALLREDUCE && coll_count(op) > 0 && form_of(h, op, &form) == 0;
 }
 
-/* The sums on the host and between hosts, of what the kernels have packed. */
+/* The operation on packed memory, on the host or between hosts. */
 static struct coll_op bare(const struct hier *h, enum hvd_kind kind)
 {
     enum hvd_op o = h->op->op;
@@ -234,7 +234,7 @@ static int move(struct hier *h, uint64_t chunk, bool back, struct err *err)
     return rc;
 }
 
-/* A call of NCCL on the shards of a chunk, in place: this rank's shard is one of them. */
+/* Calls NCCL on the shards of a chunk, in place: this rank's shard is one of them. */
 static int call(struct hier *h, uint64_t chunk, enum hvd_kind kind, struct err *err)
 {
     size_t elem = hvd_dtype_size(h->form.dtype), each = place_of(h, chunk)->shard / elem;
@@ -251,7 +251,7 @@ static int call(struct hier *h, uint64_t chunk, enum hvd_kind kind, struct err *
     return nccl_run_call(h->run, &op, err);
 }
 
-/* An event of a chunk's: what is on this stream so far. */
+/* Records the chunk's event after the work that is on this stream so far. */
 static int mark(struct hier *h, uint64_t chunk, struct CUstream_st *stream, struct err *err)
 {
     struct place *p = place_of(h, chunk);
@@ -394,7 +394,7 @@ int hier_progress(struct hier *h, struct coll *coll, bool *ret_between, struct e
     return rc;
 }
 
-/* ---- taking it back ------------------------------------------------------------------------- */
+/* ---- cancelling ----------------------------------------------------------------------------- */
 
 void hier_cancel(struct hier *h, struct coll *coll)
 {

@@ -9,13 +9,13 @@
  *     packed by our kernels -> ncclReduceScatter on the host -> the shard out into locked memory
  *     -> summed with the same local rank of the other hosts -> back -> ncclAllGather -> unpacked
  *
- * several chunks at a time, NCCL's calls in the same order on every rank. Factors are applied where
- * it is packed and unpacked. Each piece of a tensor has a part in every shard, computed from its
- * own count only. So the order in which the hosts' sums are added does not depend on fusion.
+ * several chunks at a time, NCCL's calls in the same order on every rank. The kernels that pack and
+ * unpack a chunk apply the factors. Each piece of a tensor has a part in every shard, computed from
+ * its own count only. So the order in which the hosts' sums are added does not depend on fusion.
  *
- * It needs hosts with as many ranks each, more than one, and our kernels on every rank
- * (hier_choice.h). Its communicator of the host's ranks, and its memory, go through epochs. All in
- * a visit of the GPU, under the progress lock.
+ * Two levels need hosts with equal numbers of ranks, at least two, and our kernels on every rank
+ * (hier_choice.h). The communicator of the host's ranks, and the memory, last over epochs. Call all
+ * functions in a visit of the GPU, under the progress lock.
  */
 #ifndef HVD_BACKEND_HIER_H
 #define HVD_BACKEND_HIER_H
@@ -39,16 +39,16 @@ enum nccl_verdict hier_hear(struct hier *hier, const struct nccl_said *all, cons
                             struct err *err);
 int hier_form(struct hier *hier, struct coll *coll, struct err *err);
 
-/* Whether it can do this operation; the same on every rank. */
+/* Returns whether two levels can run this operation; the same on every rank. */
 bool hier_can(const struct hier *hier, const struct coll_op *op);
 
-/* op must stay valid until its end. Adds nothing to a stream yet. */
+/* Prepares op and adds nothing to a stream yet. op must stay valid until the operation ends. */
 int hier_prepare(struct hier *hier, const struct mesh *mesh, const struct coll_op *op,
                  struct err *err);
 
-/* Call when every rank has entered the operation. Returns as coll_progress() does, until the
- * results are in the outputs. Runs parts of coll's current operation; *ret_between: one of these
- * failed. */
+/* Call when every rank has entered the operation. Returns as coll_progress() does; 0: the results
+ * are in the outputs. Runs parts of coll's current operation; *ret_between: such a part has failed.
+ */
 int hier_progress(struct hier *hier, struct coll *coll, bool *ret_between, struct err *err);
 
 /* Cancels the operation. Work on streams is ended by hier_abort() and hier_drained(), as in
@@ -65,11 +65,11 @@ struct hier_part {
     size_t at;   /* bytes from the beginning of the shard */
 };
 
-/* elem: bytes of an element on its way. parts: [chunk->n]. The bytes of a shard, a multiple of 16.
- */
+/* Fills parts ([chunk->n]). elem: bytes of an element as it is sent. Returns the bytes of a shard,
+ * a multiple of 16. */
 size_t hier_cut(const struct staged_chunk *chunk, int shards, size_t elem, struct hier_part *parts);
 
-/* Elements of a piece of count ones that are in a shard. */
+/* How many elements of a piece of `count` elements are in a shard. */
 size_t hier_count(const struct hier_part *part, size_t count, int shard);
 
 /* The largest possible shard, in bytes. */

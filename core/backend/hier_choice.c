@@ -25,7 +25,7 @@ static const char *word(unsigned wish)
     return wish == HIER_YES ? "1" : wish == HIER_NO ? "0" : "not set";
 }
 
-/* What it lacks; 0: nothing. */
+/* Writes what the job lacks for two levels. Returns 0 if it lacks nothing. */
 static int lacks(const struct hier_facts *f, char *dst, size_t size)
 {
     if (f->hosts == 1)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hier_choice: whether tensors of GPUs are summed in two levels (hier.h). Pure: from what all ranks
- * want and have it computes one answer, which is the same on every rank. Without a choice of the
- * user, two levels are used where NCCL has only sockets between hosts: there both ways use the same
- * network, and with two levels all ranks of a host together send only as much as one of them does
- * otherwise.
+ * want and have it computes one answer, which is the same on every rank. Unless the user chooses,
+ * two levels are used if NCCL has only sockets between hosts: both ways use the same network then,
+ * and with two levels all ranks of a host together send only as many bytes as one rank does without
+ * them.
  */
 #ifndef HVD_BACKEND_HIER_CHOICE_H
 #define HVD_BACKEND_HIER_CHOICE_H
@@ -20,7 +20,7 @@ enum hier_wish { HIER_UNSET, HIER_NO, HIER_YES };
 int hier_wish_read(enum hier_wish *ret, struct err *err);
 
 struct hier_facts {
-    const uint8_t *wishes; /* [size], of all ranks */
+    const uint8_t *wishes; /* [size] enum hier_wish of each rank */
     int size;
     bool sockets;           /* on every rank NCCL has only sockets between hosts (nccl_net.h) */
     bool kernels;           /* every rank has hvd's kernels */
@@ -28,8 +28,8 @@ struct hier_facts {
     int hosts;
 };
 
-/* 1: it is used; 0: it is not. Why goes to ret_why->msg, whose code stays 0. -ENOTSUP: the ranks
- * want different things; ret_why names them. */
+/* 1: two levels are used; 0: they are not. The reason goes to ret_why->msg; its code stays 0.
+ * -ENOTSUP: the ranks want different things; ret_why names them. */
 int hier_choose(const struct hier_facts *facts, struct err *ret_why);
 
 #endif

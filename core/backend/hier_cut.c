@@ -5,7 +5,7 @@
 #include "core/backend/hier.h"
 
 #define ALIGN ((size_t)16) /* of a part */
-#define WIDER 2            /* the most that an element grows on its way: int16 is summed as int32 */
+#define WIDER 2 /* the most that an element grows before it is sent: int16 is summed as int32 */
 
 size_t hier_cut(const struct staged_chunk *chunk, int shards, size_t elem, struct hier_part *parts)
 {

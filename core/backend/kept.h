@@ -11,11 +11,11 @@
 
 struct kept {
     struct cuda_memory memory;
-    struct CUevent_st *event; /* the copies are there */
+    struct CUevent_st *event; /* after this event the copies are complete */
     struct coll_op op;        /* the operation that reads them */
     struct coll_tensor *tensors;
     void **ready;
-    size_t *at; /* where in memory */
+    size_t *at; /* offset in memory of each copy */
     struct gpu_piece *pieces;
     size_t cap, n;
     bool owed; /* inputs must be copied back before any other operation */

@@ -132,7 +132,7 @@ static int mpi_open(struct coll *coll, uint64_t deadline, void **ret_state, stru
 
 /* ---- open ----------------------------------------------------------------------------------- */
 
-/* On one host, unless everything is to go through MPI, there is nothing for it to do. */
+/* No algorithms on one host, where shared memory is used, unless HVD_MPI_FLAT is set. */
 static const struct algorithm *const *mpi_algorithms(const void *state, const struct mesh *mesh)
 {
     static const struct algorithm *const all[] = {&mpi_allreduce_algorithm, &mpi_moves_algorithm,

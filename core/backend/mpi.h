@@ -3,11 +3,11 @@
  * mpi: what the parts of the MPI back end share: its communicators, and the two algorithms it
  * brings. Private to core/backend; under the progress lock.
  *
- * Inside a host our shared memory is used and MPI between hosts; with HVD_MPI_FLAT=1 everything
- * goes through MPI. A rank of each host makes the sums of its lane there, as in
- * coll/hier_allreduce; what is not a sum goes from rank to rank. Barriers, and operations without
- * elements, are the host's: every operation of MPI has such a barrier before it, because MPI cannot
- * take one back.
+ * hvd's shared memory is used inside hosts and MPI between them; with HVD_MPI_FLAT=1 MPI is used
+ * for everything. In an allreduce the slice owners of a lane sum through MPI, as in
+ * coll/hier_allreduce; other kinds use MPI between all ranks. Barriers, and operations without
+ * elements, use hvd's own links: such a barrier precedes every operation of MPI, because MPI cannot
+ * cancel one.
  */
 #ifndef HVD_BACKEND_MPI_H
 #define HVD_BACKEND_MPI_H
@@ -22,9 +22,10 @@ struct mpi {
     struct mpi_found found;
     struct mpi_here here;
     bool flat;
-    enum coll_wait wait; /* for an operation of MPI */
-    void *world;         /* every rank, by rank */
-    void *lane;          /* those with this local rank, by host; NULL: there is one host */
+    enum coll_wait wait; /* how to wait for an operation of MPI */
+    void *world;         /* communicator of all ranks, in rank order */
+    void *lane; /* communicator of the ranks with this local rank, in host order; NULL: there is one
+                   host */
 };
 
 extern const struct algorithm mpi_allreduce_algorithm, mpi_moves_algorithm;

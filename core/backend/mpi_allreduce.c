@@ -5,10 +5,10 @@
  * depend on what was fused.
  *
  * Ranks that share their host sum there first, by lanes as in coll/hier_allreduce; the first
- * `lanes` of them own a part of the host's sums and take it through MPI; the results go out to all.
- * A rank alone on its host, and every rank with HVD_MPI_FLAT=1, gives its tensors to MPI itself: a
- * single one in place, several packed. Each rank does the same with its own share of a sum across
- * hosts (coll_op.across). 16-bit floats travel as float32 and are rounded once.
+ * `lanes` of them own a part of the host's sums, sum it through MPI, and copy the results to all.
+ * A rank that is alone on its host, and every rank with HVD_MPI_FLAT=1, passes its tensors to MPI:
+ * a single tensor in place, several packed. Each rank does the same with its own share of a sum
+ * across hosts (coll_op.across). 16-bit floats travel as float32 and are rounded once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,9 +28,10 @@ struct mpi_allreduce {
     struct shm_share share;
     struct mpi_sum sum;
     size_t *offsets; /* [size + 1] bytes of the segments in the vector */
-    size_t *local;   /* the same in the tensors' own type */
+    size_t *local;   /* [size + 1] bytes of the segments in the tensors' own type */
     enum phase phase;
-    int run;     /* number of the current run: first those that sum, then as many that distribute */
+    int run;     /* number of the current run on the host: runs that sum, then as many runs that
+                    distribute */
     bool whole;  /* this rank's tensors are passed to MPI without a copy */
     bool shared; /* the host's shared segment is used */
     bool owner;  /* this rank takes part in MPI's allreduce */
@@ -93,7 +94,7 @@ static void get(const struct mpi_allreduce *a, uint8_t *dst, const uint8_t *src,
         reduce_copy(dst, src, n * a->layout.elem, false);
 }
 
-/* Tensors to or from the vector, piece after piece. */
+/* Copies tensors to or from the vector, piece after piece. */
 static void walk_pieces(struct mpi_allreduce *a, bool out)
 {
     size_t at = 0, wide = a->sum.elem;

@@ -19,7 +19,7 @@
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
-/* Of the library or program that this is in, with the last slash. */
+/* Stores the folder of the library or program that contains this code, with a slash at the end. */
 static void own_folder(char *dst, size_t size)
 {
     Dl_info info;

@@ -15,7 +15,7 @@
 struct mpi_found {
     const struct mpi_plugin *plugin;
     char version[64]; /* "Open MPI 4.1.4" */
-    char file[512];   /* the libmpi that is used */
+    char file[512];   /* path of the libmpi that is used */
 };
 
 /* The plugin is the file HVD_MPI_PLUGIN, else libhvd_mpi.so beside libhvd.so. -ENOENT: it is not
@@ -23,7 +23,7 @@ struct mpi_found {
  * doctor's check. */
 int mpi_load(struct mpi_found *ret, struct err *err);
 
-/* Is the plugin's file there? */
+/* Returns whether the plugin's file exists. */
 bool mpi_built(void);
 
 #endif

@@ -23,7 +23,7 @@ struct mpi_moves {
     int *counts;             /* [4 x size]: send counts and places, receive counts and places */
     bool asked;              /* the request was passed to MPI */
     size_t own;              /* reduce-scatter: elements of this rank */
-    void *out;               /* where its sums go, when call.out is not the place */
+    void *out;               /* where the sums of this rank are copied, if not to call.out */
 };
 
 static int moves_init(struct coll *coll, void *state, struct err *err)
@@ -39,7 +39,7 @@ static void moves_fini(void *state)
     free(((struct mpi_moves *)state)->counts);
 }
 
-/* MPI counts in int. What an alltoall moves is not known to every rank: see start_alltoall(). */
+/* MPI counts in int. No rank knows all counts of an alltoall: see start_alltoall(). */
 static bool moves_applies(const struct mesh *mesh, const struct coll_op *op)
 {
     size_t count = op->n ? op->tensors[0].count : 0;
@@ -53,7 +53,7 @@ static bool moves_applies(const struct mesh *mesh, const struct coll_op *op)
     return count <= INT_MAX;
 }
 
-/* Counts and places as MPI wants them; false: too large. */
+/* Fills counts and places as MPI wants them; false: a number is too large for MPI. */
 static bool fill_counts(const size_t *from, int size, int *counts, int *places)
 {
     size_t at = 0;
@@ -77,7 +77,8 @@ static int start_allgather(struct coll *coll, struct mpi_moves *m, struct err *e
     m->call.recv_counts = counts;
     m->call.recv_at = places;
     m->call.count = (int)t->count;
-    /* Its own rows may lie where they are to go, which MPI does not allow. */
+    /* The input of this rank may already lie in its place in the output, which MPI does not allow.
+     */
     if (bytes > 0 && (const uint8_t *)t->in == (uint8_t *)t->out + (size_t)places[me] * elem) {
         uint8_t *copy = coll_work(coll, bytes);
         if (!copy)
@@ -115,7 +116,8 @@ static void start_broadcast(struct coll *coll, struct mpi_moves *m)
 
 /* ---- reduce-scatter ------------------------------------------------------------------------- */
 
-/* The input, as it is to be summed, and behind it room for the own sums. */
+/* Copies the input, converted as MPI sums it, to the work buffer, with room for the own sums after
+ * it. */
 static int prepare_sums(struct coll *coll, struct mpi_moves *m, struct err *err)
 {
     const struct coll_tensor *t = &coll->op->tensors[0];
@@ -151,14 +153,14 @@ static int start_reducescatter(struct coll *coll, struct mpi_moves *m, struct er
     m->call.op = m->plan.op;
     m->own = op->recv_counts[coll->mesh->rank];
     m->out = NULL;
-    /* Without elements, too, MPI refuses one address for both. */
+    /* MPI refuses the same address for input and output, even without elements. */
     if (wide_needed(op->dtype) || m->plan.prescale != 1.0 || t->in == t->out ||
         coll_overlaps(t, t->count * elem, m->own * elem))
         return prepare_sums(coll, m, err);
     return 0;
 }
 
-/* Average, postscale, and from work to the output. */
+/* Applies average and postscale, and copies the sums from the work buffer to the output. */
 static void finish_reducescatter(const struct coll *coll, const struct mpi_moves *m)
 {
     static const bool prescaled[] = {true};

@@ -71,7 +71,8 @@ static const char *why(void)
 
 /* ---- types and operations ------------------------------------------------------------------- */
 
-/* A type that MPI adds as hvd.h says; of 16-bit floats and for moving only the size counts. */
+/* A type that MPI sums as hvd.h says. For 16-bit floats, and for moving data, only the size counts.
+ */
 static MPI_Datatype sum_type(enum hvd_dtype dtype)
 {
     switch (dtype) {
@@ -125,7 +126,7 @@ static MPI_Datatype move_type(enum hvd_dtype dtype)
     return MPI_DATATYPE_NULL;
 }
 
-/* What our own operations are for: where "greater" is not all there is (NaN), and bool. */
+/* Operations that MPI lacks: min and max that propagate NaN, and those on bool. */
 static void reduce(enum hvd_op op, void *in, void *inout, int n, MPI_Datatype type)
 {
     enum hvd_dtype dtype = type == MPI_FLOAT    ? HVD_FLOAT32
@@ -293,7 +294,7 @@ static int start_call(MPI_Comm comm, const struct mpi_call *c, MPI_Request *r)
     return MPI_ERR_ARG;
 }
 
-/* The request is the caller's from here on, who tests it:
+/* From here on the request belongs to the caller, which tests it:
  * NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker) */
 static int keep(const char *what, int code, const MPI_Request *r, struct mpi_request *ret)
 {
@@ -333,7 +334,7 @@ static int test(struct mpi_request *request)
     return rc < 0 ? rc : !done;
 }
 
-/* MPI has no call for this alone; a probe that finds nothing does it. */
+/* MPI has no call that only makes progress; a probe that finds nothing does. */
 static void progress(void)
 {
     int there;

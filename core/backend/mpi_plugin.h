@@ -2,9 +2,10 @@
  *
  * mpi_plugin: the one object of libhvd_mpi.so, which alone is compiled against the site's MPI.
  *
- * libhvd.so loads it at run time (mpi_load.h); nothing else of hvd knows a type of MPI. Every call
- * but library() and state() is for whoever may call MPI just then (mpi_process.h). Functions return
- * 0 or a negative errno; why() has MPI's words for the last failure.
+ * libhvd.so loads it at run time (mpi_load.h); nothing else of hvd knows a type of MPI. library()
+ * and state() may be called at any time, all other functions only by the thread that may call MPI
+ * at that moment (mpi_process.h). Functions return 0 or a negative errno; why() writes MPI's text
+ * about the last failure.
  */
 #ifndef HVD_BACKEND_MPI_PLUGIN_H
 #define HVD_BACKEND_MPI_PLUGIN_H
@@ -34,43 +35,44 @@ struct mpi_call {
     enum hvd_kind kind;
     enum hvd_dtype dtype;
     enum hvd_op op; /* sums: SUM, MIN, MAX, PRODUCT; not of 16-bit floats */
-    /* Not in place: MPI wants that of all ranks or of none, and chooses by it how they talk. Not
-     * used by a broadcast. */
+    /* Never equal to out: MPI requires that all ranks or none operate in place, and chooses its
+     * algorithm by that. Not used by a broadcast. */
     const void *in;
     void *out;
-    int count; /* allreduce, broadcast: of the tensor; allgather: what this rank gives */
+    int count; /* elements. allreduce, broadcast: of the tensor; allgather: of this rank's part */
     int root;
     const int *send_counts, *send_at; /* alltoall */
     const int *recv_counts, *recv_at; /* alltoall, allgather; reducescatter: counts */
 };
 
 struct mpi_plugin {
-    uint32_t version;      /* MPI_PLUGIN_VERSION */
-    uint32_t major;        /* of the Open MPI it was compiled against */
-    const char *family;    /* of what it was compiled against (mpi_version.h) */
+    uint32_t version;   /* MPI_PLUGIN_VERSION */
+    uint32_t major;     /* major version of the Open MPI that the plugin was compiled against */
+    const char *family; /* family of the MPI that the plugin was compiled against (mpi_version.h) */
     const char *built_for; /* "Open MPI 4.1.4" */
     const void *anchor;    /* an address inside libmpi */
 
-    /* What libmpi says it is; at any time. */
+    /* Writes libmpi's own version text. */
     void (*library)(char *dst, size_t size);
     enum mpi_state (*state)(enum mpi_level *ret_level);
 
     int (*init)(enum mpi_level wanted, enum mpi_level *ret_level);
-    /* Once, after init: reduces what MPI has no or another operation for. */
+    /* Call once, after init. reduce: for operations that MPI lacks or defines in another way. */
     int (*prepare)(mpi_reduce_f reduce, int *ret_rank, int *ret_size);
     int (*finalize)(void);
 
-    /* Of all ranks, by color (0 or more) in the order of key. Collective. */
+    /* Creates a communicator of the ranks with the same color (0 or more), in the order of key.
+     * Collective over all ranks. */
     int (*comm_create)(int color, int key, void **ret);
     void (*comm_destroy)(void *comm);
 
-    /* Each begins; test: 1 not done yet, 0 done. */
+    /* start, send and recv begin an operation; test: 1 not done yet, 0 done. */
     int (*start)(void *comm, const struct mpi_call *call, struct mpi_request *ret);
     int (*send)(void *comm, const void *data, size_t bytes, int to, struct mpi_request *ret);
     int (*recv)(void *comm, void *data, size_t bytes, int from, struct mpi_request *ret);
     int (*test)(struct mpi_request *request);
-    /* Moves what others still wait for. A request that is done here may not be done with: MPI may
-     * hold its last words to the other rank until it is called again. */
+    /* Makes MPI send what it still holds. Even after a request is done on this rank, MPI may hold
+     * the last message to the other rank until it is called again. */
     void (*progress)(void);
 
     const char *(*why)(void);

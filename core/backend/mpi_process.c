@@ -21,15 +21,18 @@
 #include "core/coll/reduce.h"
 #include "core/transport/shm.h"
 
-#define FINALIZE_S 3600 /* for ranks that still work: a last checkpoint, say */
+/* default wait at exit for ranks that still work, for example on a last checkpoint */
+#define FINALIZE_S 3600
 #define YEAR_S     31536000
-#define SAY_MS     5000 /* after so long, the wait is logged */
+#define SAY_MS     5000 /* a wait that takes longer is logged */
 #define LOOK_MS    20   /* between two looks at the mesh */
 #define CLOSE_MS   2000
-#define STOP_NAPS  50000           /* of 100 us */
-#define IDLE_NS    (5 * CLOCK_MS)  /* interval between idle calls to MPI */
-#define DRAIN_MS   2000            /* for an operation that is given up: the others are in it */
-#define SPIN_NS    (10 * CLOCK_MS) /* an operation that all ranks are in, before others may run */
+#define STOP_NAPS  50000          /* of 100 us */
+#define IDLE_NS    (5 * CLOCK_MS) /* interval between idle calls to MPI */
+/* wait for the end of an operation that is given up: all ranks have started it */
+#define DRAIN_MS 2000
+/* spin for an operation that all ranks have started, before the thread yields */
+#define SPIN_NS (10 * CLOCK_MS)
 
 enum { TASK_NONE, TASK_RUNS, TASK_STOPS, TASK_DONE };
 
@@ -37,8 +40,8 @@ enum { TASK_NONE, TASK_RUNS, TASK_STOPS, TASK_DONE };
 struct errand {
     int (*run)(struct errand *);
     const struct mpi_plugin *plugin;
-    enum mpi_level level; /* wanted, then what there is */
-    bool ours;            /* it was this file that started MPI */
+    enum mpi_level level; /* the level wanted, then the level that MPI provides */
+    bool ours;            /* hvd has started MPI, not the program */
     int rank, size, color, key;
     uint64_t say_at; /* when a warning about the long wait is logged; 0: never, or done */
     void *comm;
@@ -197,7 +200,7 @@ static int wait_for(struct errand *errand, const char *what, struct mesh *mesh, 
         if (errand->done)
             break;
         if (deadline_passed(deadline))
-            rc = err_set(err, ETIMEDOUT, "%s has not ended in time: not all ranks have come to it",
+            rc = err_set(err, ETIMEDOUT, "%s has not ended in time: some ranks have not called it",
                          what);
         else if (mesh)
             rc = mesh_progress(mesh, NULL, err);

@@ -2,13 +2,12 @@
  *
  * mpi_process: MPI in this process: started once, finalized at exit; and which thread may call it.
  *
- * MPI is of the process, not of one hvd_init(). A thread of this file starts it, makes its
- * communicators and finalizes it, so that each of these waits has an end: the caller gives up at
- * its deadline, and then MPI is not used any more. Where MPI lets other threads call it, one at a
- * time (MPI_THREAD_SERIALIZED or more), the thread that drives the engine drives the operations;
- * where it does not (MPI_THREAD_FUNNELED), by this thread. Between operations this thread calls MPI
- * every few milliseconds: MPI makes progress only in calls, and another rank may wait for messages
- * that are still here.
+ * MPI belongs to the process, not to one hvd_init(). The MPI thread, which this file creates,
+ * starts MPI, makes its communicators and finalizes it. So these blocking calls cannot block the
+ * caller past its deadline: it gives up, and MPI is not used any more. With MPI_THREAD_SERIALIZED
+ * or more, the engine's driver makes the calls of operations; with MPI_THREAD_FUNNELED the MPI
+ * thread does. Between operations the MPI thread calls MPI every few milliseconds, because MPI
+ * makes progress only in calls, and another rank may wait for messages that MPI still holds here.
  */
 #ifndef HVD_BACKEND_MPI_PROCESS_H
 #define HVD_BACKEND_MPI_PROCESS_H

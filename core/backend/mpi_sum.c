@@ -2,26 +2,27 @@
  *
  * mpi_sum: see mpi_sum.h.
  *
- * Step t of the ring sends segment place - t and receives segment place - t - 1; what a step
- * receives the next one sends. Steps before members - 1 carry partial sums, which arrive in
- * scratch; the last of them makes the result. Those after it carry results, which arrive in their
- * place once the partial sum that was sent from there is gone.
+ * Step t of the ring sends segment place - t and receives segment place - t - 1. A step sends what
+ * the step before it has received. Steps before members - 1 carry partial sums, which arrive in
+ * scratch; the last of these steps makes the result. Later steps carry results, which arrive in
+ * their place once the partial sum in that place has been sent.
  */
 #include "core/backend/mpi_sum.h"
 
 #include <limits.h>
 #include <string.h>
 
-#define RING_MIN  ((size_t)32 << 10) /* bytes of a segment from which on the ring pays */
+#define RING_MIN  ((size_t)32 << 10) /* least bytes of a segment for the ring */
 #define BLOCK_MIN ((size_t)16 << 10)
 #define BLOCK_MAX ((size_t)256 << 10)
 #define NEAR_ONE  ((size_t)512 << 10) /* on one host, up to here: one block, see block_of() */
-#define ALIAS     4096 /* addresses that differ by a multiple of it look alike, see scratch_at() */
+/* bytes: processors confuse addresses that differ by a multiple of this, see scratch_at() */
+#define ALIAS 4096
 
-/* The sums of one block are made while the next one travels, and results of one arrive while the
- * next is summed. On one host and in place neither is so: the rank that sums also copies, and may
- * not overwrite what its neighbour still reads. There each message has its price for nothing. Only
- * what all ranks know counts here: not whether this one is in place. */
+/* Blocks overlap sums and messages: one block is summed while the next one is sent, and results
+ * arrive meanwhile. On one host, in place, nothing overlaps: the rank that sums also copies the
+ * data, and may not overwrite what its neighbour still reads. More messages would only cost time
+ * there. Depends only on what all ranks know, so not on whether this rank operates in place. */
 static size_t block_of(size_t segment, bool near)
 {
     if (near && segment <= NEAR_ONE)
@@ -83,7 +84,7 @@ static bool ended(const struct mpi_sum *s, const struct mpi_place *p)
     return p->step >= steps(s);
 }
 
-/* Over segments that are empty. */
+/* Skips empty segments. */
 static void skip(const struct mpi_sum *s, struct mpi_place *p, int shift)
 {
     while (!ended(s, p) && left_in(s, p, shift) == 0) {
@@ -99,7 +100,7 @@ static void advance(const struct mpi_sum *s, struct mpi_place *p, int shift)
     skip(s, p, shift);
 }
 
-/* p has passed byte off of a step. */
+/* Returns whether p has passed byte off of a step. */
 static bool passed(const struct mpi_place *p, int step, size_t off)
 {
     return p->step > step || (p->step == step && p->off > off);
@@ -117,14 +118,14 @@ static struct mpi_request *send_at(struct mpi_sum *s, const struct mpi_place *p)
     return &s->sends[p->n % MPI_SUM_SENDS];
 }
 
-/* At the same place of a page as where the sums go. Else each read of scratch is just ahead of a
- * write that looks alike to the processor, and waits for it. */
+/* Places the block at the same offset in a page as the output of the sums. Otherwise reads of
+ * scratch wait for writes to other addresses with the same lower 12 bits (4K aliasing). */
 static uint8_t *scratch_at(const struct mpi_sum *s, const struct mpi_place *p)
 {
     return (uint8_t *)s->scratch + (uintptr_t)s->out % ALIAS + p->n % MPI_SUM_WINDOW * s->block;
 }
 
-/* The partial sum that was sent from there is gone; the first ones are sent from in. */
+/* Returns whether the partial sum in this place has been sent. The first ones are sent from in. */
 static bool may_overwrite(const struct mpi_sum *s, const struct mpi_place *p)
 {
     int sent = p->step + 1 - s->members;
@@ -230,8 +231,8 @@ static void start_ring(struct mpi_sum *s)
 
 /* ---- MPI's own ------------------------------------------------------------------------------ */
 
-/* In place on no rank, because it may not be so on all: MPI would choose another way to talk, and
- * is slower there than the copy is. */
+/* Never in place, because MPI requires that of all ranks or of none. Its algorithm for in-place
+ * data is also slower than this copy. */
 static int begin_one(struct mpi_sum *s)
 {
     if (s->in == s->out)
@@ -260,7 +261,7 @@ static int one_step(void *ctx)
     return rc;
 }
 
-/* ---- both ----------------------------------------------------------------------------------- */
+/* ---- common --------------------------------------------------------------------------------- */
 
 int mpi_sum_start(struct mpi_sum *s)
 {

@@ -5,7 +5,7 @@
  * Large vectors use a ring of MPI messages, in blocks, and are summed by hvd's own code: MPI's
  * nonblocking allreduce neither cuts nor overlaps them (on one host it takes twice as long as the
  * blocking one, tests/bench/RESULTS.md). Sends need no memory, so many of them are started early:
- * on one host, where the receiver copies, it then never waits for the sender's processor. Small
+ * on one host the receiver copies, and then never waits until the sender gets its processor. Small
  * vectors use MPI_Iallreduce. In both cases the result has the same bits on every rank.
  */
 #ifndef HVD_BACKEND_MPI_SUM_H
@@ -48,7 +48,8 @@ struct mpi_sum {
     struct mpi_request recvs[MPI_SUM_WINDOW], sends[MPI_SUM_SENDS];
 };
 
-/* Bytes of scratch for segments of at most this many bytes; the others as above. */
+/* Bytes of scratch for segments of at most `segment` bytes; members and near as in struct mpi_sum.
+ */
 size_t mpi_sum_scratch(size_t segment, int members, bool near);
 
 int mpi_sum_start(struct mpi_sum *s);

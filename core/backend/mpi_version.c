@@ -13,7 +13,7 @@
  * of another version than its mpi.h; MVAPICH2 and its kin go by MPICH's ABI. */
 static const struct kind {
     const char *words, *name, *family;
-    bool majors; /* its major versions differ in their ABI, and count as its mpi.h counts them */
+    bool majors; /* each major version has its own ABI, and the text has the same number as mpi.h */
 } kinds[] = {
     {"Spectrum MPI", "Spectrum MPI", MPI_FAMILY_OPEN, false},
     {"FUJITSU MPI", "Fujitsu MPI", MPI_FAMILY_OPEN, false},
@@ -26,7 +26,7 @@ static const struct kind {
     {"MPICH", "MPICH", MPI_FAMILY_MPICH, false},
 };
 
-/* NULL: none that is known. ret_rest: what comes after its words. */
+/* Finds the MPI by its text; NULL: unknown. ret_rest: the text after its words. */
 static const struct kind *kind_of(const char *text, const char **ret_rest)
 {
     size_t line = strcspn(text, "\n");

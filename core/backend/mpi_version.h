@@ -16,9 +16,9 @@
 #define MPI_FAMILY_MPICH "MPICH"
 #define MPI_FAMILY_OTHER "other"
 
-/* Whether who says text runs a plugin that was compiled for this family and, of Open MPI, this
- * major version. dst: its name and version ("Intel MPI 2021.8"); as it says it where it is not
- * known. */
+/* Returns whether the MPI with this version text runs a plugin that was compiled for this family
+ * and (Open MPI only) this major version. dst gets the MPI's name and version ("Intel MPI 2021.8"),
+ * or the start of its text if it is unknown. */
 bool mpi_version_fits(const char *family, unsigned major, const char *text, char *dst, size_t size);
 
 #endif

@@ -10,7 +10,7 @@
 #include <limits.h>
 #include <stddef.h>
 
-struct ncclComm;    /* a communicator; theirs */
+struct ncclComm;    /* a communicator of NCCL */
 struct CUstream_st; /* a stream of CUDA's, driver and runtime alike */
 
 #define NCCL_ABI_ID_BYTES 128
@@ -36,7 +36,7 @@ enum { /* ncclRedOp_t */
        NCCL_ABI_MAX = 2,
        NCCL_ABI_MIN = 3,
        NCCL_ABI_AVG = 4, /* from 2.10 on */
-       NCCL_ABI_OPS = 5, /* made ones begin here */
+       NCCL_ABI_OPS = 5, /* operators that a program creates begin here */
 };
 
 enum { /* ncclDataType_t */
@@ -62,14 +62,14 @@ enum { /* ncclDataType_t */
 struct nccl_abi_config {
     size_t size;
     unsigned magic;
-    unsigned version; /* whose layout this is */
+    unsigned version; /* the NCCL version that defines this layout */
     int blocking;
 };
 
 #define NCCL_ABI_CONFIG_VERSION 21400
 
 /* Functions, by NCCL's names: N(name, version it came with, result, arguments). The first block is
- * in every NCCL that we take (2.8); the others may be missing. */
+ * in every NCCL that hvd accepts (2.8 and newer); all other functions may be missing. */
 #define NCCL_ABI_REQUIRED(N)                                                                       \
     N(ncclGetVersion, 20800, int, (int *version))                                                  \
     N(ncclGetUniqueId, 20800, int, (struct nccl_abi_id * id))                                      \

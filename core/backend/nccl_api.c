@@ -16,7 +16,7 @@
 
 #define LOAD DOCTOR(CHECK_NCCL_LOAD)
 
-/* A function and where its address goes. */
+/* A function, and the field that gets its address. */
 struct row {
     const char *name;
     size_t offset;
@@ -83,7 +83,7 @@ static int too_old(const struct nccl_api *api, struct err *err)
         api->text, api->path, nccl_origin_name(api->origin));
 }
 
-/* The version first: of an old one that is the better reason than what it lacks. */
+/* Checks the version first: "too old" is a better reason than a missing function. */
 static int fill(void *handle, struct nccl_api *api, struct err *err)
 {
     static const struct row version = {"ncclGetVersion", offsetof(struct nccl_api, ncclGetVersion)};
@@ -122,7 +122,7 @@ int nccl_api_open(const struct nccl_place *place, struct nccl_api *ret, struct e
     return 0;
 }
 
-/* ---- the one of this process ---- */
+/* ---- the NCCL of this process ---- */
 
 static struct {
     pthread_mutex_t lock;
@@ -135,8 +135,8 @@ const struct nccl_api *nccl_api_loaded(void)
     return atomic_load_explicit(&g_nccl.ready, memory_order_acquire);
 }
 
-/* The first file that is there counts, good or not: another one that happens to work is not what
- * the machine was set up for. */
+/* Uses the first file that exists, even if it does not load: falling back to another NCCL would
+ * hide a broken setup. */
 static int open_first(struct nccl_api *ret, struct err *err)
 {
     struct nccl_place places[NCCL_PLACES];

@@ -3,9 +3,9 @@
  * nccl_api: NCCL's functions, from the copy that nccl_find.h chooses. Loaded once a process, kept
  * until its end; any thread.
  *
- * What every NCCL from 2.8 on has is there; the others are NULL where this one lacks them. Whether
- * a function is there is asked of the library, what an argument may be of its version: below 2.10
- * there is no average and no bfloat16.
+ * Functions that every NCCL from 2.8 on has are never NULL; optional ones are NULL if this NCCL
+ * lacks them. Its version tells which arguments it accepts: below 2.10 there is no average and no
+ * bfloat16.
  */
 #ifndef HVD_BACKEND_NCCL_API_H
 #define HVD_BACKEND_NCCL_API_H
@@ -22,9 +22,10 @@
 struct nccl_api {
     NCCL_ABI_REQUIRED(NCCL_API_POINTER)
     NCCL_ABI_OPTIONAL(NCCL_API_POINTER)
-    int version;         /* 22707, also of those before 2.9, which number themselves otherwise */
-    char text[16];       /* "2.27.7" */
-    int cuda;            /* that it was built for, 13000; 0: unknown (nccl_build.h) */
+    int version;   /* 22707 for 2.27.7; versions before 2.9, which number themselves in another way,
+                      are converted */
+    char text[16]; /* "2.27.7" */
+    int cuda;      /* the CUDA version that NCCL was built for, 13000; 0: unknown (nccl_build.h) */
     char path[PATH_MAX]; /* the file */
     enum nccl_origin origin;
 };
@@ -42,10 +43,11 @@ const char *nccl_version_text(int version, char dst[16]);
  * the doctor's code. A failure is not kept: the next call looks again. */
 int nccl_api_load(const struct nccl_api **ret, struct err *err);
 
-/* The one that is loaded, NULL: none is. */
+/* The functions of the NCCL that is loaded; NULL: none is. */
 const struct nccl_api *nccl_api_loaded(void);
 
-/* One place, for tests and for those who ask about a file; *ret is the caller's. */
+/* Loads NCCL from one place into *ret, which the caller owns. For tests and for programs that
+ * describe a file. */
 int nccl_api_open(const struct nccl_place *place, struct nccl_api *ret, struct err *err);
 
 /* "NCCL 2.27.7 (/path/libnccl.so.2, mapped already)" */

@@ -16,7 +16,7 @@
 #include "core/base/cleanup.h"
 
 #define SECTIONS_MAX 1024
-#define RODATA_MAX   (64u << 20) /* NCCL's has less than one */
+#define RODATA_MAX   (64u << 20) /* limit for the read-only data; NCCL's has less than one MiB */
 #define NAME         ".rodata"
 
 /* A number of at most three digits at *at, up to end; -1: there is none. */

@@ -12,7 +12,7 @@
 /* 13000 for "NCCL version 2.27.7+cuda13.0" somewhere in the bytes; 0: it is not there. */
 int nccl_build_parse(const void *bytes, size_t n);
 
-/* Of a shared object's read-only data; 0: unknown, for whatever reason. */
+/* Searches the read-only data of a shared object in the same way; 0: unknown, for any reason. */
 int nccl_build_of(int fd);
 int nccl_build_of_file(const char *path);
 

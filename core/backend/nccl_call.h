@@ -33,8 +33,7 @@ bool nccl_call_done(const struct nccl_call *call);
 int nccl_call_result(const struct nccl_call *call);
 void *nccl_call_arg(struct nccl_call *call);
 
-/* The caller has no more use for it. NULL is fine. false: it has not returned, and is abandoned.
- */
+/* Frees the call. NULL is fine. false: the call has not returned, and is abandoned. */
 bool nccl_call_release(struct nccl_call *call);
 
 #endif

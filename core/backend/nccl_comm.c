@@ -137,7 +137,7 @@ bool nccl_comm_destroy(struct nccl_comm *comm)
 int nccl_comm_start(struct nccl_comm *comm, int rank, int size, struct err *err)
 {
     if (comm->phase != NCCL_NEW && comm->phase != NCCL_GONE)
-        return err_set(err, EBUSY, "a communicator is there already (%s)",
+        return err_set(err, EBUSY, "cannot create a communicator: one exists already, in phase %s",
                        phase_names[comm->phase]);
     comm->rank = rank;
     comm->size = size;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * nccl_comm: the life of an NCCL communicator: creation from rank 0's id, launches, asynchronous
- * errors, abort, and shrinking or a new one when the ranks have changed. A state machine;
+ * errors, abort, and shrinking or another creation when the ranks have changed. A state machine;
  * nccl_comm_progress() drives it and never blocks. Everything runs under the engine's progress
- * lock, on whatever thread drives; what may sleep inside NCCL is on the communicator's own thread
- * (nccl_call.h, nccl_thread.h), and so is every launch before NCCL 2.27 and where communicators
- * block (NCCL_COMM_BLOCKING=1). Every phase has an end in time. A communicator is aborted, never
- * destroyed: destroying one waits for ranks that may be gone. The abort begins when a call that is
- * in progress has returned, or at its deadline. An abort that does not return (a known fault
- * before 2.26.2) is abandoned with its thread. So is an init of NCCL before 2.14, which cannot be
- * interrupted.
+ * lock, on the thread that drives; calls that may sleep inside NCCL run on the communicator's own
+ * thread (nccl_call.h, nccl_thread.h), and so does every launch before NCCL 2.27 or if
+ * communicators block (NCCL_COMM_BLOCKING=1). Every phase has a time limit. A communicator is
+ * aborted, never destroyed: destroying one waits for ranks that may be lost. The abort begins when
+ * a call that is in progress has returned, or at its deadline. An abort that does not return (a
+ * known fault before 2.26.2) is abandoned with its thread. So is an init of NCCL before 2.14, which
+ * cannot be interrupted.
  *
  * The states are a table (nccl_comm_rows()):
  *

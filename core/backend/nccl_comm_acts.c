@@ -43,7 +43,7 @@ static uint64_t init_deadline(const struct nccl_comm *c)
     return deadline_in_ms(c->limits.init_ms);
 }
 
-/* ---- what the calls on the thread read and write: copies of their own ---- */
+/* ---- arguments and results of the calls on the thread: copies of their own ---- */
 
 struct id_call {
     const struct nccl_api *api;
@@ -119,7 +119,7 @@ static int do_shrink(void *arg)
 static int do_abort(void *arg)
 {
     struct abort_call *call = arg;
-    bound(&call->host); /* aborted whether or not this worked */
+    bound(&call->host); /* on failure the abort is tried all the same */
     return call->api->ncclCommAbort(call->comm);
 }
 
@@ -308,13 +308,13 @@ static void bury(struct nccl_comm *c, struct nccl_thread *thread, struct ncclCom
 {
     const struct abort_call call = {.api = c->api, .host = c->host, .comm = comm};
     if (!thread && nccl_thread_create(&thread, NULL) < 0) {
-        c->abandoned++; /* left as it is: no thread for the abort */
+        c->abandoned++; /* the communicator is not aborted: there is no thread for it */
         return;
     }
     struct nccl_burial *b = free_grave(c);
     b->thread = thread;
     if (comm && nccl_call_start(thread, do_abort, &call, sizeof(call), &b->abort, NULL) < 0)
-        c->abandoned++; /* the same: no memory for the call */
+        c->abandoned++; /* the communicator is not aborted: no memory for the call */
     b->kept = kept;
     b->kept_of = c->call_of;
     b->hasten = deadline_in_ms(c->limits.abort_ms / HASTEN_PART);
@@ -370,7 +370,7 @@ bool nccl_bury_on(struct nccl_comm *c)
     return some;
 }
 
-/* ---- how a phase stands ---- */
+/* ---- polling a phase ---- */
 
 /* 1: still in progress, 0: fine, -errno with c->err. */
 static int ask(struct nccl_comm *c, struct ncclComm *comm)
@@ -414,7 +414,8 @@ static int look_init(struct nccl_comm *c)
         nccl_call_release(TAKE(c->call));
         if (nccl_failed(result) || !c->handle)
             return nccl_say(c, nccl_failed(result) ? result : NCCL_ABI_INTERNAL_ERROR, &c->err);
-        /* It blocks although it was configured not to: NCCL's configuration file may force that. */
+        /* The communicator blocks although it was configured not to: NCCL's configuration file may
+         * force that. */
         c->apart = c->apart || result == NCCL_ABI_SUCCESS;
     }
     return ask(c, c->handle);

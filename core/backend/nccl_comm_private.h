@@ -38,9 +38,9 @@ struct nccl_comm {
     int rank, size;
     enum nccl_phase phase;
     bool apart;                 /* launches run on the thread, too */
-    uint64_t deadline;          /* of the phase */
+    uint64_t deadline;          /* when the current phase times out */
     struct ncclComm *handle;    /* NULL: there is none */
-    struct nccl_thread *thread; /* runs its calls; NULL: there were none yet */
+    struct nccl_thread *thread; /* runs the communicator's calls; NULL: there were none yet */
     struct nccl_call *call;     /* in progress or finished; NULL: none */
     enum nccl_phase call_of;    /* the phase that started the call */
     const char *doing;          /* name of the call in progress, for messages */
@@ -69,7 +69,7 @@ int nccl_adopt_child(struct nccl_comm *c, struct err *err);
 /* Polls the current phase: 1: still in progress, 0: done, -errno with c->err. */
 int nccl_look(struct nccl_comm *c);
 
-/* Looks after the burials. Are there any left? */
+/* Makes progress on the burials. Returns whether any remain. */
 bool nccl_bury_on(struct nccl_comm *c);
 
 /* err: "NCCL 2.27.7 (file), rank 1 of 4: <doing>: <what NCCL says>". Returns a negative errno. */

@@ -232,7 +232,7 @@ static bool gpu_too_new(const struct facts *f, char *dst, size_t size)
                          dst, size);
 }
 
-/* In this order: what comes first explains what comes after it. */
+/* In this order, because an earlier finding explains later ones. */
 static const struct {
     rule_f *applies;
     enum nccl_verdict verdict;
@@ -253,7 +253,7 @@ enum nccl_verdict nccl_facts_judge(const struct nccl_fact *facts, int n, char *d
     for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
         if (!rules[i].applies(&f, line, sizeof(line)))
             continue;
-        if (strstr(line, rules[i].doctor)) /* who could not load it has said so */
+        if (strstr(line, rules[i].doctor)) /* the loader's error names the check already */
             snprintf(dst, size, "%s", line);
         else
             snprintf(dst, size, "%s (doctor: %s)", line, rules[i].doctor);

@@ -27,7 +27,7 @@ struct nccl_fact {
 
 enum nccl_verdict {
     NCCL_GOOD,
-    NCCL_WARN, /* works; the sentence is worth a line in the log */
+    NCCL_WARN, /* NCCL works; the sentence is logged */
     NCCL_BAD,  /* no communicator can be made */
 };
 
@@ -41,7 +41,7 @@ enum nccl_verdict nccl_facts_judge(const struct nccl_fact *facts, int n, char *d
 struct nccl_survivor {
     uint64_t mark;   /* nccl_comm_mark() */
     int32_t rank;    /* in the communicator; -1: this rank has joined since */
-    bool ready;      /* nothing has failed or was given up */
+    bool ready;      /* the communicator has not failed and was not given up */
     bool can_shrink; /* nccl_comm_can_shrink() */
 };
 

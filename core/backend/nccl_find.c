@@ -36,7 +36,7 @@ struct places {
     int n;
 };
 
-/* Full is no error: the first ones are the best. */
+/* A full list is no error: the first places are the best. */
 static void add(struct places *p, enum nccl_origin origin, const char *path)
 {
     if (p->n == NCCL_PLACES || strlen(path) >= sizeof(p->v->path))
@@ -55,7 +55,7 @@ static void add_file(struct places *p, enum nccl_origin origin, const char *fold
         add(p, origin, path);
 }
 
-/* Where wheels of NVIDIA's, and of torch before it used those, put it; under site-packages. */
+/* Where NVIDIA's wheels, and older wheels of torch, put libnccl.so.2 under site-packages. */
 static const char *const layouts[] = {"nvidia/nccl/lib/" SONAME, "nvidia/cu13/lib/" SONAME,
                                       "torch/lib/" SONAME};
 
@@ -82,7 +82,7 @@ static bool in_torch(struct places *p)
         void *handle = library_mapped_open(torch.path[i]);
         void *get = handle ? dlsym(handle, "ncclGetVersion") : NULL;
         Dl_info where;
-        /* The symbol may also be that of a libnccl.so.2 which torch needs: then it is mapped. */
+        /* The symbol may also be in a libnccl.so.2 that torch needs: that file is mapped then. */
         if (!get || !dladdr(get, &where) || !where.dli_fname ||
             !same_file(where.dli_fname, torch.path[i]))
             continue;
@@ -92,7 +92,7 @@ static bool in_torch(struct places *p)
     return false;
 }
 
-/* -EEXIST, 0: nothing is mapped, 1: it is in the list. */
+/* Adds the mapped copy. 1: added; 0: none is mapped; -EEXIST: two are. */
 static int find_mapped(struct places *p, const char *asked, struct err *err)
 {
     struct library_copies mapped;
@@ -158,7 +158,7 @@ static void add_pythonpath(struct places *p)
     }
 }
 
-/* Behind what torch brings. */
+/* Adds the places that come after torch's. */
 static int add_others(struct places *p)
 {
     add(p, NCCL_LOADER, SONAME);
@@ -176,7 +176,7 @@ int nccl_find(struct nccl_place ret[NCCL_PLACES], struct err *err)
     if (rc != 0)
         return rc;
     if (asked) {
-        add(&p, NCCL_ASKED, asked); /* and nothing else: it was asked for */
+        add(&p, NCCL_ASKED, asked); /* HVD_NCCL_LIB allows no other file */
         return p.n;
     }
     add_torch(&p);

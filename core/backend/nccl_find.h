@@ -3,8 +3,8 @@
  * nccl_find: which libnccl.so.2 this process is to use. Loads nothing, any thread; reads the
  * environment.
  *
- * In this order: the copy that is mapped already (a framework has loaded it); HVD_NCCL_LIB; the one
- * that belongs to a torch that is mapped; what the loader finds (LD_LIBRARY_PATH, then the system's
+ * In this order: the copy that is mapped already (a framework has loaded it); HVD_NCCL_LIB; the
+ * copy that belongs to a mapped torch; what the loader finds (LD_LIBRARY_PATH, then the system's
  * folders); Python packages of VIRTUAL_ENV, CONDA_PREFIX, PYTHONPATH. A second copy is never loaded
  * beside a mapped one: it would not know the communicators of the first.
  */
@@ -35,8 +35,9 @@ struct nccl_place {
  * the process, or HVD_NCCL_LIB names another one than is mapped. */
 int nccl_find(struct nccl_place ret[NCCL_PLACES], struct err *err);
 
-/* The same for a process that has loaded the torch in this folder of Python packages, and not NCCL;
- * NULL: none. For programs that tell of others; what this one has mapped does not count. */
+/* Like nccl_find(), for another process that has loaded the torch in this folder of Python packages
+ * (NULL: no torch) and not NCCL. Ignores what the calling process has mapped. For programs that
+ * describe other processes. */
 int nccl_find_for(const char *site, struct nccl_place ret[NCCL_PLACES]);
 
 /* "mapped already", "HVD_NCCL_LIB", "torch's package", ... */

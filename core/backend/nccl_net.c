@@ -19,7 +19,7 @@ static const char *setting(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* What cannot be read may have some. */
+/* A folder that cannot be read may have ports. */
 static bool has_ports(const char *folder)
 {
     DIR *dir = opendir(folder);

@@ -19,7 +19,7 @@
 /* Tensors from this size on are packed only if they need a kernel. */
 #define DIRECT_BYTES ((size_t)512 << 10)
 
-/* ---- for NCCL's calls, which may be on threads of their own ---- */
+/* ---- struct nccl_host: callbacks of NCCL's calls, which may run on other threads ---- */
 
 /* The thread makes only such calls, so its former current context need not be restored. */
 static int bind(void *ctx)
@@ -84,7 +84,7 @@ int nccl_run_none(const struct nccl_run *run, struct err *err)
                    run->no_nccl.code ? ": " : "", run->no_nccl.code ? run->no_nccl.msg : "");
 }
 
-/* Bounded in time. */
+/* Waits until the stream has no work of hvd; bounded in time. */
 static bool drain(struct nccl_run *run)
 {
     const struct timespec nap = {.tv_nsec = 500000};
@@ -393,7 +393,7 @@ int nccl_run_progress(struct nccl_run *run, struct err *err)
     return 0;
 }
 
-/* ---- taking it back ---- */
+/* ---- cancelling ---- */
 
 void nccl_run_cancel(struct nccl_run *run)
 {
@@ -426,8 +426,8 @@ int nccl_run_drained(struct nccl_run *run, struct err *err)
     int rc = nccl_run_settle(run, err);
     if (rc == 1 && run->given_up && deadline_passed(run->drain_deadline))
         return err_set(err, ETIMEDOUT,
-                       "NCCL was told to end what it does on GPU %d, but its stream does not come "
-                       "to an end: the process has to be started anew",
+                       "NCCL was aborted on GPU %d, but work on its stream does not end: restart "
+                       "this process",
                        run->gpu->device->ordinal);
     if (rc == 0)
         run->given_up = false;

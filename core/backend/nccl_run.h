@@ -47,7 +47,7 @@ struct nccl_said {
 int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nccl_run **ret,
                     struct err *err);
 
-/* Destroys it; bounded in time. False: a call was abandoned in NCCL on a thread, which still uses
+/* Destroys run; bounded in time. False: a call was abandoned in NCCL on a thread, which still uses
  * the GPU: the GPU's memory must not be freed. NULL is allowed. */
 bool nccl_run_destroy(struct nccl_run *run);
 
@@ -55,55 +55,56 @@ bool nccl_run_destroy(struct nccl_run *run);
  * no error here. */
 void nccl_run_say(struct nccl_run *run, struct nccl_said *ret);
 
-/* all: [size], in the order of the ranks of this epoch. host_of: NULL: one communicator of all
- * ranks; else each rank's host, from 0 on: one for the ranks of each host, and the hosts go the
- * same way. NCCL_BAD: no communicator, err has the line for people; NCCL_WARN: err has a line for
- * the log (code 0 all the same). */
+/* Takes all ranks' reports and chooses how this epoch gets its communicator. all: [size], in the
+ * order of the ranks of this epoch. host_of: NULL: one communicator of all ranks; else the host
+ * number of each rank: one communicator for each host, all made in the same way. NCCL_BAD: no
+ * communicator is possible, err has the sentence for the user; NCCL_WARN: err has a line for the
+ * log, and its code is 0. */
 enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_said *all, int rank,
                                 int size, const int *host_of, struct err *err);
 
-/* 1: on its way; 0: ready on every rank, and nothing on the stream is left of an operation that was
- * launched before and given up. May run parts of the operation in flight of coll
- * (coll_part_start()), the same ones on every rank. */
+/* Makes progress on the communicator. 1: in progress; 0: it is ready on every rank, and no work of
+ * an operation that was given up is on the stream any more. May run parts of coll's operation in
+ * flight (coll_part_start()), the same parts on every rank. */
 int nccl_run_form(struct nccl_run *run, struct coll *coll, struct err *err);
 
-/* After nccl_run_hear(); nccl_run_form() may still be on its way. op stays until the end. Inputs
- * are read behind op->ready. -ENOTSUP: neither NCCL nor our kernels can do it, err says why; the
- * same on every rank. */
+/* Call nccl_run_prepare() after nccl_run_hear(), also while nccl_run_form() is in progress; launch
+ * after nccl_run_form() has returned 0. op must stay valid until the operation ends. Inputs are
+ * read after op->ready. -ENOTSUP, the same on every rank: neither NCCL nor our kernels can run op;
+ * err says why. */
 int nccl_run_prepare(struct nccl_run *run, const struct mesh *mesh, const struct coll_op *op,
                      struct err *err);
 int nccl_run_launch(struct nccl_run *run, struct err *err);
 
-/* 1: on its way; 0: the results are in the outputs, and nothing on the stream touches tensors any
- * more. -errno: NCCL or the GPU has failed; a dead rank shows so too. */
+/* 1: in progress; 0: the results are in the outputs, and nothing on the stream touches tensors any
+ * more. -errno: NCCL or the GPU has failed; the loss of another rank is reported in this way too.
+ */
 int nccl_run_progress(struct nccl_run *run, struct err *err);
 
-/* For callers that pack themselves and need several calls for an operation (hier.h): instead of
- * prepare and launch a call of NCCL's at a time, behind what is on the GPU's stream. op: on memory
- * of the device, in a dtype of NCCL's, without factors; its counts are those of the communicator's
- * ranks. Then nccl_run_called() until it answers 0: it is on the stream, and other things may be
- * put there; later, that nothing has failed since. nccl_run_progress() is for the end of all of
- * them.
- */
+/* For callers that pack tensors themselves and need several NCCL calls for an operation (hier.h).
+ * They replace prepare and launch. nccl_run_call() makes one call of NCCL, after the work that is
+ * on the GPU's stream. op: in device memory, with a dtype that NCCL has, without factors; its
+ * counts are for the ranks of the communicator. Then call nccl_run_called() until it returns 0: the
+ * call is on the stream, and the caller may add work there. Later nccl_run_called() reports whether
+ * NCCL has failed since. nccl_run_progress() waits for the end of all calls. */
 int nccl_run_call(struct nccl_run *run, const struct coll_op *op, struct err *err);
 int nccl_run_called(struct nccl_run *run, struct err *err);
 
 /* The caller has added work of an operation to the GPU's stream. */
 void nccl_run_use(struct nccl_run *run);
 
-/* What to plan with, kernels included. */
+/* What NCCL and this rank's kernels can do, for nccl_form_of(). */
 struct nccl_means nccl_run_means(const struct nccl_run *run);
 
-/* Of what was prepared and not launched: nothing of it will touch the tensors' outputs. Inputs may
- * still be read until nccl_run_drained() answers 0. A part of nccl_run_form() that is in flight is
- * cancelled, too: its coll must still be there. */
+/* Cancels an operation that was prepared and not launched: it will not touch the outputs. Its
+ * inputs may still be read until nccl_run_drained() returns 0. Also cancels a part of
+ * nccl_run_form() that is in flight, whose coll must still exist. */
 void nccl_run_cancel(struct nccl_run *run);
 
-/* The operation that was launched will never end, or nobody waits for it any more: begins to end it
- * (ncclCommAbort). What is on the stream behind it comes to its turn. Then nccl_run_drained()
- * answers 1 until nothing of it is on the stream, 0 from then on; -ETIMEDOUT: it will not end in
- * this process. A part of nccl_run_form() is not touched: where its coll is still there and shall
- * be used, nccl_run_cancel() comes first. */
+/* Starts to abort the launched operation (ncclCommAbort). Later work on the stream then runs.
+ * nccl_run_drained() returns 1 while work of the operation is on the stream, then 0; -ETIMEDOUT:
+ * the operation does not end in this process. Does not touch a part of nccl_run_form(): if its coll
+ * still exists and will be used, call nccl_run_cancel() first. */
 void nccl_run_abort(struct nccl_run *run);
 int nccl_run_drained(struct nccl_run *run, struct err *err);
 

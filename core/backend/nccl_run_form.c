@@ -18,7 +18,7 @@
 
 #define RANKS_MAX (1 << 20) /* limit for the size of a communicator that another rank reports */
 
-/* ---- what it says ---- */
+/* ---- this rank's report ---- */
 
 static void say_host(struct nccl_fact *f)
 {
@@ -88,7 +88,7 @@ void nccl_run_say(struct nccl_run *run, struct nccl_said *ret)
     ret->kernels = run->gpu->kernels;
 }
 
-/* ---- what all have said ---- */
+/* ---- all ranks' reports ---- */
 
 void nccl_run_forget_form(struct nccl_run *run)
 {
@@ -181,7 +181,7 @@ static enum nccl_verdict judge(struct nccl_run *run, const struct nccl_said *all
     auto_free struct nccl_fact *facts = calloc(n, sizeof(*facts));
     int hosts = 1;
     if (!facts) {
-        err_set(err, ENOMEM, "no memory for what %d ranks say", run->world);
+        err_set(err, ENOMEM, "no memory for the reports of %d ranks", run->world);
         return NCCL_BAD;
     }
     run->kernels = true;
@@ -270,7 +270,7 @@ int nccl_run_exchange(void *ctx, void *data, size_t n)
                                 : part(ground->run, &broadcast, data, data, n, NULL);
 }
 
-/* ---- the way, a phase a function: 1: wait, 0: on to the phase that is set, -errno ---- */
+/* ---- one function for each phase: 1: wait, 0: continue with the phase that is set, -errno ---- */
 
 static int ask_others(struct nccl_run *run, int rc, const struct err *why)
 {
@@ -329,8 +329,8 @@ static int form_ending(struct nccl_run *run, struct err *err)
     return nccl_comm_start(run->comm, run->rank, run->size, err);
 }
 
-/* A rank that has failed cannot take part in agreeing: the others may still wait for it in NCCL.
- * They learn of it over the host's links. */
+/* A rank that has failed cannot take part in agreeing: the other ranks may still wait for it in
+ * NCCL. They learn of it over the host's links. */
 static int form_making(struct nccl_run *run, struct err *err)
 {
     struct err why = {0};

@@ -19,14 +19,14 @@ struct nccl_ground {
 
 /* The phases in which this epoch gets a communicator. */
 enum nccl_forming {
-    FORM_NONE,   /* there will be none */
-    FORM_KEEP,   /* keeps the existing one, if it is still good */
-    FORM_SHRINK, /* starts to shrink the existing one */
+    FORM_NONE,   /* there will be no communicator */
+    FORM_KEEP,   /* keeps the existing communicator, if it has not failed */
+    FORM_SHRINK, /* starts to shrink the existing communicator */
     FORM_SHRINKING,
-    FORM_END, /* starts to end the former one */
+    FORM_END, /* starts to abort the former communicator */
     FORM_ENDING,
-    FORM_MAKING, /* creates a new one */
-    FORM_AGREE,  /* the ranks agree whether all of them have it */
+    FORM_MAKING, /* creates a new communicator */
+    FORM_AGREE,  /* the ranks agree whether every rank has the communicator */
     FORM_CLEAR,  /* waits until no work of a cancelled operation is on the stream */
     FORM_READY,
     FORM_PHASES,
@@ -37,9 +37,10 @@ struct nccl_form_way {
     struct coll *coll;
     struct coll_op part;
     struct coll_tensor tensor;
-    bool parting;      /* part is in progress */
-    bool made;         /* a new one, in this epoch */
-    int32_t good;      /* whether this rank has it; after the part: whether every rank has */
+    bool parting; /* part is in progress */
+    bool made;    /* a new communicator was created in this epoch */
+    int32_t good; /* whether this rank has the communicator; after the part: whether every rank has
+                     it */
     uint64_t deadline; /* of the part */
     struct err why;    /* not good: this rank's reason */
     int *excluded;     /* [nexcluded], of the former communicator */
@@ -90,7 +91,7 @@ struct nccl_run {
     /* hvd's work on the stream. */
     struct cuda_memory fusion;
     struct CUevent_st *event;
-    bool used;     /* there is some, or was at the last check */
+    bool used;     /* hvd's work is on the stream, or was at the last check */
     bool marked;   /* the event follows all of it */
     bool given_up; /* the launched work never ends by itself */
     uint64_t drain_deadline;
@@ -108,7 +109,7 @@ int nccl_run_settle(struct nccl_run *run, struct err *err);
 /* Gives up the operation in flight; does not touch the communicator. */
 void nccl_run_give_up(struct nccl_run *run);
 
-/* Frees what the way to a communicator has. */
+/* Frees the state of forming a communicator (run->form). */
 void nccl_run_forget_form(struct nccl_run *run);
 
 /* For nccl_host. */

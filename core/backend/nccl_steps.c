@@ -51,7 +51,7 @@ static bool has_bfloat(const struct nccl_means *means)
     return means->version >= HAS_AVG && (means->cuda == 0 || means->cuda >= 11000);
 }
 
-/* The dtype in which it travels. */
+/* The dtype of the buffers that NCCL sees. */
 static enum hvd_dtype travels_as(const struct nccl_means *means, enum hvd_dtype dtype)
 {
     switch (dtype) {
@@ -76,7 +76,7 @@ static bool has_factors(const struct nccl_form *f)
     return f->prescale != 1 || f->postscale != 1 || f->divisor > 1;
 }
 
-/* Factors that NCCL takes over; what is left is for kernels. */
+/* Leaves to NCCL the factors that it can apply; the kernels apply the others. */
 static void give_factors(const struct nccl_means *means, const struct coll_op *op, int size,
                          struct nccl_form *f)
 {
@@ -102,12 +102,13 @@ static int needs_kernels(const struct nccl_means *means, const struct coll_op *o
     if (f->dtype != op->dtype || f->to_bool)
         return err_set(err, ENOTSUP,
                        "NCCL %s cannot reduce %s, and hvd's kernels, which convert it, are not "
-                       "loaded (HVD_KERNELS)",
+                       "loaded: set HVD_KERNELS to the file hvd_kernels.fatbin",
                        nccl_version_text(means->version, version), hvd_dtype_name(op->dtype));
     if (has_factors(f))
         return err_set(err, ENOTSUP,
-                       "NCCL %s cannot scale %s (%s), and hvd's kernels, which can, are not loaded "
-                       "(HVD_KERNELS)",
+                       "NCCL %s cannot apply the factors (prescale, postscale, average) to %s "
+                       "(%s), and hvd's kernels, which can, are not loaded: set HVD_KERNELS to the "
+                       "file hvd_kernels.fatbin",
                        nccl_version_text(means->version, version), hvd_dtype_name(op->dtype),
                        hvd_op_name(op->op));
     return 0;

@@ -8,20 +8,20 @@
  *   alltoall       ncclSend and ncclRecv with each rank; the own part is a copy
  *   reducescatter  ncclReduceScatter, or where parts differ a ncclReduce to each
  *
- * What is only moved goes as bytes: every dtype. What is reduced must be a type of NCCL's:
+ * Operations that only move data use bytes, for every dtype. Reductions need a type that NCCL has:
  *
  *   uint8 int8 int32 int64 float16 float32 float64   as they are
  *   bfloat16         from NCCL 2.10 on, as float32 before (kernels)
  *   int16 uint16     as int32, and cut to 16 bits afterwards (kernels)
- *   bool             as uint8: or is the maximum, and the minimum; afterwards 1 where it is not 0
+ *   bool             as uint8: "or" is the maximum, "and" the minimum; then all but 0 becomes 1
  *                    (kernels)
  *
  * Factors: an average of a float type is ncclAvg (2.10); another factor of a float sum becomes
- * PreMulSum (2.11), which multiplies the inputs by it, rounded to the tensor's type. Everything
- * else (integers, products, minima) is for kernels. Who packs and unpacks anyway says that it has
- * kernels (core/backend/cuda: they scale and convert on the way, in float32 or better) and is left
- * all factors; for a tensor that needs no packing, ask without kernels first: NCCL's factor saves a
- * pass over the data.
+ * PreMulSum (2.11), which multiplies the inputs by it, rounded to the tensor's type. All
+ * other factors (of integers, products, minima) need kernels. A caller that packs and unpacks
+ * anyway sets nccl_means.kernels (core/backend/cuda: kernels scale and convert in float32 or
+ * better) and then applies all factors. For a tensor that needs no packing, the caller tries
+ * without kernels first: a factor applied by NCCL saves a pass over the data.
  */
 #ifndef HVD_BACKEND_NCCL_STEPS_H
 #define HVD_BACKEND_NCCL_STEPS_H
@@ -36,15 +36,15 @@
 struct nccl_means {
     int version;  /* NCCL's version, such as 22707 */
     int cuda;     /* the CUDA version that NCCL was built for, such as 13000; 0: unknown */
-    bool premul;  /* it has ncclRedOpCreatePreMulSum */
+    bool premul;  /* NCCL has ncclRedOpCreatePreMulSum */
     bool kernels; /* the caller can scale and convert */
     bool copies;  /* the caller can copy device memory on a stream */
 };
 
 /* The form in which NCCL gets the values of an operation. */
 struct nccl_form {
-    enum hvd_dtype dtype; /* of the buffers that NCCL sees; if it is not the operation's the caller
-                             converts before and after */
+    enum hvd_dtype dtype; /* dtype of the buffers that NCCL sees; if the operation has another one,
+                             the caller converts before and after */
     int type, op;         /* NCCL's constants; type is bytes if nothing is reduced */
     double factor;        /* != 1: op is a PreMulSum with this factor, not created yet */
     /* What the caller's kernels do: inputs times prescale; results divided by divisor (after they

@@ -2,8 +2,8 @@
  *
  * nccl_thread: a thread that runs functions in the order given. A communicator has one for its
  * calls into NCCL, for two reasons. NCCL before 2.27 keeps the state of a group in thread-local
- * memory of the thread that began it; NCCL's own threads use that memory, and a later call or an
- * abort looks for it there. So the thread must live as long as the communicator, and must not serve
+ * memory of the thread that began the group; NCCL's own threads, later calls and an abort use that
+ * state. So the thread must live as long as the communicator, and must not serve
  * two of them. Also, a communicator must not be aborted while another call on it is in progress.
  */
 #ifndef HVD_BACKEND_NCCL_THREAD_H

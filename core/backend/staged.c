@@ -21,7 +21,8 @@ struct place {
 
 struct staged {
     struct gpu *gpu;
-    struct CUstream_st *outward;       /* for copies back, on which the GPU's own stream waits */
+    /* stream for copies to the device; the GPU's own stream waits for it */
+    struct CUstream_st *outward;
     struct cuda_memory locked, packed; /* for all slots; packed: gathers several pieces */
     struct place places[STAGED_PLACES];
     struct staged_cut cut;
@@ -66,7 +67,7 @@ void staged_destroy(struct staged *s)
     free(s);
 }
 
-/* ---- a chunk's way ---- */
+/* ---- a chunk: to the host, the collective, back ---- */
 
 static uint8_t *at(const struct cuda_memory *memory, const struct staged *s, uint64_t chunk)
 {
@@ -231,7 +232,7 @@ int staged_prepare(struct staged *s, const struct mesh *mesh, const struct coll_
         rc = gpu_reserve(s->gpu, &s->packed, staged_places(op) * s->room, err);
     for (size_t i = 0; op->ready && i < op->n && rc == 0; i++)
         rc = cuda_stream_wait(d, s->outward, op->ready[i], err);
-    /* Work that a failed operation left there, and copies that restore inputs. */
+    /* The stream may have work of a failed operation, and copies that restore inputs. */
     if (rc == 0)
         rc = cuda_event_record(d, s->gpu->event, s->gpu->stream, err);
     return rc == 0 ? cuda_stream_wait(d, s->outward, s->gpu->event, err) : rc;

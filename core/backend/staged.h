@@ -22,7 +22,8 @@ int staged_create(struct gpu *gpu, struct staged **ret, struct err *err);
 /* Call when none of its work is on streams any more. NULL is allowed. */
 void staged_destroy(struct staged *staged);
 
-/* op must stay valid until its end. Touches no tensor yet. */
+/* Prepares op and copies no tensor yet. op must stay valid until the operation finishes or
+ * staged_cancel() is called. */
 int staged_prepare(struct staged *staged, const struct mesh *mesh, const struct coll_op *op,
                    struct err *err);
 
@@ -32,7 +33,7 @@ int staged_progress(struct staged *staged, struct coll *coll, struct err *err);
 /* Drops the operation. Its work on streams still runs to its end: see staged_drained(). */
 void staged_cancel(struct staged *staged, struct coll *coll);
 
-/* 1: its work on streams still touches tensors; 0: no more. */
+/* 1: work on streams may still touch tensors of the dropped operation; 0: none does. */
 int staged_drained(struct staged *staged, struct err *err);
 
 /* ---- how an operation is cut (staged_cut.c); pure ---- */
@@ -67,7 +68,8 @@ struct staged_cut {
 /* Bytes that a slot needs for chunks of this operation. */
 size_t staged_room(const struct mesh *mesh, const struct coll_op *op);
 
-/* Number of slots that it can use: an operation that is not cut is one chunk, and may be large. */
+/* Number of slots that the operation can use: 1 if it is not cut, because such a chunk may be
+ * large. */
 size_t staged_places(const struct coll_op *op);
 
 /* The next chunk; false: there are no more. Of an operation without elements there is one, without

@@ -22,7 +22,7 @@ static inline bool wide_needed(enum hvd_dtype dtype)
 /* n numbers of a 16-bit type, of any alignment, times scale. */
 void wide_from(enum hvd_dtype dtype, const void *src, void *dst, size_t n, double scale);
 
-/* Rounded to nearest even. */
+/* Converts n float32 numbers back, rounded to nearest even. */
 void wide_to(enum hvd_dtype dtype, const void *src, void *dst, size_t n);
 
 #endif

@@ -28,8 +28,9 @@ int cpus_quota(const char *root);
 /* The smaller of affinity and quota, at least 1. */
 int cpus_usable(void);
 
-/* May each of this many ranks spin while it waits? Only if there is a processor for each rank and
- * more than one in all: with a single processor, the rank that is waited for needs it. */
+/* Returns whether each of this many ranks may spin while it waits: only if there is a processor for
+ * each rank, and more than one in all. With a single processor, a spinning rank would take it from
+ * other processes. */
 bool cpus_may_spin(int ranks, int usable);
 
 /* Bytes of the largest cache of processor 0, 0 when it cannot be read. root: as in cpus_quota(). */

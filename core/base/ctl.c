@@ -181,7 +181,7 @@ int ctl_send(struct ctl *c, enum ctl_type type, const struct buf *body, const in
     int rc = ctl_send_shared(c, type, body, shared);
     if (rc == 0 && shared->refs > 1)
         rc = copy_fds(c, shared);
-    else if (rc < 0 && shared->refs > 1) /* the connection is unusable now */
+    else if (rc < 0 && shared->refs > 1) /* the connection is unusable: drops the queue */
         forget_sent(c, c->nattached, c->out.len);
     ctl_fds_drop(shared);
     return rc;

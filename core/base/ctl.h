@@ -64,13 +64,13 @@ enum ctl_why {
     CTL_JOIN,     /* hvd_init() was called */
     CTL_REVOKED,  /* its epoch lost a member, or it lost the connection to one */
     CTL_BOUNDARY, /* all ranks of its epoch agreed on a planned change */
-    CTL_ENTER,    /* has got NUMBERS, is ready to join at the next boundary */
+    CTL_ENTER,    /* the rank has got NUMBERS and is ready to join at the next boundary */
     CTL_WHYS,
 };
 
 enum ctl_roster_flag {
-    CTL_LOCAL = 1, /* has the same agent as the receiver */
-    CTL_NEW = 2,   /* was in no epoch before and has no state */
+    CTL_LOCAL = 1, /* the rank has the same agent as the receiver */
+    CTL_NEW = 2,   /* the rank was in no epoch before and has no training state */
 };
 
 /* The descriptors of one frame. The queues of several receivers may share them; dropping the last
@@ -99,7 +99,7 @@ struct ctl {
     struct buf in;
     int fds[FD_MAX_PASSED];
     size_t nfds;
-    struct buf out; /* queued: the socket has not taken it yet */
+    struct buf out; /* bytes that the socket has not taken yet */
     struct ctl_attachment *attached;
     size_t nattached, max_attached;
     uint64_t refused_since; /* clock_ns() since when the kernel refuses to pass descriptors; 0: it
@@ -124,7 +124,7 @@ void ctl_fini(struct ctl *c);
 int ctl_send(struct ctl *c, enum ctl_type type, const struct buf *body, const int *fds,
              size_t nfds);
 
-/* The same, but the queue takes a reference to fds instead of copying descriptors. */
+/* Like ctl_send(), but the queue takes a reference to fds instead of copying descriptors. */
 int ctl_send_shared(struct ctl *c, enum ctl_type type, const struct buf *body, struct ctl_fds *fds);
 
 /* Result of ctl_flush(): too many descriptors are in flight (ETOOMANYREFS), or the kernel has no

@@ -9,11 +9,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Is this variable ("HVD_FUSION_TRESHOLD=1M"; the part from = on is ignored) not a setting, but
- * close to one? Then true, and one sentence in dst. */
+/* Returns true, with one sentence in dst, if this variable ("HVD_FUSION_TRESHOLD=1M"; the part from
+ * = on is ignored) is not a setting, but close to one. */
 bool known_misspelt(const char *variable, char *dst, size_t size);
 
-/* Is it a valid value of HVD_SIMD? */
+/* Returns whether value is valid for HVD_SIMD. */
 bool known_simd(const char *value);
 
 #define KNOWN_SIMD "scalar, avx2, avx512 or neon"

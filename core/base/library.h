@@ -33,7 +33,8 @@ void library_find(void *handle, const struct library_symbol *symbols, size_t nsy
 
 struct library_copies {
     int n; /* number of different files; those beyond LIBRARY_COPIES are only counted */
-    char path[LIBRARY_COPIES][PATH_MAX]; /* as the loader names them, for library_mapped_open() */
+    /* paths as the loader names them, for library_mapped_open() */
+    char path[LIBRARY_COPIES][PATH_MAX];
 };
 
 /* Finds mapped files with this name as their soname or as the last part of their path. A file with
@@ -48,7 +49,8 @@ void *library_mapped_open(const char *path);
  * does not know it; -ENAMETOOLONG. */
 int library_file(void *handle, char *dst, size_t size);
 
-/* The same for the library or program that contains an address, such as that of a function. */
+/* The path of the library or program that contains an address, such as that of a function. Results
+ * as of library_file(). */
 int library_of(const void *address, char *dst, size_t size);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lifeline: tells a process at once when another process of its host dies, and how long that one
- * has been silent.
+ * lifeline: tells a process at once when another process of its host dies, and how long that
+ * process has been silent.
  *
  * The two processes share one page of memory with a futex in it. A thread of the *holder* puts the
  * futex on its robust list (set_robust_list(2), as robust mutexes do): when the holder dies or
@@ -11,7 +11,7 @@
  *
  * The watcher maps the page read-only, takes no lock and follows no pointer in it: the worst that a
  * malicious holder can write is that it is dead. A robust mutex of libc is not used, because
- * locking one that is shared puts pointers of the other process into one's own list. Different pid
+ * locking a shared one puts pointers of the other process into this process's list. Different pid
  * namespaces do no harm: the futex is compared only with its own earlier value.
  *
  * Where the kernel writes a core dump, the watcher learns of the death only after the dump.

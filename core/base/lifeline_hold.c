@@ -80,7 +80,7 @@ static int map_page(int fd, struct lifeline_page **ret, struct err *err)
     int rc = 0;
     if (page->magic != LIFELINE_MAGIC || page->beat_ms < LIFELINE_BEAT_MS_MIN ||
         page->beat_ms > LIFELINE_BEAT_MS_MAX || atomic_load(&page->word) != 0)
-        rc = err_set(err, EPROTO, "lifeline: not a page that nobody holds");
+        rc = err_set(err, EPROTO, "lifeline: the page is malformed or has a holder already");
     else if (madvise(page, LIFELINE_PAGE, MADV_DONTFORK) < 0)
         rc = err_sys(err, errno, "lifeline: madvise");
     if (rc < 0)

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Are the first n bytes of word one of the names? */
+/* Returns whether the first n bytes of word are one of the names. */
 static inline bool names_have(const char *names, const char *word, size_t n)
 {
     while (*names) {

@@ -36,7 +36,7 @@ int sock_split(const char *text, char ret_host[SOCK_HOST_MAX], uint16_t *ret_por
         colon = strrchr(text, ':');
         len = colon ? (size_t)(colon - text) : 0;
         if (colon && memchr(text, ':', len))
-            len = 0; /* a bare IPv6 address, in which the port cannot be told */
+            len = 0; /* a bare IPv6 address, in which no port can be recognized */
     }
     if (len == 0 || len >= SOCK_HOST_MAX || *colon != ':')
         return err_set(err, EINVAL, "'%s': want host:port or [address]:port", text);

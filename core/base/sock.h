@@ -37,7 +37,7 @@ const char *sock_text(const struct sock_addr *a, char dst[SOCK_TEXT_MAX]);
 bool sock_same_ip(const struct sock_addr *a, const struct sock_addr *b);
 bool sock_is_loopback(const struct sock_addr *a);
 
-/* Does b lie in the network of a? */
+/* Returns whether b is in the network of a. */
 bool sock_in_network(const struct sock_addr *a, const struct sock_addr *b);
 
 #define SOCK_MAX_ADDRS 8

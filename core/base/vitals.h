@@ -17,7 +17,8 @@
 struct vitals {
     char state;     /* of the main thread, as in /proc/PID/stat: R S D T t Z X I; 0: unknown */
     bool stopped;   /* all its threads are stopped (T, t) */
-    bool throttled; /* its CPU quota has run out since the last look; the caller fills this in */
+    bool throttled; /* the process's CPU quota has run out since the caller last looked; set by the
+                       caller */
 };
 
 /* Limits for the silence of a process. */

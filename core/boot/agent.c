@@ -170,7 +170,8 @@ static int check_losses(const struct boot *boot, const struct losses *l, struct 
     for (int r = 0; r < boot->size; r++)
         for (size_t i = 0; i < l->n; i++)
             if (boot->members[r] == l->list[i])
-                return err_set(err, EAGAIN, "rank %d was lost before it could be met", r);
+                return err_set(err, EAGAIN, "rank %d was lost before this rank could connect to it",
+                               r);
     return 0;
 }
 
@@ -250,7 +251,7 @@ static int next_frame(struct boot *boot, struct ctl_frame *ret, uint64_t deadlin
         if (rc < 0)
             return err_sys(err, -rc, "%s",
                            fd_limit_reached(rc)
-                               ? "cannot take what the agent sends"
+                               ? "cannot receive the agent's frames"
                                : "lost the agent while waiting for the other ranks");
         return 0;
     }

@@ -26,7 +26,7 @@ struct boot;
 
 /* The numbers that a joiner would get if it joined now. */
 struct boot_numbers {
-    uint32_t epoch; /* of the next roster */
+    uint32_t epoch; /* epoch of the next roster */
     int rank, size, local_rank, local_size, cross_rank, cross_size;
 };
 
@@ -50,15 +50,16 @@ struct boot {
     bool has_key; /* valid from boot_open() on: there is, or will be, a secret key. false: listen on
                      loopback only, unless HVD_INSECURE=1 */
     struct buf *cards; /* [size], in rank order, as each rank sent it */
-    bool *local;       /* [size], has the same agent as this rank; NULL without an agent */
-    bool elastic;      /* valid from boot_open() on: losses are repaired (only with an agent) */
-    int why;           /* enum ctl_why of the next exchange; boot_open() sets CTL_JOIN */
+    /* [size] whether the rank has the same agent as this rank; NULL without an agent */
+    bool *local;
+    bool elastic; /* valid from boot_open() on: losses are repaired (only with an agent) */
+    int why;      /* enum ctl_why of the next exchange; boot_open() sets CTL_JOIN */
     const _Atomic int *cancel; /* NULL, or a flag: a value other than 0 ends an exchange at once */
     struct ctl ctl;            /* on agent_fd; the mesh continues to use it */
     _Atomic uint32_t change_heard; /* newest planned change that the agent announced */
     uint32_t *members; /* [size], member with that rank; a member number is never reused. Without an
                           agent: the rank */
-    bool *is_new;      /* [size], was in no epoch before */
+    bool *is_new;      /* [size] whether the rank was in no epoch before */
     uint32_t change;   /* number of the last planned change that this roster includes */
     uint64_t departed_done; /* operations finished by members that had left by then (the maximum) */
     struct boot_numbers numbers; /* valid after boot_exchange() returned 1 */

@@ -39,8 +39,9 @@ static bool is_set(const char *name)
     return value && *value;
 }
 
-/* Are Slurm's numbers this rank's own? In a Slurm job hydra's proxies are the tasks of srun, and
- * ranks inherit their proxy's numbers: then only if there are as many tasks as ranks. */
+/* Returns whether Slurm's numbers are this rank's own. In a Slurm job hydra's proxies are the tasks
+ * of srun, and ranks inherit their proxy's numbers. So they are only if there are as many tasks as
+ * ranks. */
 static bool slurm_says_so(int64_t size)
 {
     return getenv("SLURM_STEP_ID") && boot_number("SLURM_PROCID") >= 0 &&

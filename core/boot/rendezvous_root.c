@@ -25,28 +25,29 @@
 #include "core/boot/boot.h"
 #include "core/boot/wire.h"
 
-#define SPARE_CONNS   64   /* connections beyond the number of ranks, for those not of this job */
+/* connections beyond the number of ranks, for connections that are not of this job */
+#define SPARE_CONNS   64
 #define CONN_MS       5000 /* limit from accept to a valid card */
 #define MISSING_NAMED 16   /* most ranges of missing ranks in a message */
 
 static const char NO_MEMORY[] = "rank 0 gave up: out of memory";
 
 enum phase {
-    PHASE_HELLO,   /* nothing is known of it */
+    PHASE_HELLO,   /* the peer has sent nothing yet */
     PHASE_CARD,    /* the challenge was sent */
-    PHASE_READY,   /* its card is here; it waits for the roster */
-    PHASE_SENDING, /* the roster is being sent */
+    PHASE_READY,   /* the peer's card is here; the peer waits for the roster */
+    PHASE_SENDING, /* rank 0 is sending the roster to this peer */
     PHASE_GONE,    /* closed; compact() frees the slot */
 };
 
 struct conn {
     int fd;
     enum phase phase;
-    uint32_t rank, size; /* as the peer claims; verified from PHASE_READY on */
+    uint32_t rank, size; /* as the peer claims in HELLO; verified from PHASE_READY on */
     uint64_t limit;      /* deadline for PHASE_READY */
     struct wire_session session;
     struct buf in;
-    uint8_t proof[MAC_SIZE]; /* of the roster, for this connection */
+    uint8_t proof[MAC_SIZE]; /* proof of the roster for this connection */
     size_t sent;
 };
 
@@ -409,7 +410,7 @@ static int distribute(struct root *root, uint64_t deadline, struct err *err)
         }
         compact(root);
         if (root->nconns && deadline_passed(deadline))
-            return err_set(err, ETIMEDOUT, "rank %u does not take the roster", root->conns[0].rank);
+            return err_set(err, ETIMEDOUT, "rank %u does not read the roster", root->conns[0].rank);
         int rc = root->nconns ? turn(root, deadline, true) : 0;
         if (rc < 0)
             return err_sys(err, -rc, "poll");
@@ -417,7 +418,7 @@ static int distribute(struct root *root, uint64_t deadline, struct err *err)
     return 0;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------- */
+/* ---- the exchange -------------------------------------------------------------------------- */
 
 static int root_init(struct root *root, const struct rendezvous *rv, const struct buf *card,
                      struct buf *cards, struct err *err)

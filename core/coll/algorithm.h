@@ -23,13 +23,13 @@ struct algorithm {
     const char *name;
     const char *(*name_of)(const void *state); /* replaces name for algorithms with variants */
     size_t state_size;
-    /* Whether it can run this operation: the same answer on every rank. The first algorithm of
-     * the table that can is used. */
+    /* Whether the algorithm can run this operation: the same answer on every rank. The first
+     * algorithm of the table that applies is used. */
     bool (*applies)(const struct mesh *mesh, const struct coll_op *op);
-    bool across; /* it can also make sums across hosts (struct coll_op) */
-    /* It cannot be cancelled once it has begun. So start is called only when every rank has
-     * entered the operation: coll makes a barrier of its own before it, after which no rank
-     * cancels it. */
+    bool across; /* the algorithm can also make sums across hosts (coll_op.across) */
+    /* The algorithm cannot be cancelled once it has begun. So start is called only when every rank
+     * has entered the operation: coll makes a barrier of its own first, after which no rank cancels
+     * the operation. */
     bool together;
     /* Called once; coll->backend is the state of its back end, NULL: an algorithm of coll's own.
      * May be NULL. */
@@ -66,8 +66,8 @@ struct coll_run {
 struct coll {
     struct mesh *mesh;
     struct shm_pieces *pieces;   /* NULL where no memory is shared */
-    const struct coll_op *op;    /* in flight, else NULL */
-    const struct algorithm *alg; /* of the current operation, or of the last one */
+    const struct coll_op *op;    /* the operation in flight; NULL: none */
+    const struct algorithm *alg; /* the algorithm of the current operation, or of the last one */
     void *alg_state;
     enum coll_wait wait; /* set by a progress function that returns 1, unless it is COLL_WAKES */
     uint64_t seq; /* operations completed: equal on all ranks at the same position of the log */
@@ -94,7 +94,7 @@ struct coll {
 extern const struct algorithm *const coll_algorithms[];
 
 /* Memory for the current operation, 64-byte aligned. Later calls of the same operation for no
- * more bytes return the same memory. NULL: no memory. Its former content is lost. */
+ * more bytes return the same memory. NULL: no memory. The earlier content is lost. */
 uint8_t *coll_work(struct coll *coll, size_t bytes);
 
 /* For an algorithm that uses other algorithms for a part of its work: runs an operation on host

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * allgather: every rank gets the parts of all ranks, which may differ in length, in the order of
- * ranks. A ring over all ranks (members.h): each part goes once round, and is forwarded from the
- * output while it is still arriving. Empty parts are sent as empty messages, so that a rank that
- * has finished knows that all have started. No work buffer is needed: parts are forwarded from the
- * output, and the transport has copied them when the operation finishes.
+ * ranks. A ring over all ranks (members.h): each part goes once round the ring, and is forwarded
+ * from the output while it is still arriving. Empty parts are sent as empty messages, so that a
+ * rank that has finished knows that all have started. No work buffer is needed: parts are forwarded
+ * from the output, and the transport has copied them when the operation finishes.
  */
 #include <stdlib.h>
 #include <string.h>

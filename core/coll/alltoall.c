@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * alltoall: each rank has a part for every other, of any length. Pairwise: in step i a rank sends
- * to the one i above it and receives from the one i below; sending and receiving do not wait for
- * each other. Empty parts are sent as empty messages, so that a rank that has finished knows that
- * all have started.
+ * to the rank i above it and receives from the rank i below it; sending and receiving do not wait
+ * for each other. Empty parts are sent as empty messages, so that a rank that has finished knows
+ * that all have started.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 #include "core/coll/shm_steps.h"
 #include "core/transport/shm.h"
 
-/* Adds an algorithm behind those of back ends. coll_create() afterwards counts these as its own. */
+/* Adds an algorithm at the end of coll->list. */
 static int add(struct coll *coll, const struct algorithm *alg, struct err *err)
 {
     if (coll->n == COLL_MAX_ALGORITHMS)

@@ -36,7 +36,7 @@
 
 struct coll_tensor {
     const void *in;
-    void *out;    /* == in: in place */
+    void *out;    /* equal to in: in place */
     size_t count; /* elements */
 };
 
@@ -75,8 +75,8 @@ struct coll_op {
      * the other hosts. Only as a part of an operation to which every rank has come, where there are
      * several hosts and all have as many ranks (core/backend/hier); ranks of one host may differ in
      * counts. */
-    /* On a device, for each tensor: an event after which in is complete and out may be
-     * overwritten. NULL: both hold already. */
+    /* On a device, for each tensor: an event after which in is complete and out may be overwritten.
+     * NULL: in is complete and out may be overwritten already. */
     void *const *ready;
 };
 
@@ -99,7 +99,7 @@ int coll_add_algorithms(struct coll *coll, const struct algorithm *const *list, 
                         struct err *err);
 
 /* Starts an operation without waiting for other ranks. op and what it points to must stay valid
- * until its end. */
+ * until the operation ends. */
 int coll_start(struct coll *coll, const struct coll_op *op, struct err *err);
 
 /* Makes progress. 0: finished; 1: would have to wait; -errno: failed, and only coll_destroy()
@@ -108,7 +108,7 @@ int coll_progress(struct coll *coll);
 
 /* How to wait after coll_progress() has returned 1. */
 enum coll_wait {
-    COLL_WAKES,  /* on mesh_fd() */
+    COLL_WAKES,  /* sleep on mesh_fd() */
     COLL_YIELDS, /* the same, but a thread of ours works on it and may need this processor: yield */
     COLL_MOVES, /* nothing wakes the caller, and each call makes progress: a library that works only
                    inside calls */
@@ -122,7 +122,7 @@ enum coll_wait coll_wait(const struct coll *coll);
  * own links. */
 bool coll_across_by_library(const struct coll *coll);
 
-/* Why an operation has failed, as text: NULL if there is none. code -ENOTSUP: every rank has
+/* Why the operation has failed; NULL: no reason was recorded. code -ENOTSUP: every rank has
  * reached the same verdict. -EXDEV: the other ranks continue without this one. */
 const struct err *coll_why(const struct coll *coll);
 
@@ -154,7 +154,7 @@ void coll_set_elastic(struct coll *coll);
 struct coll_standing {
     bool started;
     bool whole;            /* this rank has the result; only the barrier after it was not passed */
-    uint32_t pieces;       /* 0: all or nothing */
+    uint32_t pieces;       /* 0: the operation is final as a whole or not at all */
     const uint32_t *final; /* [pieces] how many steps of each piece are final; owned by the coll
                               until its next call */
 };
@@ -169,10 +169,10 @@ struct coll_rest {
 
 void coll_rest_fini(struct coll_rest *rest);
 
-/* Of the current operation: writes what is final to the outputs, from memory that the ranks of
- * this host share, and appends the rest, which is the same on every rank with the same
- * arguments. final: [pieces], NULL: all of it is final. Needs nothing from peers and changes
- * nothing of theirs. May be repeated with values that are not smaller. */
+/* Writes the final parts of the current operation to the outputs, from memory that the ranks of
+ * this host share, and appends the rest to ret_rest. The rest is the same on every rank with the
+ * same arguments. final: [pieces], NULL: all of it is final. Needs nothing from peers and changes
+ * none of their data. May be repeated with values of final that are not smaller. */
 int coll_settle(struct coll *coll, const uint32_t *final, struct coll_rest *ret_rest);
 
 /* Before the current operation is restarted: restores inputs that it has overwritten (on a

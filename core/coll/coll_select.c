@@ -14,7 +14,8 @@ const struct algorithm *const coll_algorithms[] = {
     /* no elements: nothing to send, but no rank may finish before all have started */
     &barrier_algorithm,
     &direct_allreduce_algorithm,
-    /* these two are one algorithm: the ranks that are alone on their host, and the others */
+    /* two halves of one algorithm: for ranks that are alone on their host, and for all other ranks
+     */
     &ring_allreduce_algorithm,
     &hier_allreduce_algorithm,
     &allgather_algorithm,

@@ -29,11 +29,11 @@ struct direct {
     struct shm_share share;
     struct reduce_plan plan;
     enum phase phase;
-    bool shares;       /* it sums on its host first */
-    bool first;        /* of those that share */
-    int lane;          /* the local rank that it talks to */
+    bool shares;       /* this rank sums with the ranks of its host first */
+    bool first;        /* this rank is the first of the ranks that share its host */
+    int lane;          /* local rank of its peers on other hosts */
     size_t pieces;     /* of a tensor */
-    size_t bytes;      /* of one input, packed */
+    size_t bytes;      /* bytes of one packed input */
     uint8_t *gathered; /* [hosts] packed inputs: entry i is that of this host + i */
     uint8_t *result;   /* packed */
     int distance;

@@ -20,7 +20,7 @@ struct hier {
     struct coll *coll;
     struct layout layout;
     struct reduce_plan plan;
-    struct shm_share share; /* of the current run */
+    struct shm_share share; /* who owns which pieces in the current run */
     struct ring ring;
     size_t *offsets;   /* [hosts + 1] */
     size_t *delivered; /* [hosts] bytes of each segment that are final */

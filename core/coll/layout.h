@@ -36,7 +36,7 @@ size_t layout_piece_bytes(const struct layout *l, size_t k);
 struct layout_walk {
     size_t piece;
     size_t tensor;
-    size_t done; /* elements of the tensor's piece that were passed */
+    size_t done; /* elements of this tensor's piece that layout_next() has returned already */
 };
 
 /* Consecutive elements of one tensor, which are consecutive in the packed form, too. */

@@ -262,7 +262,7 @@ struct shm_scatter {
     size_t *begins; /* [size + 1] elements */
     struct layout layout;
     uint8_t *sums; /* the own part, if it cannot be written to the output at once; else NULL */
-    size_t bytes;  /* of the own part */
+    size_t bytes;  /* bytes of the own part */
 };
 
 static void scatter_fini(void *state)

@@ -20,9 +20,9 @@
 struct reduce_plan {
     enum hvd_dtype dtype;
     enum hvd_op op;   /* AVERAGE reduces like SUM */
-    double prescale;  /* each source times this first (float32 arithmetic for 16-bit floats; the
-                         tensor's own type for float32 and float64; double, truncated, for
-                         integers); 1.0: none. Sources that carry it already: prescaled. */
+    double prescale;  /* each source is multiplied by this first (float32 arithmetic for 16-bit
+                         floats; the  tensor's own type for float32 and float64; double, truncated,
+                         for  integers); 1.0: none. Sources that carry it already: prescaled. */
     int divisor;      /* > 1: the sum divided by this (average); integers truncate toward zero */
     double postscale; /* then times this; 1.0: none */
 };

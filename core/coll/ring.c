@@ -2,10 +2,10 @@
  *
  * ring: see ring.h.
  *
- * Step t sends segment place - t and receives segment place - t - 1. What a step receives the next
- * one sends. Steps before members - 1 carry partial sums. Receiving may be ahead of sending as far
- * as the peers allow: every segment has its own place in work, and bytes of a final result arrive
- * only after the partial sum in their place has been sent.
+ * Step t sends segment place - t and receives segment place - t - 1. A step sends what the step
+ * before it has received. Steps before members - 1 carry partial sums. Receiving may be ahead of
+ * sending as far as the peers allow: every segment has its own place in work, and bytes of a final
+ * result arrive only after the partial sum in their place has been sent.
  */
 #include "core/coll/ring.h"
 

@@ -39,7 +39,7 @@ struct ring {
     int members, place; /* place: this rank's index */
     struct link *next, *prev;
     uint64_t tag;
-    const size_t *offsets; /* [members + 1] of the segments in work, in bytes */
+    const size_t *offsets; /* [members + 1] byte offsets of the segments in work */
     uint8_t *work;
     uint8_t *scratch; /* a block to receive partial sums into; NULL: they are received in work */
     size_t block;     /* a multiple of every element's size */
@@ -47,7 +47,7 @@ struct ring {
     void *ctx;
     struct ring_place out, in;
     bool arrived; /* the block of in has arrived and is not merged or delivered yet */
-    bool merged;  /* it is merged, but not delivered yet */
+    bool merged;  /* the block of in is merged, but not delivered yet */
 };
 
 /* Starts at the first block. The fields down to ctx are filled in by the caller. members >= 2. */

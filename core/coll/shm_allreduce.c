@@ -28,7 +28,7 @@ struct shm_allreduce {
     struct reduce_plan plan;
     size_t bytes;
     struct shm_watch enter;
-    int seen;         /* small: seats that have entered */
+    int seen;         /* small path: seats that have entered */
     const void **src; /* [seats] */
 };
 

@@ -4,8 +4,9 @@
  *
  * Up to SHM_INLINE_MAX bytes the payload is stored beside the flag; up to about a megabyte every
  * seat reduces all data from the staging of all seats; above that each seat reduces its slice.
- * Nonblocking, under the engine's progress lock; never sleeps or spins. After it has finished the
- * caller may overwrite inputs and outputs. No output is written before every seat has started.
+ * Nonblocking, under the engine's progress lock; never sleeps or spins. After the operation has
+ * finished the caller may overwrite inputs and outputs. No output is written before every seat has
+ * started.
  */
 #ifndef HVD_COLL_SHM_ALLREDUCE_H
 #define HVD_COLL_SHM_ALLREDUCE_H

@@ -2,10 +2,10 @@
  *
  * shm_choice: whether staging is written through the cache or past it (non-temporal stores).
  *
- * Where the ranks share a last-level cache, through it is up to three times faster; where they do
- * not (other sockets, other core complexes, a virtual machine whose processors move about), each
- * store first has to fetch the cache line from a distant core, and writing past the cache is as
- * much faster. The hardware does not report reliably which case it is, so seat 0 measures: from
+ * Where the ranks share a last-level cache, writing through it is up to three times faster; where
+ * they do not (other sockets, other core complexes, a virtual machine whose processors move about),
+ * each store first has to fetch the cache line from a distant core, and writing past the cache is
+ * as much faster. The hardware does not report reliably which case it is, so seat 0 measures: from
  * time to time it tries the other way, in runs of each size class, and writes into its flags how
  * the next run is to be written. The choice affects only speed. Private to core/coll/shm_*; under
  * the progress lock.
@@ -32,7 +32,7 @@ struct shm_choice {
     struct shm *shm;
     uint32_t generation;
     struct shm_choice_class classes[SHM_CHOICES];
-    int class; /* of the current run; -1: too small to matter */
+    int class; /* size class of the current run; -1: too small to matter */
     bool far;
     size_t bytes;
     uint64_t spent; /* ns in this run's copies and sums, without waiting */

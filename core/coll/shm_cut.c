@@ -50,7 +50,7 @@ size_t shm_cut_longest(const struct shm_cut *cut)
 
 void shm_cut_walks(const struct shm_cut *cut, struct shm_walk *ret_walks)
 {
-    size_t tensor = 0, before = 0; /* elements of the tensors before it */
+    size_t tensor = 0, before = 0; /* before: elements of the tensors before `tensor` */
     for (int o = 0; o < cut->owners; o++) {
         struct shm_walk *walk = &ret_walks[o];
         if (!cut->flat) {

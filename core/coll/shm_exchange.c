@@ -19,17 +19,17 @@
 #define USE_MIN (64u << 10)  /* least bytes of a cell that are worth publishing */
 #define USE_MAX (128u << 10) /* so that the data in flight stays in a core's own cache */
 #define DEPTH   8            /* parts that a row is cut into, if it is long enough */
-#define OWN_CHUNK                                                                                  \
-    (256u << 10) /* bytes of the own row that are copied between two checks of the other seats */
+/* bytes of the own row that are copied between two checks of the other seats */
+#define OWN_CHUNK  (256u << 10)
 #define STREAM_MIN (1u << 20) /* outputs of at least this size are written past the cache */
 
 /* A row: sent to this seat or received from it. */
 struct row {
-    size_t at, bytes; /* in the user's memory */
-    size_t place;     /* offset of its part in the cell */
+    size_t at, bytes; /* offset and length in the user's memory */
+    size_t place;     /* offset of the row's part in the cell */
     size_t slice;     /* bytes of every part but the last */
     uint64_t steps;   /* number of parts; 0: the row is empty */
-    uint64_t taken;   /* of a received row: parts copied out */
+    uint64_t taken;   /* a received row: parts copied out */
 };
 
 struct shm_exchange {
@@ -317,7 +317,8 @@ static bool try_own(struct shm_exchange *x)
 
 /* ---- progress ------------------------------------------------------------------------------- */
 
-/* This seat has nothing more to do: have all seats got that far? */
+/* Called when this seat has nothing more to do. Returns whether all seats have finished their
+ * steps. */
 static bool is_over(struct shm_exchange *x)
 {
     return x->all > 0 && x->filled == x->all && x->told_out == x->all && x->own_done == x->own &&
@@ -356,7 +357,7 @@ int shm_exchange_progress(struct shm_exchange *x)
     return 0;
 }
 
-/* ---- what survivors make of it -------------------------------------------------------------- */
+/* ---- settling, after a rank was lost --------------------------------------------------------- */
 
 uint32_t shm_exchange_final(struct shm_exchange *x)
 {

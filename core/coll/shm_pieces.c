@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * shm_pieces: see shm_pieces.h. A run is a row of steps with up to three stages: in (fill the own
- * cell), mid (reduce the own slice into the own cell), out (read the others' cells). Each stage
+ * cell), mid (reduce the own slice into the own cell), out (read other seats' cells). Each stage
  * processes the steps in order, and may be ahead of the next stage as far as cells and peers allow.
  * All stages that can run do; those that free cells go first. A cell has a slice for each owner. A
  * seat does not stage its own slice: the result is written there.

@@ -69,12 +69,14 @@ void shm_pieces_scatter_sums(struct shm_pieces *s, const struct layout *layout,
 void shm_pieces_allgather(struct shm_pieces *s, const struct shm_share *share, const void *work);
 void shm_pieces_set_ready(struct shm_pieces *s, size_t bytes);
 
-/* Both in one run, without work: results go through staging. Any layout.pieces: the tensors are
- * cut as one long vector. The kind of operation does not matter: plan has the op and factors. */
+/* Reduce-scatter and allgather in one run, without work: results go through staging. Any
+ * layout.pieces: the tensors are cut as one long vector. The kind of operation does not matter:
+ * plan has the op and factors. */
 void shm_pieces_allreduce(struct shm_pieces *s, const struct layout *layout,
                           const struct reduce_plan *plan);
 
-/* The same for small vectors: every seat reads all seats' inputs and reduces all elements. */
+/* Like shm_pieces_allreduce(), for small vectors: every seat reads all seats' inputs and reduces
+ * all elements. */
 void shm_pieces_symmetric(struct shm_pieces *s, const struct layout *layout,
                           const struct reduce_plan *plan);
 

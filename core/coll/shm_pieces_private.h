@@ -35,9 +35,9 @@ struct shm_pieces {
     uint64_t base;         /* number of its first step */
     uint64_t n;            /* number of its steps */
     uint64_t in, mid, out; /* steps done of each stage */
-    bool gives, takes;     /* this seat fills cells; reads others' cells */
-    int sources;           /* how many seats out waits for */
-    size_t slice;          /* bytes of one owner in one cell */
+    bool gives, takes;     /* gives: this seat fills cells; takes: it reads cells of other seats */
+    int sources;           /* how many seats the stage out waits for */
+    size_t slice;          /* bytes of one owner's slice in one cell */
     struct shm_cut cut;
     struct reduce_plan plan;
     bool finish;

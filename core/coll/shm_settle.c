@@ -26,7 +26,7 @@ uint32_t shm_pieces_final(const struct shm_pieces *s, uint32_t *final)
     uint32_t least = UINT32_MAX, out = (uint32_t)s->out;
     if (!s->run)
         return 0;
-    /* What this seat has copied out was final, whatever the flags show now. */
+    /* Steps that this seat has copied out were final, whatever the flags show now. */
     if (s->run->kind == SHM_SLICES) {
         for (int o = 0; o < s->cut.owners; o++) {
             uint32_t red = told(s, o, SHM_RED);

@@ -4,7 +4,7 @@
  */
 #include "core/coll/shm_steps.h"
 
-#define CELLS 3 /* one is being filled, one reduced, one copied out */
+#define CELLS 3 /* one cell is being filled, one reduced, one copied out */
 
 void shm_steps_init(struct shm_steps *s, struct mesh *mesh)
 {

@@ -17,13 +17,13 @@
 #include "core/transport/mesh.h"
 #include "core/transport/shm.h"
 
-#define SHM_SLICE_MAX (128u << 10) /* bytes of one owner in one cell */
+#define SHM_SLICE_MAX (128u << 10) /* the most bytes of one owner's slice in one cell */
 
 /* What a seat publishes about its steps. */
 enum shm_tell {
-    SHM_IN,  /* the cell holds its input */
-    SHM_RED, /* the cell holds its part of the result */
-    SHM_OUT, /* it does not read any cell any more */
+    SHM_IN,  /* the seat's cell holds its input */
+    SHM_RED, /* the seat's cell holds its part of the result */
+    SHM_OUT, /* the seat has read all cells of the step */
 };
 
 /* Waits for one stamp of several seats; seats that have reached it are not checked again. */
@@ -53,7 +53,7 @@ void shm_steps_enter(struct shm_steps *s);
 /* Publishes that this seat has finished steps 0..count-1; wakes sleeping seats. */
 void shm_steps_tell(struct shm_steps *s, enum shm_tell what, uint64_t count);
 
-/* The same if only these n seats wait for it. */
+/* Like shm_steps_tell(), but wakes only these n seats. */
 void shm_steps_tell_some(struct shm_steps *s, enum shm_tell what, uint64_t count, const int *seats,
                          int n);
 

@@ -80,8 +80,8 @@ static struct batch *new_batch(struct engine *e, size_t n)
         counter_add(&e->counters.allocations, 1);
     }
     if (batch && n > batch->cap) {
-        /* Spare room for every batch, because any free one may later serve the largest batch of a
-         * step. */
+        /* Spare room for every batch, because any free struct may later serve the largest batch of
+         * a step. */
         size_t cap = 32;
         while (cap < n)
             cap *= 2;
@@ -132,7 +132,7 @@ static struct slot *slot_of(struct engine *e, uint64_t id)
 static void take_rows(struct engine *e, struct slot *s, const struct negotiate_tensor *t)
 {
     const struct world_map *map = engine_map_of(e, &s->facts.sig);
-    /* The array may be of an earlier operation, and shorter. */
+    /* s->rows may be left from an earlier operation with fewer ranks. */
     if (!s->rows || (!t->dim0 && !t->splits))
         return;
     if (!map->same)
@@ -268,7 +268,7 @@ static void count_done(struct engine *e, const struct slot *s)
     counter_add(&e->counters.bytes, slot_bytes(s));
 }
 
-/* Negotiation hears of the end first: a caller may submit the same name again at once. */
+/* Tells negotiation before the callers, which may submit the same name again at once. */
 static void finish_batch(struct engine *e, struct batch *batch)
 {
     if (e->neg)
@@ -371,7 +371,7 @@ bool batches_progress(struct engine *e)
     }
 }
 
-/* Spins: peers at the same place of their program come within microseconds. */
+/* Spins: peers at the same place of their program start the operation within microseconds. */
 static int spin_progress(struct engine *e)
 {
     struct spin_state spin = {0};

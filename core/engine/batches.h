@@ -28,8 +28,9 @@ struct batch {
     bool generation;
     uint64_t number; /* of a frozen batch, counted from the start of the plan */
     uint64_t start_ns;
-    size_t bytes;      /* bytes of all inputs */
-    size_t n, cap, at; /* slots in use; slots allocated; first slot that is not done */
+    size_t bytes; /* bytes of all inputs */
+    /* n: slots in use; cap: slots allocated; at: the first slot that is not done */
+    size_t n, cap, at;
     struct slot **slots;
 };
 
@@ -44,14 +45,14 @@ struct pending_copy {
 struct batches {
     struct batch *first, **end; /* in the log's order */
     struct batch *active;
-    bool running; /* coll_start() was called for the active one */
+    bool running; /* coll_start() was called for the active batch */
     size_t op_n;  /* slots in the running operation */
     struct coll_op op;
     struct coll_tensor *tensors;
-    void **ready; /* [tensors_cap] GPU tensors: events that they wait for */
+    void **ready; /* [tensors_cap] events after which GPU tensors may be used */
     size_t tensors_cap;
     size_t *send_counts, *recv_counts; /* [size] elements for and from each mesh rank */
-    int64_t *splits;                   /* [size] of an alltoall, by mesh rank */
+    int64_t *splits;                   /* [size] rows of an alltoall, by mesh rank */
     /* buffer for packed tensors; used only while the mesh has fewer ranks than the world */
     uint8_t *scratch;
     size_t scratch_cap;

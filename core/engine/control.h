@@ -6,7 +6,7 @@
  * A message is one byte of type, then either a message of negotiation or a farewell {u32 rank, u64
  * frozen batches that the rank has finished since the plan began}. A rank that shuts down sends a
  * farewell up to the root, which sends it to every rank, after all batches in which that rank took
- * part. Operations of its peers that need more of it fail with "rank 2 has shut down".
+ * part. Operations of other ranks that still need it fail with "rank 2 has shut down".
  */
 #ifndef HVD_ENGINE_CONTROL_H
 #define HVD_ENGINE_CONTROL_H
@@ -24,7 +24,8 @@ struct control {
     int parent;    /* rank, -1 on the root */
     int *children; /* ranks */
     int nchildren;
-    /* the children's, then the parent's; NULL: closed after a farewell or at a boundary */
+    /* the links of the children, then that of the parent; NULL: closed after a farewell or at a
+     * boundary */
     struct link **links;
     bool moved_on; /* a peer has moved on to the next epoch (mesh_part) */
     struct buf in, out;

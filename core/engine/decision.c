@@ -68,11 +68,11 @@ static int check(const struct report *reports, int n, const struct decision *d, 
         if (!r->has_state)
             continue;
         if (r->done + 1 < d->done)
-            return err_set(err, EPROTO,
-                           "rank %d has finished %llu operations where others have %llu", i,
+            return err_set(err, EPROTO, "rank %d has finished %llu operations, other ranks %llu", i,
                            (unsigned long long)r->done, (unsigned long long)d->done);
         if (r->done < d->done && !r->whole && r->pieces == 0)
-            return err_set(err, EPROTO, "rank %d cannot finish operation %llu, which others have",
+            return err_set(err, EPROTO,
+                           "rank %d cannot finish operation %llu, which other ranks have finished",
                            i, (unsigned long long)r->done);
         if (any && (r->done != d->done || !r->started || r->pieces != d->pieces))
             return err_set(

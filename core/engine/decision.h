@@ -22,7 +22,7 @@ struct report {
     bool has_state;
     bool fresh;    /* it is still in hvd_init() and has no training state */
     bool started;  /* this rank has started operation number `done` */
-    bool whole;    /* this rank has its whole result */
+    bool whole;    /* this rank has the whole result of that operation */
     uint64_t done; /* operations that this rank has finished */
     uint32_t pieces;
     uint32_t final[REPORT_PIECES_MAX]; /* number of final steps, for each piece */

@@ -30,7 +30,7 @@
  * - COLL_YIELDS: a thread of ours does the work and may need this processor: give it up at once.
  * - COLL_MOVES: all ranks are inside the operation, and each poll advances it: spin long.
  * - COLL_ASKS: nothing wakes us. An operation that outlasts the spin loses little by a short sleep.
- *   Only for this one does a rank spin that shares memory with no peer. */
+ *   This is the only case in which a rank spins that shares memory with no peer. */
 static const uint64_t spin_ns[] = {[COLL_WAKES] = 5000,
                                    [COLL_YIELDS] = 0,
                                    [COLL_MOVES] = 10 * CLOCK_MS,
@@ -207,7 +207,7 @@ static bool is_done(struct slot *slot)
     return atomic_load(&slot->done);
 }
 
-/* Network latency is longer than a spin is worth. */
+/* Spinning for messages between hosts is not worth it: network latency is too long. */
 static bool spins_for(const struct engine *e, enum coll_wait wait)
 {
     return e->spin && (e->mesh->shm || wait == COLL_ASKS);
@@ -337,7 +337,8 @@ void drive_submitted(struct engine *e)
         patient = start_small(e);
     }
     bool work = turn_needed(e);
-    bool late = d->armed && e->next_tick < due; /* for the thread, which sleeps until `due` */
+    /* the thread sleeps until `due`, which is too late */
+    bool late = d->armed && e->next_tick < due;
     atomic_store(&d->work, work);
     unlock(d);
     if (queue_has_new(e->queue)) {

@@ -48,7 +48,7 @@ struct drive {
     _Atomic int priority_requests;
     _Atomic int closing;      /* hvd_shutdown() has begun: callers may not drive any more */
     _Atomic int stop;         /* asks the thread to end */
-    int driver_fd, thread_fd; /* eventfds that wake them */
+    int driver_fd, thread_fd; /* eventfds that wake the driver and the thread */
     bool armed;  /* (lock) the mesh marks this rank as asleep because the thread is idle */
     bool driven; /* (lock) a caller has taken the lock to drive since the thread last had it */
     bool started;
@@ -65,14 +65,16 @@ void drive_fini(struct engine *e);
 /* Takes the lock for a moment; the driver releases it soon. */
 void drive_lock(struct engine *e);
 
-/* The same, but returns false without the lock when *busy is or becomes nonzero: the driver may
- * hold the lock for long. */
+/* Like drive_lock(), but returns false without the lock when *busy is or becomes nonzero: the
+ * driver may then hold the lock for long. */
 bool drive_lock_unless(struct engine *e, const _Atomic int *busy);
 
 /* Takes the lock if it is free. On true the caller is the driver. */
 bool drive_try(struct engine *e);
 
-/* Releases the lock, and wakes the thread when there is work that no caller would do. */
+/* Releases the progress lock. Wakes the engine thread if it sleeps, or if there is work and no
+ * caller waits for the lock. If another thread has submitted meanwhile and the lock is free, takes
+ * it again for one more turn. */
 void drive_leave(struct engine *e);
 
 /* (lock) Drives until the slot is done or another thread wants the lock. */

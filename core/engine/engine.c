@@ -19,7 +19,7 @@
 #include "core/engine/turn.h"
 
 #define LEAVE_MS  5000 /* how long hvd_shutdown() waits for the other ranks */
-#define FINISH_MS 2000 /* how long it waits for operations that cannot be cancelled */
+#define FINISH_MS 2000 /* how long hvd_shutdown() waits for operations that cannot be cancelled */
 
 /* ---- creation ---- */
 
@@ -271,9 +271,9 @@ int engine_backend(struct engine *e, const char *name, struct hvd_backend *ret, 
 
 /* ---- end ---- */
 
-/* Tells all ranks that this rank leaves in order, and forwards their farewells. What this rank has
- * finished stays valid even if the others lose a rank before they have finished it: the next roster
- * tells them the number (REPAIR.md). */
+/* Tells all ranks that this rank leaves in order, and forwards their farewells. Operations that
+ * this rank has finished stay valid even if the other ranks lose a rank before they have finished
+ * them: the next roster has the number of finished operations (REPAIR.md). */
 static void leave_world(struct engine *e)
 {
     struct err err = {0};
@@ -347,7 +347,7 @@ void engine_close(struct engine *e)
     } else {
         leave_world(e);
     }
-    /* For a caller that got the engine before it was taken away and submits only now. */
+    /* Refuses a caller that got the engine before the shutdown and submits only now. */
     e->failed = true;
     err_set(&e->failure, ESHUTDOWN, "hvd_shutdown() was called");
     drive_leave(e);

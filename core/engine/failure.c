@@ -121,7 +121,8 @@ void engine_lost(struct engine *e, const char *what, int rc)
             engine_fail(e, &err);
             return;
         }
-        mesh_abort(e->mesh, err.msg); /* only this rank has; the others can go on without it */
+        /* Only this rank has failed; the other ranks can go on without it. */
+        mesh_abort(e->mesh, err.msg);
         engine_fail_rank(e, &err);
         return;
     }
@@ -140,7 +141,7 @@ void engine_lost(struct engine *e, const char *what, int rc)
     }
     if (known == 0) {
         int code = rc == -ENOMEM ? ENOMEM : ECONNRESET;
-        if (e->trouble.code) /* it has a text already */
+        if (e->trouble.code) /* e->trouble has a text already */
             err_set(&err, code, "rank %d: %s", e->rank, e->trouble.msg);
         else
             err_set(&err, code, "rank %d: %s: %s", e->rank, what, why ? why->msg : strerror(-rc));

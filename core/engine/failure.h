@@ -19,7 +19,7 @@ void engine_fail(struct engine *e, const struct err *err);
  * new objects. Otherwise, or when the repair fails, the engine has failed. */
 void engine_lost(struct engine *e, const char *what, int rc);
 
-/* The same when it is known that a rank is lost, with the reason. */
+/* Like engine_lost(), for a caller that knows that a rank is lost, and why. */
 void engine_repair(struct engine *e, const struct err *why);
 
 /* Fails this rank with `why`; nothing is sent to peers. In an elastic job its agent is told,
@@ -29,7 +29,7 @@ void engine_fail_rank(struct engine *e, const struct err *why);
 /* Stops the operation in flight, and ends every unfinished operation with why. */
 void engine_fail_all(struct engine *e, const struct err *why);
 
-/* Whose end is the reason for a BYE. */
+/* The reason for a BYE: the rank leaves in order, another rank's end, or this rank's failure. */
 enum bye_for { BYE_IN_ORDER, BYE_OTHER_RANK, BYE_THIS_RANK };
 
 /* Tells the agent, once, that this rank takes part in no further operation. why: NULL for

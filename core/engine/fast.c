@@ -47,8 +47,8 @@ static int begin(struct engine *e, const struct hvd_request *r, enum fast_for wh
     return 0;
 }
 
-/* The plan's next operation. Called and returns with the progress lock held. 1: the plan has
- * another one next, and nothing was done. */
+/* Runs the operation if it is the plan's next one. Called and returns with the progress lock held.
+ * 1: another operation is the plan's next one, and nothing was done. */
 static int run_planned(struct engine *e, const struct hvd_request *r, enum fast_for whose,
                        struct err *err)
 {
@@ -60,7 +60,7 @@ static int run_planned(struct engine *e, const struct hvd_request *r, enum fast_
     e->fast_busy = true;
     atomic_fetch_add_explicit(&e->queue->submitted, 1, memory_order_relaxed);
     if (!batches_run_fast(e, id)) {
-        /* Peers are late: from here on it is driven like any other batch. */
+        /* Peers are late: from here on the operation is driven like any other batch. */
         drive_until(e, s);
         drive_leave(e);
         drive_wait(e, s);
@@ -96,7 +96,8 @@ static int run_submitted(struct engine *e, const struct hvd_request *r, enum fas
     if (rc < 0)
         return rc;
     if (!slot)
-        return err_set(err, EINVAL, "%s: the handle is gone", r->name ? r->name : "no name");
+        return err_set(err, EINVAL, "%s: another thread has released this handle",
+                       r->name ? r->name : "no name");
     drive_wait(e, slot);
     rc = slot->status;
     if (rc < 0)

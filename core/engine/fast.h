@@ -19,7 +19,7 @@ struct engine;
 enum fast_for {
     FAST_USER,
     FAST_OWN,      /* the engine's own: belongs to no world, so it never gets -ESTALE */
-    FAST_OWN_LAST, /* the same, and no user operation begins after it (batches.held) */
+    FAST_OWN_LAST, /* the engine's own, after which no user operation begins (batches.held) */
 };
 
 /* For allreduce, broadcast and barrier. -ESTALE: the world changed before the operation was done.

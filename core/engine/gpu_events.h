@@ -28,7 +28,8 @@ struct gpu_events {
 };
 
 /* Records the event after which the engine may use the request's tensors. -EINVAL: the tensors are
- * not on that GPU, or this rank uses another one. -EBUSY: the stream is being captured. */
+ * not on the GPU of the request, or this rank uses another GPU. -EBUSY: the stream is being
+ * captured. */
 int gpu_events_put(struct gpu_events *events, const struct hvd_request *request, size_t in_bytes,
                    size_t out_bytes, struct CUevent_st **ret, struct err *err);
 
@@ -46,7 +47,7 @@ void gpu_events_trim(struct gpu_events *events);
 
 void gpu_events_fini(struct gpu_events *events);
 
-/* From here on device memory is forgotten instead of freed: the GPU may hang. */
+/* After this call device memory is not freed any more, because the GPU may hang. */
 void gpu_events_abandon(struct gpu_events *events);
 
 #endif

@@ -133,7 +133,8 @@ static uint8_t *scratch(struct engine *e, const struct slot *s, size_t bytes)
     b->scratch = malloc(bytes);
     b->scratch_cap = b->scratch ? bytes : 0;
     if (!b->scratch)
-        err_set(&e->trouble, ENOMEM, "%s: no memory for %zu bytes of it", s->name, bytes);
+        err_set(&e->trouble, ENOMEM, "%s: no memory for %zu bytes of scratch memory", s->name,
+                bytes);
     return b->scratch;
 }
 

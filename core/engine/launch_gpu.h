@@ -20,7 +20,7 @@ struct launch_gpu {
     struct CUevent_st *packed;
 };
 
-/* Scratch memory of at least so many bytes for the next operation. NULL: out of memory. */
+/* Returns scratch memory of at least `bytes` bytes for the next operation. NULL: out of memory. */
 uint8_t *launch_gpu_scratch(struct engine *e, const struct slot *slot, size_t bytes);
 
 /* launch_gpu_pack() enqueues one copy after the slot's event. launch_gpu_packed() records an event
@@ -34,7 +34,7 @@ int launch_gpu_copy(struct engine *e, int device, void *to, const void *from, si
 
 void launch_gpu_fini(struct launch_gpu *g);
 
-/* Forgets the memory without freeing it: the GPU may hang. */
+/* Drops the memory without freeing it, because the GPU may hang. */
 void launch_gpu_abandon(struct launch_gpu *g);
 
 #endif

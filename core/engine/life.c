@@ -2,9 +2,10 @@
  *
  * life: see life.h.
  *
- * The library's global state is here: the engine, the place of a joiner that is not admitted yet,
- * and the number of threads inside a call. A call counts itself in before it reads the engine
- * pointer. life_shutdown() clears the pointer and destroys the engine when the last call has ended.
+ * The library's global state is here: the engine, the provisional numbers of a joiner that is not
+ * admitted yet, and the number of threads inside a call. A call counts itself in before it reads
+ * the engine pointer. life_shutdown() clears the pointer and destroys the engine when the last call
+ * has ended.
  *
  * A child of fork(2) must not keep the engine's descriptors: peers would not see its parent's end.
  * The child can close those of a complete engine, but not those of an engine that another thread is
@@ -25,7 +26,8 @@
 #include "core/engine/boundary.h"
 #include "core/engine/engine.h"
 
-/* A joiner before admission: it has said HELLO and got a place. The engine takes over boot. */
+/* A joiner before admission: it has said HELLO and got provisional numbers. The engine takes over
+ * boot. */
 struct pending_join {
     struct boot boot;
     struct settings set;
@@ -40,8 +42,8 @@ static struct {
     struct engine *_Atomic engine;
     struct pending_join *_Atomic pending; /* kept after admission, until life_shutdown() */
     _Atomic int inside;
-    _Atomic int leaving;          /* life_shutdown() waits for the lock */
-    _Atomic int child;            /* this process was forked while there was an engine or a place */
+    _Atomic int leaving; /* life_shutdown() waits for the lock */
+    _Atomic int child;   /* this process was forked while lib.engine or lib.pending was set */
     struct engine *_Atomic whole; /* the engine until it is destroyed, for the child of fork */
     uint64_t seq;
     bool atfork;
@@ -128,8 +130,8 @@ static void pending_join_destroy(struct pending_join *l)
     free(l);
 }
 
-/* Creates an engine and joins the world. 1: this rank got a place instead. boot is the caller's
- * again when this does not return 0; it is empty if the engine had taken it over for good. */
+/* Creates an engine and joins the world. 1: this rank got provisional numbers instead. On any other
+ * result than 0 the caller owns boot again, which is empty if the engine had taken it over. */
 static int make_engine(struct boot *boot, const struct settings *set, struct err *err)
 {
     struct engine *e = NULL;

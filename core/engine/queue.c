@@ -364,7 +364,7 @@ void queue_end_slot(struct queue *q, struct slot *s, const struct err *err)
     names_remove(q, s);
     if (err) {
         s->status = err->code;
-        s->text = strdup(err->msg); /* NULL on ENOMEM: then there is only the code */
+        s->text = strdup(err->msg); /* NULL when out of memory: then the error has only a code */
     }
     s->state = SLOT_DONE;
     atomic_fetch_sub_explicit(&q->in_flight, 1, memory_order_relaxed);

@@ -36,25 +36,25 @@ struct slot {
         open; /* the handle, or 0 while a thread is in hvd_wait() on it; see queue_claim() */
     _Atomic int done;        /* status and result are final */
     uint32_t index;          /* index in the queue's blocks */
-    _Atomic int prioritized; /* a caller waits for it or polls it */
+    _Atomic int prioritized; /* a caller waits for this operation or polls it */
     enum slot_state state;   /* owned by the driver, under the progress lock */
-    int status;              /* how it ended: 0 or -errno */
-    char *text;              /* why it failed; NULL: no text */
+    int status;              /* how the operation ended: 0 or -errno */
+    char *text;              /* why the operation failed; NULL: no text */
     struct request_facts facts;
     const void *in;
     void *out;
     int device;               /* GPU of both buffers, -1: host memory */
-    struct CUevent_st *ready; /* GPU: event after which the engine may use them */
+    struct CUevent_st *ready; /* GPU: event after which the engine may use both buffers */
     int64_t *splits;          /* [size] alltoall: rows for each rank */
     int64_t *rows;            /* [size] allgather, alltoall: rows from each rank */
-    size_t rows_cap;          /* allocated length of both */
-    int ranks;                /* size of the world in which it was submitted */
+    size_t rows_cap;          /* allocated length of splits and of rows */
+    int ranks;                /* size of the world in which the operation was submitted */
     void *result; /* allgather, alltoall: allocated output, until release; NULL: it is in out */
-    struct cuda_memory on_gpu; /* that result's memory is on the GPU */
+    struct cuda_memory on_gpu; /* GPU memory of result */
     int64_t result_rows;
-    uint64_t id; /* negotiation's id for it */
+    uint64_t id; /* negotiation's id for the operation */
     bool has_id;
-    bool last;   /* no user operation begins in this mesh after it (batches.held) */
+    bool last;   /* after this operation no user operation begins in this mesh (batches.held) */
     bool waited; /* hvd_wait() returned 0; the result is kept until release */
     uint64_t submit_ns, batch_ns, start_ns;
     struct slot *next;      /* next slot in the inbox or in the free list */
@@ -81,8 +81,8 @@ struct queue {
     struct slot *inbox, **inbox_end;
     _Atomic size_t inbox_count;
     struct slot *names[QUEUE_NAMES]; /* hash table of operations in flight */
-    _Atomic size_t in_flight;        /* submitted and not done */
-    /* Total so far, including operations of the fast path (engine/fast). */
+    _Atomic size_t in_flight;        /* operations that were submitted and are not done */
+    /* Operations submitted so far, including those of the fast path (engine/fast). */
     _Atomic uint64_t submitted;
     uint64_t seq; /* the last sequence number used in a handle */
     uint64_t unnamed[HVD_KINDS];
@@ -107,11 +107,11 @@ void queue_set_world(struct queue *q, uint32_t epoch, int rank, int size);
  * requests are refused with -ESTALE until queue_set_world() or queue_open(). */
 void queue_end_world(struct queue *q, const struct err *err);
 
-/* The change to the next world has failed: requests are taken again. */
+/* The change to the next world has failed: the queue accepts requests again. */
 void queue_open(struct queue *q);
 
-/* Called after a request was refused with -ESTALE: waits until requests are taken. The caller must
- * hold no lock. */
+/* Call after a request was refused with -ESTALE. Blocks until the queue accepts requests again. The
+ * caller must hold no lock. */
 void queue_await_open(struct queue *q);
 
 /* Checks all requests and puts them into the inbox; on failure none of them. now: clock_ns(), for
@@ -119,8 +119,8 @@ void queue_await_open(struct queue *q);
 int queue_submit(struct queue *q, const struct hvd_request *requests, size_t n, uint64_t now,
                  hvd_handle *ret_handles, struct err *err);
 
-/* The same for a request of the engine's own, which belongs to no world and is never refused. last:
- * see struct slot. */
+/* Like queue_submit(), for a request of the engine itself, which belongs to no world and is never
+ * refused. last: see struct slot. */
 int queue_submit_own(struct queue *q, const struct hvd_request *request, bool last, uint64_t now,
                      hvd_handle *ret_handle, struct err *err);
 
@@ -133,8 +133,8 @@ static inline bool queue_has_new(struct queue *q)
     return atomic_load(&q->inbox_count) > 0;
 }
 
-/* The slot of a handle, NULL when there is none. Another thread may release it at any time: compare
- * slot->handle again after reading. */
+/* The slot of a handle, NULL when there is none. Another thread may release the slot at any time:
+ * compare slot->handle again after reading. */
 struct slot *queue_find(struct queue *q, hvd_handle handle);
 
 /* Only one thread at a time may wait on a handle and read its slot. Returns false when another
@@ -156,8 +156,8 @@ void queue_finish(struct queue *q, struct slot *slot, const struct err *err);
 /* Ends every unfinished operation with err, those in the inbox too. */
 void queue_fail_all(struct queue *q, const struct err *err);
 
-/* From here on results in host memory are not freed: a communication library may still write to
- * them. */
+/* After this call results in host memory are not freed, because a communication library may still
+ * write to them. */
 void queue_abandon(struct queue *q);
 
 /* Calls f for every slot that is in flight (inbox, negotiating or batched), in no order. */

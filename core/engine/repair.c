@@ -142,8 +142,8 @@ static uint64_t meet_by(const struct engine *e, uint64_t deadline)
     return e->repair.active || e->boot.why == CTL_ENTER ? deadline_in_ms(MEET_MS) : deadline;
 }
 
-/* One attempt: sends the card, gets the roster, connects the mesh. 1: this rank got a place
- * instead. */
+/* One attempt: sends the card, gets the roster, connects the mesh. 1: this rank got provisional
+ * numbers instead. */
 static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
 {
     struct mesh_listener *listener = NULL;
@@ -211,7 +211,7 @@ static int enter_epoch(struct engine *e, struct err *err)
     return rc == 0 ? settle(e, err) : rc;
 }
 
-/* The mesh may be complete and the other ranks in it, so tell them. */
+/* Tells the other ranks, which may have completed the mesh and be in it. */
 static void leave_mesh(struct engine *e, const struct err *why)
 {
     mesh_abort(e->mesh, err_text(why));

@@ -43,7 +43,8 @@ struct repair {
     _Atomic uint64_t last_ns; /* duration of the last repair; 0: there was none */
 };
 
-/* Enters the first epoch. Returns 1 when this rank is a joiner and got a place (boot.h). */
+/* Enters the first epoch. Returns 1 when this rank is a joiner and got provisional numbers
+ * (boot.h). */
 int repair_first_epoch(struct engine *e, uint64_t deadline, struct err *err);
 
 /* Enters the next epoch. why: CTL_REVOKED or CTL_BOUNDARY; cause: text for the log. On failure the

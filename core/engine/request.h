@@ -21,7 +21,7 @@ struct request_facts {
     size_t out_count;
 };
 
-/* -EINVAL or -ENOTSUP with a text that begins with name, which the caller gives for the tensor. */
+/* Fills ret. name: the tensor's name, with which error texts begin. -EINVAL, -ENOTSUP. */
 int request_check(const struct hvd_request *request, const char *name, int rank, int size,
                   struct request_facts *ret, struct err *err);
 

@@ -54,7 +54,7 @@ static void drop_saved(struct repair *f)
     f->nsaved = 0;
 }
 
-/* Tensors whose input is also their output read from a copy from here on. */
+/* Makes tensors whose input is also their output read from a copy of the input. */
 static int save_inputs(struct repair *f, struct coll_tensor *tensors, size_t n, size_t elem,
                        struct err *err)
 {
@@ -151,7 +151,8 @@ static int finish(struct engine *e, struct err *err)
     if (f->mine.whole)
         return 0;
     if (!f->old_coll)
-        return err_set(err, EPROTO, "others have finished what this rank has not begun");
+        return err_set(err, EPROTO,
+                       "other ranks have finished an operation that this rank has not started");
     int rc = coll_settle(f->old_coll, NULL, &f->rest);
     return rc < 0 ? err_sys(err, -rc, "cannot finish %s", coll_algorithm(f->old_coll)) : 0;
 }
@@ -198,8 +199,8 @@ static int run_on_gpu(struct engine *e, const struct coll_op *op, struct err *er
     return rc;
 }
 
-/* Runs the remaining operations of a batch that has a finished one: all ranks have that one, and no
- * caller may see a partial batch. */
+/* Runs the remaining operations of a batch that has a finished one: all ranks have the finished
+ * one, and no caller may see a partial batch. */
 static int run_batch(struct engine *e, struct err *err)
 {
     struct batches *b = &e->batches;

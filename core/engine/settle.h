@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * settle: completes the operation in flight, and the batch that contains it, in a new epoch. The
- * operation is taken over (its result is here), finished from the old segment, completed by the
- * survivors, or put back to be submitted again. Called with the progress lock held.
+ * settle: completes the operation in flight, and the batch that contains it, in a new epoch.
+ * Depending on the decision, the result counts as final (this rank has it whole), is finished from
+ * the old segment, is completed by the survivors, or the operation is submitted again. Called with
+ * the progress lock held.
  */
 #ifndef HVD_ENGINE_SETTLE_H
 #define HVD_ENGINE_SETTLE_H

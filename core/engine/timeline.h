@@ -38,7 +38,8 @@ struct timeline_op {
 
 struct timeline;
 
-/* path may contain %r, the rank; without it only rank 0 writes: *ret is NULL on the others. */
+/* path may contain %r, the rank; without %r only rank 0 writes, and *ret is NULL on all other
+ * ranks. */
 int timeline_open(const char *path, int rank, bool mark_cycles, struct timeline **ret,
                   struct err *err);
 

@@ -174,8 +174,8 @@ void turn_submit(struct engine *e, struct slot *slot, uint64_t now)
     int rc = negotiate_submit(e->neg, slot->name, &slot->facts.sig, splits, now, &slot->id, &err);
     e->submitting = NULL;
     if (rc == -ENOMEM) {
-        /* The other ranks, and the other members of its group, would wait forever for this
-         * operation. */
+        /* The other ranks, and the other members of the operation's group, would wait forever for
+         * it. */
         err_set(&e->trouble, ENOMEM, "no memory for %s", slot->name);
         return;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * world: a roster as the user sees it: hvd_rank(), hvd_size() and so on. One object is made for
- * each epoch. The engine's `world` is that of the last boundary; it is kept together with those of
+ * each epoch. engine.world is the world of the last boundary; the engine keeps it and the worlds of
  * later epochs.
  */
 #ifndef HVD_ENGINE_WORLD_H
@@ -25,7 +25,7 @@ struct world {
      */
     int joined, left;
     uint32_t *members; /* [size] member numbers by rank */
-    bool *fresh;       /* [size] joined in this epoch, without training state */
+    bool *fresh;       /* [size] whether the rank joined in this epoch, without training state */
     int *by_member;    /* [size] ranks sorted by member number */
     struct world *older;
 };

@@ -67,7 +67,7 @@ enum hvd_dtype {
     HVD_FLOAT64,
     HVD_BOOL, /* one byte, 0 or not 0; results are 0 or 1 */
     HVD_BFLOAT16,
-    HVD_DTYPES, /* how many there are */
+    HVD_DTYPES, /* number of types */
 };
 
 enum hvd_op {
@@ -163,7 +163,7 @@ struct hvd_request {
     enum hvd_op op;        /* allreduce, reducescatter */
     double prescale;       /* allreduce, reducescatter: input times this first; 0 stands for 1 */
     double postscale;      /* and the result times this at the end; 0 stands for 1 */
-    int root;              /* broadcast: whose data; output is written on the others */
+    int root;              /* broadcast: the rank that sends; output is written on all others */
     const int64_t *splits; /* alltoall: rows of dimension 0 for each rank; NULL: equal numbers */
     int device;            /* -1: host memory; else the GPU of input and output */
     void *stream;          /* on a GPU: the CUstream whose queued work completes input and frees
@@ -282,17 +282,16 @@ HVD_API const char *hvd_kind_name(enum hvd_kind kind);
  * are those that it would have if it entered now. It can load its program, model and data
  * meanwhile. Its first call that needs the other ranks enters by itself: hvd_submit() and the
  * like, hvd_commit(), or this function. rank() and size() may change then. Before it has entered,
- * it may leave by hvd_shutdown() or exit, unnoticed by the others; handles are unknown (-EINVAL),
+ * it may leave by hvd_shutdown() or exit, unnoticed by other ranks; handles are unknown (-EINVAL),
  * counters are 0, and a timeline begins when it enters.
  *
  * Returns: 0: this rank is a member.
  * Errors: -ESHUTDOWN: the job does not need this rank any more (it shrinks, or has ended): the
  *   process should exit. -ETIMEDOUT: the other ranks reached no boundary within the time limit of
- *   hvd_init(); a program that never calls hvd_commit() admits no joiner. After either, all calls
- *   fail the same way until hvd_shutdown(). hvd_submit() that enters may also fail with -ESTALE,
- *   with nothing submitted: rank() or size() changed and the request depends on them (splits, a
- *   reduce-scatter).
- * Threads: any. */
+ *   hvd_init(); a program that never calls hvd_commit() admits no joiner. After either error, all
+ * calls fail in the same way until hvd_shutdown(). hvd_submit() that enters may also fail with
+ * -ESTALE, with nothing submitted: rank() or size() changed and the request depends on them
+ * (splits, a reduce-scatter). Threads: any. */
 HVD_API int hvd_enter(void);
 
 /* The world as of the last boundary. */

@@ -71,7 +71,7 @@ static int name_read(const char *src, char *dst, const char *field, struct err *
     return 0;
 }
 
-/* Reads an entry of either list. Absent fields stay zero. */
+/* Reads a card of POST /v1/cards or of a roster. Absent fields stay zero. */
 static int card_read(json_t *j, struct card *ret, struct err *err)
 {
     const char *text = "", *agent = "", *host = "", *why = why_names[CARD_JOIN];

@@ -13,8 +13,8 @@
 
 struct client;
 
-/* How a request ended. status: the HTTP status; 0: there was no response, text says why. body is
- * NUL-terminated and valid during the call. */
+/* The result of a request. status: the HTTP status; 0: there was no response, and text says why.
+ * body is NUL-terminated and valid during the call. */
 struct client_answer {
     long status;
     const char *text;
@@ -28,7 +28,7 @@ struct client_config {
     struct loop *loop;
     const char *url;       /* "https://10.0.0.1:4000"; with unix_path any http://host */
     const char *unix_path; /* or NULL */
-    const char *ca_pem;    /* or NULL: the system's */
+    const char *ca_pem;    /* the only CA that is trusted; NULL: the system's CAs */
     const char *token;
     /* File that the token came from, or NULL. It is read again each minute and when the token is
      * refused. */

@@ -23,13 +23,13 @@ enum finding_status { FINDING_WARN, FINDING_FAIL, FINDING_STATUSES };
 
 struct finding {
     char source[16]; /* preflight, watch */
-    char id[48];     /* of the check, such as shm-size */
+    char id[48];     /* id of the check, such as shm-size */
     char code[16];   /* HVD3001 */
     enum finding_status status;
     bool cleared;
     char summary[512]; /* one line with the figures */
     char fix[512];     /* what the user can type to fix it; "": nothing */
-    bool told;         /* for the owner: it was shown to the user; not in the body */
+    bool told;         /* the owner has shown the finding to the user; not in the body */
 };
 
 struct findings {
@@ -52,8 +52,8 @@ void findings_body_fini(struct findings_body *body);
 /* Adds a copy at the end. -ENOMEM, -E2BIG beyond FINDINGS_MAX. */
 int findings_add(struct findings *f, const struct finding *one);
 
-/* The same, but replaces a finding with the same source and id, or removes it when `one` is
- * cleared. A replaced finding keeps told unless it got worse. */
+/* Like findings_add(), but replaces a finding with the same source and id, or removes it when `one`
+ * is cleared. A replaced finding keeps told unless it got worse. */
 int findings_apply(struct findings *f, const struct finding *one);
 void findings_fini(struct findings *f);
 

@@ -13,7 +13,7 @@
 #define GAPS_WINDOW   500 /* gaps per window; the present and the previous window count */
 
 struct gaps {
-    uint64_t heard;      /* clock time of its last message, 0: none yet */
+    uint64_t heard;      /* clock time of the agent's last message, 0: none yet */
     uint64_t longest[2]; /* longest gap of this window and of the previous one, ns */
     int n;               /* gaps in this window */
 };

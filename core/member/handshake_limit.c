@@ -16,7 +16,7 @@
 #define SHORT_MS     100 /* pause when descriptors are exhausted */
 
 struct handshake {
-    uint64_t until; /* clock: from then on it does not count as pending */
+    uint64_t until; /* clock time from which the handshake does not count as pending */
     struct list node;
 };
 

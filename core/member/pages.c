@@ -246,7 +246,7 @@ int pages_open(struct pages **ret, const struct pages_config *config, struct err
         rc = err_set(err, EIO, "the HTTP server did not start");
         goto error;
     }
-    take_fd(&fd); /* from here on libmicrohttpd owns and closes it */
+    take_fd(&fd); /* from here on libmicrohttpd owns and closes the socket */
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(p->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     rc = loop_fd_start(config->loop, &p->lfd, info->epoll_fd, EPOLLIN, on_mhd, p);
     if (rc < 0) {

@@ -4,9 +4,9 @@
  * the owner's loop, one thread: /metrics, /readyz, /healthz. A page is a path and a function that
  * fills a buffer; the function must not block. GET and HEAD only, no TLS, no secrets.
  *
- * Any client may connect, so its cost is bounded: at most PAGES_CONNECTIONS connections at a time,
- * each ends after PAGES_SECONDS in any case, and requests are small. Used by `hvd-doctor serve` and
- * the agent.
+ * Any client may connect, so the cost of a client is bounded: at most PAGES_CONNECTIONS connections
+ * at a time, each ends after PAGES_SECONDS in any case, and requests are small. Used by `hvd-doctor
+ * serve` and the agent.
  */
 #ifndef HVD_MEMBER_PAGES_H
 #define HVD_MEMBER_PAGES_H
@@ -37,8 +37,8 @@ struct page {
 
 struct pages_config {
     struct loop *loop;
-    const char *address; /* numeric; NULL: all of this machine, both families */
-    int port;            /* 0 chooses one */
+    const char *address; /* numeric address to listen on; NULL: all addresses, IPv4 and IPv6 */
+    int port;            /* 0 chooses a free port */
     const struct page *pages;
     size_t n;
     void *arg; /* passed to every fill function */
@@ -53,7 +53,7 @@ int pages_open(struct pages **ret, const struct pages_config *config, struct err
  * bytes, "" for all addresses) and port. -EINVAL. */
 int pages_parse(const char *text, char *address, size_t size, int *port, struct err *err);
 
-/* The port it listens on. */
+/* Returns the port that p listens on. */
 int pages_port(const struct pages *p);
 
 /* NULL is allowed. */

@@ -60,10 +60,10 @@ enum card_why { CARD_JOIN, CARD_REVOKED, CARD_BOUNDARY, CARD_ENTER, CARD_WHYS };
 /* A rank's card, in POST /v1/cards (sent in HELLO), in a roster and in a rejoin body. */
 struct card {
     int member;
-    int rank;                    /* in a roster: its rank */
-    bool is_new;                 /* in a roster: it has no training state */
+    int rank;                    /* in a roster: the member's rank */
+    bool is_new;                 /* in a roster: the member has no training state */
     enum card_why why;           /* in cards */
-    uint32_t epoch;              /* in cards: the epoch that it was in, 0: none */
+    uint32_t epoch;              /* in cards: the epoch that the member was in, 0: none */
     char agent[MEMBER_NAME_MAX]; /* in a roster */
     char host[MEMBER_NAME_MAX];  /* in a roster */
     struct buf bytes;
@@ -71,8 +71,9 @@ struct card {
 
 struct cards_body {
     char agent[MEMBER_NAME_MAX];
-    uint64_t seq;   /* one higher with each body of this agent, to recognize a repeated one */
-    uint32_t epoch; /* epoch of the roster that they are for; ignored in an elastic job */
+    /* one higher with each body of this agent, so that a repeated body is recognized */
+    uint64_t seq;
+    uint32_t epoch; /* epoch of the roster that the cards are for; ignored in an elastic job */
     int n;
     struct card *cards;
 };
@@ -134,8 +135,8 @@ enum report_type {
     REPORT_BYE,
     REPORT_EXITED,
     REPORT_PROGRESS,
-    REPORT_DEAD,     /* it is known to be dead; REPORT_EXITED follows with its exit code */
-    REPORT_REPAIRED, /* it continues in epoch, ns after it learned of a loss */
+    REPORT_DEAD,     /* the rank is known to be dead; REPORT_EXITED follows with its exit code */
+    REPORT_REPAIRED, /* the rank continues in epoch, ns after it learned of a loss */
     REPORT_TYPES,
 };
 
@@ -143,10 +144,10 @@ struct report_item {
     enum report_type type;
     int member;
     int pid;
-    int code;                   /* exit code, -signal; bye: 0, or -errno: it cannot go on */
-    char text[512];             /* why it could not start, or its error */
-    char tail[MEMBER_TEXT_MAX]; /* last lines of its stderr */
-    uint64_t done;              /* bye: operations that it has finished */
+    int code;                   /* exit code, -signal; bye: 0, or -errno: the rank cannot go on */
+    char text[512];             /* why the rank could not start, or its error */
+    char tail[MEMBER_TEXT_MAX]; /* last lines of the rank's stderr */
+    uint64_t done;              /* bye: operations that the rank has finished */
     uint64_t batches, bytes;    /* progress */
     uint32_t epoch;             /* repaired */
     uint64_t ns;                /* repaired */
@@ -165,8 +166,8 @@ struct report_body {
 
 struct printed_body {
     char agent[MEMBER_NAME_MAX];
-    uint64_t seq;      /* one higher each time, so that a repeated body is recognized */
-    uint64_t lost;     /* bytes before these that the agent had to drop */
+    uint64_t seq;      /* one higher with each body, so that a repeated body is recognized */
+    uint64_t lost;     /* bytes that the agent had to drop before these frames */
     bool end;          /* the last body: the agent ends now */
     struct buf frames; /* agent/frames.h */
 };

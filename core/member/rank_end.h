@@ -15,7 +15,7 @@ enum end_job {
     END_FIXED,
     END_ELASTIC,
     /* Elastic, with hosts from a cluster that decides what a failure means. Rows of END_ELASTIC
-     * hold for it unless it has a row of its own. */
+       hold for it where it has no row of its own. */
     END_CLUSTER,
     END_JOBS,
 };

@@ -26,17 +26,17 @@ enum rank_state {
 };
 
 enum rank_event {
-    RANK_JOIN,       /* its agent joined */
-    RANK_START,      /* its process runs */
+    RANK_JOIN,       /* the rank's agent has joined */
+    RANK_START,      /* the rank's process runs */
     RANK_CARD,       /* hvd_init: its card has arrived */
     RANK_INSTALL,    /* a roster that contains it was published */
     RANK_BYE,        /* hvd_shutdown */
     RANK_EXIT_OK,    /* exit code 0 */
     RANK_EXIT_BAD,   /* any other end of its process */
-    RANK_AGENT_LOST, /* its agent is lost, and so is the rank */
+    RANK_AGENT_LOST, /* the rank's agent is lost, and so is the rank */
     RANK_UNABLE,     /* elastic: it reports that it cannot go on */
     RANK_REMOVE,     /* elastic: the world continues without it */
-    /* elastic: other ranks train, so it gets a provisional numbers and need not wait. */
+    /* elastic: other ranks train, so the rank gets provisional numbers and need not wait. */
     RANK_NUMBERS,
     RANK_EVENTS,
 };

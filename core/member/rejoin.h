@@ -15,8 +15,8 @@
 
 struct rejoin_member {
     int member, local_rank, pid;
-    uint32_t epoch; /* epoch of the last roster that it got, 0: none */
-    bool over;      /* its process has ended and was reaped; sets code, text, tail */
+    uint32_t epoch; /* epoch of the last roster that the member got, 0: none */
+    bool over;      /* the process has ended and was reaped; code, text and tail are set */
     bool dead;      /* known to be dead, perhaps not reaped yet */
     int code;       /* exit code or -signal; with out: -errno */
     char text[512];
@@ -26,7 +26,7 @@ struct rejoin_member {
     bool out;        /* its BYE reported that it cannot go on */
     uint64_t done;   /* operations that it had finished at its BYE */
     bool leaving;    /* it was told to leave */
-    bool waiting;    /* it sent HELLO and has no roster yet; sets why, was_in, card */
+    bool waiting;    /* the member sent HELLO and has no roster yet; why, was_in and card are set */
     enum card_why why;
     uint32_t was_in;
     struct buf card;

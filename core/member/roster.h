@@ -44,11 +44,12 @@ struct roster_last {
     char cause[512];
     uint64_t at;   /* clock */
     uint64_t took; /* ns from the loss or announcement to the publication */
-    bool lost;     /* it was made because of a loss */
+    bool lost;     /* the epoch was published because of a loss */
 };
 
-/* An epoch is term << 20 | number. A new coordinator has a higher term, so that its epochs are
- * higher than any of its predecessor's. The numbers continue. */
+/* An epoch is term << 20 | number. A new coordinator has a higher term, so its epochs are higher
+ * than all earlier ones. The number grows by 1 with each epoch and does not restart with a new
+ * term. If hvd-operator's term wraps at 4096, the epoch still grows by 1. */
 #define ROSTER_TERM_SHIFT 20
 #define ROSTER_TERM_MAX   4095
 
@@ -64,7 +65,7 @@ struct roster_saved {
     int target, nmembers, restarts;
     int nleaving;
     const int *leaving; /* members that it has asked to leave */
-    /* Only target is stored; the agents tell how many members there were. */
+    /* Only target is stored; agents report the numbers of members. */
     bool target_only;
 };
 
@@ -78,8 +79,9 @@ struct roster {
     uint32_t term;       /* number of this coordinator of the job, the first is 0 */
     bool rebuilding;     /* agents are being asked what they know; until then no decision is made */
     uint64_t rebuild_by; /* clock: agents that have not joined by then are given up */
-    struct roster_body world; /* roster of that epoch, with its own copies of the cards */
-    struct roster_ends ends;  /* ends of members */
+    /* roster of the last published epoch, with its own copies of the cards */
+    struct roster_body world;
+    struct roster_ends ends; /* ends of members */
     bool stopping; /* the job is being stopped: later failures are a consequence of that */
     struct roster_notes notes;
 
@@ -117,11 +119,11 @@ int roster_init_hosted(struct roster *r, const char *job, const uint8_t key[MEMB
 /* Call before any event. 1 <= min <= size <= max. */
 int roster_make_elastic(struct roster *r, const struct roster_elastic *elastic, struct err *err);
 
-/* Replaces both of the above for an elastic job that is already running. Hosts
- * have no ranks here; slots says how many they may have. The roster only gathers (roster_join()
- * returns -EAGAIN) until every agent that is not lost has joined with what it knows, or until the
- * clock is rebuild_by. Then it continues, within the last join or in roster_tick(). key: for a
- * first world, if no agent has been in one. */
+/* Replaces roster_init() and roster_make_elastic() for an elastic job that is already running.
+ * Hosts have no ranks here; slots says how many they may have. The roster only gathers
+ * (roster_join() returns -EAGAIN) until every agent that is not lost has joined with what it knows,
+ * or until the clock is rebuild_by. Then it continues, within the last join or in roster_tick().
+ * key: for a first world, if no agent has been in one. */
 int roster_begin_rebuild(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
                          const struct roster_host *hosts, int nhosts,
                          const struct roster_elastic *elastic, const struct roster_saved *saved,

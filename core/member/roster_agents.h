@@ -37,8 +37,8 @@ struct roster_agent {
     int order;     /* when the job shrinks, members on agents with the highest order leave first */
     int pid, reported_slots;
     char *self;               /* the agent's own host name; owned, NULL: it has not joined */
-    struct gaps gaps;         /* when it was last heard, and its longest gaps */
-    uint64_t seq;             /* seq of the last body that was applied */
+    struct gaps gaps;         /* when the agent was last heard, and its longest gaps */
+    uint64_t seq;             /* seq of the agent's last body that was applied */
     struct rejoin *told;      /* while the roster is rebuilt: what this agent knows */
     struct findings findings; /* current findings of its host */
 };

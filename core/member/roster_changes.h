@@ -12,9 +12,10 @@
 
 struct roster_changes {
     uint32_t requested; /* the last planned change */
-    uint32_t announced; /* the last one that ranks were told about: it waits for a boundary */
-    uint32_t applied;   /* the last one that the roster contains */
-    char plan[256];     /* what was requested and not announced; cut where it does not fit */
+    uint32_t announced; /* the last change that was announced to ranks: it waits for a boundary */
+    uint32_t applied;   /* the last change that the roster contains */
+    /* text of the changes that were requested and not announced; cut to the array */
+    char plan[256];
 };
 
 /* Adds to the text of what was requested. */
@@ -24,7 +25,7 @@ void roster_changes_add_plan(struct roster_changes *c, const char *text);
  * Returns the number. */
 uint32_t roster_changes_announce(struct roster_changes *c);
 
-/* All that was requested is contained in the roster, or nothing is left of it. */
+/* Marks all requested changes as applied: the roster contains them, or they have become void. */
 void roster_changes_apply_all(struct roster_changes *c);
 
 /* True while a change waits for a boundary. */

@@ -14,7 +14,7 @@
 #include "core/member/roster_life.h"
 #include "core/member/roster_world.h"
 
-#define ERRED_WORLDS 3                /* in a row: the program itself is at fault */
+#define ERRED_WORLDS 3 /* after this many erred worlds in a row the program itself is at fault */
 #define TOGETHER     (500 * CLOCK_MS) /* how long a ready joiner waits for joiners that start up */
 #define HEALTHY      (60 * CLOCK_S)
 
@@ -88,7 +88,7 @@ static bool goes_now(const struct roster *r, const struct roster_member *m)
     return held == 0 || before >= held;
 }
 
-/* Removes such members from the world. Returns their number. */
+/* Removes the members for which goes_now() is true from the world. Returns their number. */
 static int remove_leaving(struct roster *r, uint64_t now)
 {
     int n = 0;
@@ -290,7 +290,7 @@ static void consider_change(struct roster *r, uint64_t now)
     if (leavers > 0 || (joiners > 0 && (starting == 0 || late)))
         announce(r, now);
     else if (r->changes.requested > r->changes.applied && joiners + starting + r->starts.n == 0)
-        roster_changes_apply_all(&r->changes); /* nothing is left of the change */
+        roster_changes_apply_all(&r->changes); /* the change has become void */
 }
 
 /* True when the member ended with an exit code, not by a signal and not with its host. */

@@ -54,7 +54,7 @@ static int sender(struct roster *r, const char *uid, uint64_t seq, uint64_t now,
 static int check_owner(const struct roster *r, int index, int member, struct err *err)
 {
     if (member < 0 || member >= r->members.n || r->members.list[member].agent != index)
-        return err_set(err, EPROTO, "rank %d is not of agent \"%.64s\"", member,
+        return err_set(err, EPROTO, "member %d does not belong to agent \"%.64s\"", member,
                        r->agents.list[index].uid);
     return 0;
 }
@@ -64,7 +64,7 @@ static int check_owner(const struct roster *r, int index, int member, struct err
 static int not_taken(struct roster_agent *a, uint64_t seq, struct err *err)
 {
     a->seq = seq - 1;
-    return err_set(err, ENOMEM, "no memory for what agent \"%.64s\" has to say", a->uid);
+    return err_set(err, ENOMEM, "no memory for a message of agent \"%.64s\"", a->uid);
 }
 
 static int card_one(struct roster *r, const struct card *c, uint64_t now, struct err *err)
@@ -184,7 +184,7 @@ static int take_end(struct roster *r, const struct report_item *it, uint64_t now
     return rc;
 }
 
-/* It says that it cannot go on. */
+/* Handles a member's BYE that says that it cannot go on. */
 static int take_out(struct roster *r, const struct report_item *it, uint64_t now, struct err *err)
 {
     struct roster_member *m = &r->members.list[it->member];
@@ -192,7 +192,7 @@ static int take_out(struct roster *r, const struct report_item *it, uint64_t now
     if (rc < 0)
         return rc;
     m->code = it->code;
-    words_set(&m->text, it->text); /* without memory: none */
+    words_set(&m->text, it->text); /* no text when out of memory */
     return roster_step(r, it->member, RANK_UNABLE, now, err);
 }
 

@@ -57,7 +57,7 @@ void roster_shrink(struct roster *r, int n, const char *text)
     }
 }
 
-/* Ranks that may still come back are not counted here: each one is when it does. */
+/* Does not count ranks that may still come back: each is counted when it does. */
 void roster_came_back(struct roster *r)
 {
     int n = roster_have(r) - roster_members_count(&r->members, member_may_return) - r->target;

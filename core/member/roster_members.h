@@ -6,8 +6,8 @@
  *
  * - A survivor is a member of the current world that has its training state: it is active, or it
  *   waits for the next epoch with a card that says "revoked" or "boundary".
- * - A joiner has said "enter", or "join" when there was no world to join or it has been in one.
- */
+ * - A joiner has said "enter"; or it has said "join" when no rank trained, or after it was in a
+ * world. */
 #ifndef HVD_MEMBER_ROSTER_MEMBERS_H
 #define HVD_MEMBER_ROSTER_MEMBERS_H
 
@@ -22,19 +22,19 @@ struct roster_member {
     enum rank_state state;
     int agent; /* index */
     struct assignment assignment;
-    int rank;     /* in the current world, -1: it is in none */
-    int was_rank; /* the last rank that it had, -1: none */
+    int rank;     /* rank in the current world, -1: the member is not in it */
+    int was_rank; /* the last rank that the member had, -1: none */
     int pid;
-    int code;          /* how it ended: exit code, -signal */
+    int code;          /* how the process ended: exit code, -signal */
     enum rank_end end; /* what its end means for the job */
     bool disturbed;    /* fixed: it said that another rank's end made its operations fail */
     uint64_t left_at;  /* clock: when it called hvd_shutdown() in a world; 0: it did not */
     bool reaped;       /* its process has ended and was reaped; its death may be known earlier */
     bool leaving;      /* it was asked to leave: its end is no failure */
     bool unable;       /* it reported that it cannot go on */
-    bool was_in;       /* it was in some epoch */
+    bool was_in;       /* the member was in some epoch */
     bool is_new;       /* new in the current epoch: it has no training state */
-    enum card_why why; /* reason of its last card */
+    enum card_why why; /* reason of the member's last card */
     uint64_t started;  /* clock, 0: not yet */
     uint64_t waits;    /* clock: since when it has been ready */
     uint64_t ended_at; /* clock, 0: not yet */

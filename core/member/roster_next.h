@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * roster_next: what the next epoch answers, and since when it has been waited for. A part of the
- * roster that does not depend on it. roster_epoch.c decides by it. One thread.
+ * roster_next: which losses and announcements the next epoch answers, and since when the job has
+ * waited for that epoch. roster_epoch.c decides from it when to publish. It includes no other part
+ * of the roster. One thread.
  *
- * Times are of the clock; 0: not.
+ * Times are clock_ns() values; 0: not set.
  */
 #ifndef HVD_MEMBER_ROSTER_NEXT_H
 #define HVD_MEMBER_ROSTER_NEXT_H
@@ -13,15 +14,15 @@
 
 struct roster_next {
     uint64_t cause_at;        /* the first loss or announcement that the next epoch answers */
-    char cause[512];          /* as text; cut where it does not fit */
-    uint64_t answering_since; /* some survivors wait for the others */
+    char cause[512];          /* the causes as text; cut to the size of the array */
+    uint64_t answering_since; /* some survivors wait for other survivors' cards */
     uint64_t waiting_since;   /* the job is below min, or without a world */
     uint64_t joiner_ready;    /* a joiner waits */
     uint32_t judged;          /* the last epoch that has lost all of its members */
-    int erred_worlds;         /* such epochs in a row in which every rank ended with an error */
+    int erred_worlds; /* consecutive epochs in which every rank ended with an error of its own */
 };
 
-/* Sets a time unless it is set. */
+/* Sets *since to now if it is 0 (not set). */
 static inline void roster_next_since(uint64_t *since, uint64_t now)
 {
     if (!*since)

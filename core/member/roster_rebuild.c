@@ -196,7 +196,7 @@ static enum rank_state state_of(const struct roster *r, const struct rejoin_memb
         return RANK_ARRIVED;
     if (t->bye || t->leaving)
         return t->out && rank >= 0 ? RANK_ACTIVE : RANK_LEFT;
-    return rank >= 0 ? RANK_ACTIVE : RANK_LEFT; /* it was given up, and stays so */
+    return rank >= 0 ? RANK_ACTIVE : RANK_LEFT; /* the member was given up before, and stays so */
 }
 
 static void assign(struct roster *r, int agent, int member, int local_rank)

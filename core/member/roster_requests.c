@@ -17,7 +17,9 @@ static int check_change(const struct roster *r, struct err *err)
     if (r->stopping || r->closing || roster_is_finished(r))
         return err_set(err, ERANGE, "the job is ending");
     if (r->rebuilding)
-        return err_set(err, ERANGE, "the job's agents are still asked what they know: try again");
+        return err_set(
+            err, ERANGE,
+            "the new coordinator is still rebuilding its roster from the agents: try again");
     return 0;
 }
 

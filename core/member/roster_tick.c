@@ -12,8 +12,8 @@
 
 #define EVICT_AFTER (30 * CLOCK_S) /* until a silent survivor is killed */
 
-/* Some survivors have answered a loss or are at a boundary and wait for the others, which should
- * follow in milliseconds. Kills members that do not follow for EVICT_AFTER. */
+/* Some survivors have answered a loss or are at a boundary and wait for the other survivors, which
+ * should follow in milliseconds. Kills members that do not follow for EVICT_AFTER. */
 static void evict_silent(struct roster *r, uint64_t now)
 {
     if (!r->next.answering_since || now - r->next.answering_since < EVICT_AFTER)

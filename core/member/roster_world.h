@@ -9,8 +9,8 @@
 #include "core/member/roster_private.h"
 
 /* Publishes the next epoch with the n members in list, in the order of their new ranks. new_world:
- * no member has the training state. When out of memory, nothing is published; the next tick tries
- * again. */
+ * no member has the training state. When memory is exhausted, nothing is published; the next tick
+ * tries again. */
 void roster_publish(struct roster *r, const int *list, int n, bool new_world, uint64_t now);
 
 #endif

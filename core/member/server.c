@@ -139,7 +139,7 @@ static enum MHD_Result answer_error(struct MHD_Connection *conn, int status, con
     return answer(conn, status, json_error_body(text));
 }
 
-/* The text after "Bearer ", "" without. */
+/* The text after "Bearer ", "" if there is none. */
 static const char *bearer(struct MHD_Connection *conn)
 {
     const char *value =

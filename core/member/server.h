@@ -23,8 +23,8 @@ struct server;
 
 struct server_request {
     const char *method, *path;
-    const char *agent; /* ?agent=, "" without */
-    uint64_t after;    /* ?after=, 0 without */
+    const char *agent; /* value of ?agent=; "": absent */
+    uint64_t after;    /* value of ?after=; 0: absent */
     const char *body;  /* NUL-terminated */
     size_t len;
     bool last; /* the long poll's wait is over: the handler must answer now */
@@ -37,7 +37,7 @@ struct server_reply {
     int status;
     char *body;     /* JSON, malloc'd; NULL: none. The server frees it. */
     uint64_t group; /* group of a parked request, see server_wake_some() */
-    int who;        /* number within that group; > 0 */
+    int who;        /* the parked request's number within its group; > 0 */
 };
 
 /* Handles a request. Returns 0 when ret_reply is filled, or 1 when there is nothing to report yet:
@@ -73,13 +73,13 @@ struct server_config {
 
 int server_open(struct server **ret, const struct server_config *config, struct err *err);
 
-/* The port it listens on; 0 for a Unix socket. */
+/* Returns the port that s listens on; 0 for a Unix socket. */
 int server_port(const struct server *s);
 
-/* Requests refused for a wrong or missing token. */
+/* Number of requests refused for a wrong or missing token. */
 uint64_t server_refused(const struct server *s);
 
-/* Requests whose body was too long. */
+/* Number of requests refused because their body was too long. */
 uint64_t server_too_long(const struct server *s);
 
 /* Called after a change: handles every parked request again. */

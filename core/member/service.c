@@ -53,7 +53,7 @@ static char *welcome_text(const struct service *s, int agent)
     return text;
 }
 
-/* -EPERM unless the agent's name belongs to the peer. */
+/* Checks that the agent's name belongs to the peer (server_request.peer). -EPERM. */
 static int check_peer(const struct server_request *q, const char *agent, struct err *err)
 {
     size_t n = q->peer ? strlen(q->peer) : 0;
@@ -196,11 +196,17 @@ static int do_output(struct service *s, const struct server_request *q, struct s
         index >= 0 && s->roster->agents.list[index].joined && !s->roster->agents.list[index].lost;
     rc = check_peer(q, body.agent, &err);
     if (rc == 0 && (!known || !s->output || s->roster->rebuilding))
-        rc = err_set(&err, ENOENT, "no output of agent \"%.64s\" is expected", body.agent);
+        rc = err_set(&err, ENOENT,
+                     "the coordinator takes no output of agent \"%.64s\" now: the agent has not "
+                     "joined or is lost, or the coordinator is rebuilding its roster or does not "
+                     "collect output",
+                     body.agent);
     else if (rc == 0)
         gaps_heard(&s->roster->agents.list[index].gaps, clock_ns());
     if (rc == 0 && s->output(s->arg, index, &body) < 0)
-        rc = err_set(&err, EAGAIN, "whoever reads the output is slow");
+        rc = err_set(
+            &err, EAGAIN,
+            "the coordinator's output buffer is full: the agent will send this output again");
     printed_fini(&body);
     return rc < 0 ? reply_error(reply, rc, &err) : reply_empty(reply);
 }

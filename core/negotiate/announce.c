@@ -15,13 +15,14 @@
 /* Records of UP_READY: u8 kind (with PRIORITIZED), then what the kind needs. */
 enum {
     RECORD_ID = 1,        /* u64 id */
-    RECORD_FULL,          /* str name, u64 id that by-id claims mean, claims */
+    RECORD_FULL,          /* str name, u64 cache id (that of the claims by cache id), claims */
     RECORD_PRIORITY_ID,   /* u64 id */
     RECORD_PRIORITY_NAME, /* str name */
     PRIORITIZED = 0x80,
 };
 
-#define RETRY_NS (1 * CLOCK_MS) /* time until a failed allocation is tried again */
+/* time until an announcement is tried again after a failed allocation */
+#define RETRY_NS (1 * CLOCK_MS)
 
 static void heard(struct negotiate *n, struct tensor *e, uint64_t now)
 {

@@ -59,7 +59,7 @@ void claims_settle(struct claim **claims);
 /* Returns whether all ranks request the same. */
 bool claims_agree(const struct claim *claims);
 
-/* Were all of them submitted in the same world (signature.world)? */
+/* Returns whether all ranks submitted the tensor in the same world (signature.world). */
 bool claims_of_one_world(const struct claim *claims);
 
 /* "allreduce 'grad': rank 0,2: float32 [10,4] sum; rank 1: ...", cut to fit. */

@@ -52,7 +52,7 @@ static void evict(struct negotiate *n, struct tensor *e)
     start_log(n);
     buf_put_u8(&n->down, LOG_EVICT);
     buf_put_u64(&n->down, e->id);
-    /* Flushed at once, so that no rank announces by this id meanwhile. */
+    /* The log is flushed at once, so that ranks stop announcing by this id. */
     decide_flush_log(n);
     n->free_slots[n->nfree++] = slot;
 }
@@ -207,7 +207,7 @@ static void write_batch(void *ctx, struct list *tensors, size_t count, enum flus
     start_log(n);
     buf_put_u8(&n->down, LOG_BATCH);
     buf_put_u32(&n->down, (uint32_t)count);
-    uint64_t number = n->handed + n->pending++; /* of this batch, counted from 0 */
+    uint64_t number = n->handed + n->pending++; /* number of this batch, counted from 0 */
     list_for_each(at, next, tensors)
     {
         struct tensor *e = list_entry(at, struct tensor, out);
@@ -227,13 +227,13 @@ static void write_batch(void *ctx, struct list *tensors, size_t count, enum flus
             .after = e->submit_batch,
         };
         if (rounds_log(&n->rounds, &entry) < 0)
-            n->config.freeze_after = 0; /* negotiation works without plans */
+            n->config.freeze_after = 0; /* out of memory: negotiation continues without plans */
     }
     if (n->down.len > MESSAGE_SOFT_MAX)
         n->flush_soon = true;
 }
 
-/* Was a tensor that could join this batch announced less than a cycle ago? */
+/* Returns whether a tensor that could join this batch was announced less than a cycle ago. */
 static bool more_to_come(const struct negotiate *n, const struct bucket *b, uint64_t now)
 {
     for (const struct list *at = n->partial.prev; at != &n->partial; at = at->prev) {

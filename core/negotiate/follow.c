@@ -142,7 +142,7 @@ static int follow_batch(struct negotiate *n, struct reader *r)
         return rc;
     for (uint32_t i = 0; i < count; i++) {
         struct tensor *e = n->picked[i];
-        follow_forget(n, e); /* submitted, so it is not released */
+        follow_forget(n, e); /* the tensor is submitted, so its entry is not released */
         if (n->root && e->id) {
             list_remove(&e->lru);
             list_append(&n->lru, &e->lru);
@@ -175,7 +175,7 @@ static int follow_fail(struct negotiate *n, struct reader *r)
     reason.code = code;
     struct tensor *e = tensors_find(&n->table, name);
     if (!e)
-        return 0; /* not submitted on this rank */
+        return 0; /* the tensor is not submitted on this rank */
     bool here = e->state == TENSOR_SUBMITTED;
     uint64_t ticket = e->ticket;
     if (here) {

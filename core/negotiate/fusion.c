@@ -15,7 +15,7 @@ struct group {
     uint64_t hash;
     uint32_t size, seen;
     char *failed; /* the error text, once a member has failed */
-    int code;     /* its error number */
+    int code;     /* error number of that failure */
     struct tensor **members;
     uint32_t n, cap;
 };
@@ -167,7 +167,7 @@ static struct group *find_group(struct fusion *f, const struct signature *sig)
     return g;
 }
 
-/* Counts one member; the last one ends the group. */
+/* Counts one member; the last member ends the group. */
 static void group_seen(struct fusion *f, struct group *g, uint64_t now)
 {
     if (++g->seen < g->size)

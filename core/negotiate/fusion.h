@@ -54,7 +54,7 @@ int fusion_add(struct fusion *f, struct tensor *e, uint64_t now);
  * the rest of its group fails with the same ones. -ENOMEM. */
 int fusion_failed(struct fusion *f, const struct signature *sig, int code, const char *text);
 
-/* Flushes bucket i. The last bucket moves to its index. */
+/* Flushes bucket i. The last bucket gets index i. */
 void fusion_flush(struct fusion *f, int i, enum flush_why why);
 
 /* A caller waits for e, which is in a bucket: the bucket is flushed without waiting for the

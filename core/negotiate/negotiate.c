@@ -206,7 +206,7 @@ static int recv_up(struct negotiate *n, int child, uint8_t type, uint64_t genera
     if (type == UP_STATUS)
         return status_recv(n, child, r);
     if (generation > n->generation)
-        return -EPROTO; /* only the parent tells its children of a new generation */
+        return -EPROTO; /* only the parent sends messages of a new generation */
     if (generation < n->generation)
         return 0; /* sent before the sender knew of the new generation */
     switch (type) {
@@ -266,7 +266,7 @@ int negotiate_recv(struct negotiate *n, int from, const void *msg, size_t len, u
         if (child < n->nchildren)
             rc = recv_up(n, child, type, generation, &r, now);
     }
-    if (rc == 0 && type != DOWN_LOST) /* which ops.lost has reported */
+    if (rc == 0 && type != DOWN_LOST) /* a DOWN_LOST: ops.lost has reported the failure */
         rc = n->failed;
     if (rc < 0)
         return err_set(err, -rc, "negotiation: %s from %s %d (type %u, %zu bytes)",

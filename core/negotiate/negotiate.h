@@ -38,8 +38,8 @@
 struct signature {
     uint8_t kind, dtype, op, ndim;
     int32_t root;
-    int32_t device; /* -1: the host's memory; 0: a GPU, of whatever number */
-    uint32_t world; /* the epoch of the world in which it was submitted; 0: it fits every world */
+    int32_t device; /* -1: host memory; 0: any GPU */
+    uint32_t world; /* the epoch of the world in which the request was submitted; 0: any world */
     double prescale, postscale;
     int64_t shape[HVD_MAX_DIMS];
     uint32_t group_size;  /* 0: not in a group */

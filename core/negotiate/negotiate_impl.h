@@ -46,8 +46,8 @@ struct child {
     int rank;
     bool hello;
     struct rankset below;
-    bool thaw_told;   /* has answered the current thaw */
-    bool status_told; /* has answered the current inquiry */
+    bool thaw_told;   /* the child has answered the current thaw */
+    bool status_told; /* the child has answered the current inquiry */
 };
 
 struct negotiate {
@@ -78,11 +78,11 @@ struct negotiate {
 
     bool frozen;        /* the plan is in force */
     bool thaw_asked;    /* a rank at or below this node wants to leave the plan */
-    bool thaw_ask_sent; /* and the parent has been told */
+    bool thaw_ask_sent; /* the parent has been told of thaw_asked */
     bool thawing;       /* no batch is handed out until all ranks have reported how far they are */
     bool thaw_answered; /* this node has reported, for all ranks below it, too */
     struct plan plan;
-    int nthaw;                  /* children that have answered */
+    int nthaw;                  /* children that have answered the thaw */
     uint64_t thaw_keep;         /* the smallest answer so far */
     uint64_t prioritized_since; /* since when a caller waits for a tensor that the plan does not
                              hand out; 0: none does */
@@ -91,7 +91,7 @@ struct negotiate {
 
     struct stall stall;
 
-    struct fusion fusion; /* the rest: root only */
+    struct fusion fusion; /* this field and all below: root only */
     struct rounds rounds;
     struct list lru;
     uint32_t *versions;   /* version of each cache slot */
@@ -168,7 +168,7 @@ int follow_log(struct negotiate *n, struct reader *r);
 /* Hands tensors that were submitted on this rank to the engine as the next batch. -ENOMEM. */
 int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count, bool frozen);
 
-/* Forgets which ranks below have announced it. */
+/* Forgets which ranks below this node have announced the tensor. */
 void follow_forget(struct negotiate *n, struct tensor *e);
 
 /* Completes the claims of the subtree: adds this rank's own and those by cache id. -ENOMEM. */

@@ -43,7 +43,8 @@ int plan_read(struct plan *p, const struct tensors *table, uint64_t generation, 
     for (k = 0; k < ntensors; k++) {
         struct tensor *e = tensors[k];
         e->plan = generation;
-        if (e->state == TENSOR_IDLE) /* set once, so that negotiate_try_next() need not copy it */
+        /* `want` is set once, so that negotiate_try_next() need not copy it. */
+        if (e->state == TENSOR_IDLE)
             e->want = e->cached;
     }
     plan_fini(p);

@@ -12,7 +12,7 @@
 
 struct plan {
     struct tensor **tensors;
-    uint32_t *ends; /* of each batch, in tensors */
+    uint32_t *ends; /* end of each batch, counted in tensors */
     uint32_t nbatches, at;
     uint32_t missing; /* tensors of batch `at` that are not submitted */
     uint64_t wants;   /* how often plan_want() was called, over all plans */
@@ -21,8 +21,8 @@ struct plan {
 
 void plan_fini(struct plan *p);
 
-/* Reads what plan_write() wrote, and marks the tensors as part of the plan of `generation`. On
- * failure the old plan remains: -ENOMEM, or -EPROTO for malformed input. */
+/* Reads a plan from a DOWN_PLAN message, and marks the tensors as part of the plan of `generation`.
+ * On failure the old plan remains: -ENOMEM, or -EPROTO for malformed input. */
 int plan_read(struct plan *p, const struct tensors *table, uint64_t generation, struct reader *r);
 
 /* Starts counting the tensors that batch `at` lacks. */

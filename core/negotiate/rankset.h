@@ -14,7 +14,7 @@
 #include "core/base/buf.h"
 
 struct rankset {
-    int size;       /* of the world */
+    int size;       /* number of ranks of the world */
     uint64_t *bits; /* (size + 63) / 64 words */
 };
 

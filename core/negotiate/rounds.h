@@ -20,7 +20,7 @@ enum {
 };
 
 struct round {
-    uint64_t hash; /* of the set of ids */
+    uint64_t hash; /* hash of the set of ids */
     uint32_t count;
 };
 
@@ -28,10 +28,10 @@ struct round {
 struct log_entry {
     uint64_t id;
     uint64_t sum;    /* sum of the hashes of all ids up to here; set by rounds_log() */
-    uint64_t number; /* of its batch */
-    uint64_t after;  /* batches that were done on the root when it was submitted there */
-    bool last;       /* of its batch */
-    bool timer;      /* its batch was flushed by the timer */
+    uint64_t number; /* number of its batch */
+    uint64_t after;  /* batches that were done on the root when the tensor was submitted there */
+    bool last;       /* last tensor of its batch */
+    bool timer;      /* the tensor's batch was flushed by the timer */
 };
 
 struct rounds {

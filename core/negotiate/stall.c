@@ -293,7 +293,8 @@ static void report(struct negotiate *n)
         tell(n, text);
         if (n->config.stall_shutdown_ns == 0 || it->age < n->config.stall_shutdown_ns)
             continue;
-        int silent = it->running ? rankset_next(&s->scratch, 0) : -1; /* what find_text() left */
+        int silent = it->running ? rankset_next(&s->scratch, 0)
+                                 : -1; /* the first silent rank that find_text() found */
         if (it->running && silent < 0 && runs_on_gpus(n))
             silent = n->config.size;
         if (silent >= 0)
@@ -347,7 +348,7 @@ static void look_at_partial(struct negotiate *n, uint64_t now)
             if (!n->root)
                 give_hint(n, e);
             e->stall_told = told ? now : e->stall_told;
-            due = now + (told ? period : period / 8); /* else the inquiry is full */
+            due = now + (told ? period : period / 8); /* not told: the inquiry is full */
             if (end && e->since + end > now && e->since + end < due)
                 due = e->since + end;
         }

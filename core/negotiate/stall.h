@@ -12,16 +12,16 @@
 #include <hvd.h>
 
 enum {
-    STALL_ITEMS = 16, /* tensors in one inquiry; the others wait for the next */
+    STALL_ITEMS = 16, /* tensors in one inquiry; further tensors wait for the next inquiry */
     STALL_TEXT = 80,  /* bytes of the text about what a rank waits in */
 };
 
 struct stall_item {
     char name[HVD_MAX_NAME + 1];
     uint8_t kind;
-    uint64_t age;        /* ns it has waited or run */
-    bool running;        /* it is in a batch: every rank has submitted it */
-    struct rankset have; /* ranks where it is submitted */
+    uint64_t age;        /* ns that the tensor has waited or run */
+    bool running;        /* the tensor is in a batch: every rank has submitted it */
+    struct rankset have; /* ranks where the tensor is submitted */
 };
 
 struct stall {
@@ -33,18 +33,18 @@ struct stall {
         bool fresh; /* not processed yet */
         uint64_t age, told;
     } hints[STALL_ITEMS]; /* on the root: tensors that only lower nodes know of */
-    uint32_t number;      /* of the inquiry */
+    uint32_t number;      /* number of the inquiry */
     bool open;
     uint64_t opened;
     int nanswers;            /* of children */
     struct rankset answered; /* ranks */
     struct rankset scratch;
-    struct buf ranks;     /* u32 rank, u64 quiet ns, str what it waits in */
+    struct buf ranks;     /* u32 rank, u64 ns since its last call, str what it waits in; repeated */
     uint64_t due;         /* when the list of partial tensors has to be checked */
     uint64_t run_told;    /* when a batch without progress was last reported */
     uint64_t last_call;   /* time of the last negotiate_submit() on this rank */
     uint64_t still_since; /* since when no batch was handed out or finished; */
-    uint64_t still_mark;  /* how many had been by then */
+    uint64_t still_mark;  /* handed + done at that time */
 };
 
 #endif

@@ -21,8 +21,8 @@ enum tensor_state {
 struct tensor {
     char *name;
     uint64_t hash;
-    struct tensor *next; /* in the bucket of its hash */
-    uint32_t index;      /* in the table */
+    struct tensor *next; /* next entry in the bucket of its hash */
+    uint32_t index;      /* index in the table */
 
     /* The cache. An id stands for the name and for every rank's last request. Its meaning never
      * changes: another shape gets another id. 0: not cached. */
@@ -30,14 +30,14 @@ struct tensor {
     struct signature cached; /* this rank's last request */
     int64_t *dim0;           /* [size], allgather and alltoall */
     int64_t *splits;         /* [size * size], alltoall */
-    struct list lru;         /* root: in the order of last use */
+    struct list lru;         /* root: list of cached tensors in the order of last use */
 
     /* What this rank has submitted. */
     enum tensor_state state;
     uint64_t ticket;
     struct signature want;
     int64_t *want_splits;  /* [size], alltoall */
-    bool by_id;            /* equals the cached request */
+    bool by_id;            /* the request equals the cached one */
     struct list mine;      /* negotiate.submitted */
     uint64_t submitted;    /* when */
     uint64_t submit_batch; /* how many batches were finished here at its submission */
@@ -47,20 +47,20 @@ struct tensor {
     uint64_t *child_by_id; /* children whose complete subtree announced by the id */
     uint64_t *child_mixed; /* children of which a part announced by the id: see claims */
     uint32_t nready;
-    struct claim *claims; /* of the children, except child_by_id */
-    bool complete;        /* this rank and all children have it */
-    bool told;            /* it was announced to the parent; on the root: it was compared */
-    bool prioritized;     /* a rank at or below this node waits for it */
-    bool priority_told;   /* and the parent has been told */
-    struct list out;      /* to be announced or prioritized */
-    uint64_t since;       /* when this node first knew of it; 0: not in flight */
-    struct list partial;  /* known, but not complete; in the order of since */
-    uint64_t stall_told;  /* when its stall was last reported */
+    struct claim *claims; /* claims of the children, except those in child_by_id */
+    bool complete;        /* this rank and all children have announced the tensor */
+    bool told; /* the tensor was announced to the parent; on the root: its requests were compared */
+    bool prioritized;    /* a rank at or below this node waits for the tensor */
+    bool priority_told;  /* the parent has been told of prioritized */
+    struct list out;     /* to be announced or prioritized */
+    uint64_t since;      /* when this node first knew of the tensor; 0: not in flight */
+    struct list partial; /* known, but not complete; in the order of since */
+    uint64_t stall_told; /* when its stall was last reported */
 
     uint64_t next_id;  /* root, once compared: the id for the log; 0: not cached */
-    uint64_t round;    /* root: the round it was last seen in */
+    uint64_t round;    /* root: the round in which the tensor was last seen */
     uint64_t proposal; /* root: number of a considered plan that has it */
-    uint64_t plan;     /* generation of the plan it is in */
+    uint64_t plan;     /* generation of the plan that has the tensor */
     uint64_t wanted;   /* plan.wants while the plan's next batch has it */
 };
 
@@ -71,9 +71,9 @@ struct tensors {
     uint32_t npool, cap_pool;
     uint32_t *holes; /* free indexes */
     uint32_t nholes;
-    struct tensor **slots; /* by the id's slot */
+    struct tensor **slots; /* indexed by the id's slot */
     uint32_t nslots;
-    uint32_t capacity; /* most slots there may be */
+    uint32_t capacity; /* the most slots */
     uint32_t serial;   /* number of the last ticket */
     int nchildren;
 };
@@ -90,7 +90,7 @@ struct tensor *tensors_by_id(const struct tensors *t, uint64_t id);
 /* Finds or creates an entry; NULL: no memory. */
 struct tensor *tensors_get(struct tensors *t, const char *name);
 
-/* A new ticket for it. Never 0. */
+/* Gives e a new ticket. Never 0. */
 uint64_t tensors_ticket(struct tensors *t, struct tensor *e);
 
 /* Gives e this id; e may lose its old one. The id's slot must be within the capacity, and free

@@ -44,8 +44,8 @@ static uint64_t batch_bytes(const struct negotiate *n, uint64_t place, uint32_t 
     return bytes;
 }
 
-/* May the batch at `next`, of `count` tensors, be merged into the batch at `first`? Only if no
- * rank's program waited for `first` before it submitted them. */
+/* Returns whether the batch at `next`, of `count` tensors, may be merged into the batch at `first`:
+ * only if no rank's program waited for `first` before it submitted them. */
 static bool may_join(const struct negotiate *n, uint64_t first, uint64_t next, uint32_t count)
 {
     const struct rounds *r = &n->rounds;
@@ -120,7 +120,7 @@ void thaw_propose(struct negotiate *n)
         !list_empty(&n->out) || n->rounds.nlog == n->looked_at)
         return;
     if (n->config.thaws_max && n->stats.thaws >= n->config.thaws_max)
-        return; /* no thaw is left that could end a frozen schedule */
+        return; /* the limit of thaws is reached: a frozen schedule could not end */
     n->looked_at = n->rounds.nlog;
     uint32_t count = rounds_period(&n->rounds, n->config.freeze_after << n->thaw_backoff);
     uint64_t start = n->rounds.nlog - count;
@@ -176,7 +176,7 @@ void thaw_walk(struct negotiate *n)
 void thaw_submitted(struct negotiate *n, struct tensor *e)
 {
     if (n->thawing)
-        return; /* announced when the thaw is over */
+        return; /* the tensor is announced when the thaw is over */
     if (e->plan != n->generation || !e->by_id)
         n->thaw_asked = true;
     else if (plan_submitted(&n->plan, e))
@@ -253,7 +253,7 @@ static void take_back(struct negotiate *n)
     for (uint32_t i = running_newest(&n->running); i-- > 0;) {
         struct tensor *e = running_in_newest(&n->running, i);
         e->state = TENSOR_SUBMITTED;
-        e->prioritized = true; /* a caller may still wait for it */
+        e->prioritized = true; /* a caller may still wait for the tensor */
         list_remove(&e->mine);
         list_append(n->submitted.next, &e->mine);
         n->nsubmitted++;
@@ -270,7 +270,7 @@ static void back_off(struct negotiate *n, uint64_t keep)
         n->thaw_backoff = 0;
     } else {
         n->thaw_backoff += n->thaw_backoff < BACKOFF_MAX;
-        n->merge = false; /* merging may be the reason */
+        n->merge = false; /* merging batches may be the reason that the plan was left */
     }
     rounds_reset(&n->rounds);
 }
@@ -282,7 +282,7 @@ int thaw_follow_thawed(struct negotiate *n, struct reader *r, uint64_t now)
         return -EPROTO;
     uint64_t dropped = n->plan.walked - keep;
     if (dropped > n->running.n)
-        return -EPROTO; /* a finished batch has been started on every rank */
+        return -EPROTO; /* impossible: a finished batch has been started on every rank */
     for (uint64_t i = 0; i < dropped; i++)
         take_back(n);
     n->frozen = n->thawing = n->thaw_asked = false;

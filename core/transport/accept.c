@@ -163,7 +163,8 @@ static int take_in(struct mesh_net *net, int fd_in, bool local, struct pending *
     return 0;
 }
 
-/* Returns whether a peer still has to connect; any other process may be what connects, too. */
+/* Returns whether a peer still has to connect. A waiting connection may come from another process,
+ * too. */
 static bool awaits_peer(const struct mesh_net *net)
 {
     if (!net->met)
@@ -174,8 +175,8 @@ static bool awaits_peer(const struct mesh_net *net)
     return false;
 }
 
-/* Connections wait for descriptors. The peer waits as long as it can; in an elastic job all
- * other ranks wait with it. */
+/* Connections wait until this process has free descriptors. The connecting peer waits as long as it
+ * can, and in an elastic job all other ranks wait with it. */
 static void starved(struct mesh_net *net, int rc)
 {
     uint64_t now = clock_ns();

@@ -186,7 +186,7 @@ static int progress_root(struct agree *a, struct mesh_net *net, struct err *err)
     return rc == 0 ? wait_for_all(net) : rc;
 }
 
-/* ---- the others ---- */
+/* ---- the other ranks ---- */
 
 static int use_map(struct agree *a, struct mesh_net *net, const struct buf *msg, struct err *err)
 {
@@ -200,7 +200,7 @@ static int use_map(struct agree *a, struct mesh_net *net, const struct buf *msg,
     return rc == 0 ? settle(net) : rc;
 }
 
-/* Takes the map from rank 0 itself. 0: it is in a->msg. */
+/* Receives the map directly from rank 0. 0: the map is in a->msg. */
 static int take_map(struct agree *a, struct mesh_net *net, struct err *err)
 {
     struct link *link = net->links[LINK_CONTROL];

@@ -35,7 +35,7 @@ void agree_fini(struct agree *a);
 /* 0: the mesh knows its hosts, 1: call again after net_turn(), -errno. */
 int agree_progress(struct agree *a, struct mesh_net *net, struct err *err);
 
-/* Sets in[] for the ranks that this one waits for. */
+/* Sets in[] for the ranks that this rank waits for. */
 void agree_waiting(struct agree *a, struct mesh_net *net, bool *in);
 
 /* Fills the mesh's map from the host of each rank, once. The numbers are untrusted: -EPROTO

@@ -118,7 +118,8 @@ static int take_hello(struct auth *a, struct err *err)
         return err_set(err, EACCES, "belongs to another job or roster (epoch %u of %u ranks)",
                        id.epoch, id.size);
     if (id.to != a->id.to || id.from >= id.size || id.from == id.to || id.cls >= AUTH_CLASSES)
-        return err_set(err, EACCES, "is rank %u and asks for rank %u, class %u, which is not here",
+        return err_set(err, EACCES,
+                       "is rank %u and asks for rank %u, class %u, which this rank does not serve",
                        id.from, id.to, id.cls);
     a->id = id;
     put_head(a->challenge, id.cls, ROLE_CHALLENGE);

@@ -27,7 +27,7 @@
 #define AUTH_HELLO_SIZE     56
 #define AUTH_CHALLENGE_SIZE 40
 
-/* What a connection is for: enum link_class, and: */
+/* The class of a connection says what it is for: enum link_class, or this value: */
 #define AUTH_CLASS_LOCAL 2
 #define AUTH_CLASSES     3
 
@@ -39,8 +39,8 @@ struct auth_id {
 
 struct auth {
     const uint8_t *key;
-    struct auth_id id; /* of the acceptor: epoch, size and to are what it expects; the connector
-                          sends the rest */
+    struct auth_id id; /* the acceptor sets epoch, size and to, as it expects them; the connector
+                          sends the other fields */
     uint64_t deadline;
     bool accepts;
     uint8_t state;

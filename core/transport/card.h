@@ -19,13 +19,13 @@
 #define CARD_UID_SIZE 16
 
 enum card_flag {
-    CARD_SHM = 1 << 0,  /* wants to share memory */
-    CARD_UNIX = 1 << 1, /* listens on an abstract Unix socket named after uid */
+    CARD_SHM = 1 << 0,  /* the rank wants to share memory */
+    CARD_UNIX = 1 << 1, /* the rank listens on an abstract Unix socket named after uid */
 };
 
 struct card {
     uint8_t uid[CARD_UID_SIZE]; /* random, new in each mesh_listen() */
-    uint8_t boot_id[16];        /* of the kernel; zeros: unknown */
+    uint8_t boot_id[16];        /* boot id of the kernel; zeros: unknown */
     uint64_t netns, pidns;      /* inodes of the namespaces; 0: unknown */
     uint64_t agent; /* pid in pidns of the process at the other end of agent_fd; 0: no agent */
     uint64_t split; /* hash of HVD_LOCALITY: ranks with different values never share memory */

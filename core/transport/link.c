@@ -231,8 +231,7 @@ void link_say(struct link *link, uint64_t tag, const struct buf *body)
         return;
     struct iovec iov[] = {{header, sizeof(header)}, {len ? body->data : NULL, len}};
     ssize_t put = link->ops->write(link, iov, len ? 2 : 1);
-    /* The rest cannot be sent any more. The end of the connection follows and tells the peer as
-     * much. */
+    /* The rest of the message cannot be sent. The connection ends next, which the peer sees. */
     link->tx_open = put > 0 && (size_t)put < sizeof(header) + len;
 }
 

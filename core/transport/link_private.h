@@ -43,7 +43,7 @@ struct link {
     enum link_class cls;
     const struct link_ops *ops; /* NULL until there is a connection */
     struct net_watch watch;
-    bool asked;    /* by mesh_link(): the link connects, if this rank is the one to do so */
+    bool asked;    /* mesh_link() was called: the link connects, if this rank is the connector */
     int error;     /* what every call returns from now on */
     bool gone;     /* the connection has ended; the reason is not known yet */
     bool hup;      /* the peer has closed its side; data that it sent before may still be unread */
@@ -51,8 +51,8 @@ struct link {
 
     bool tx_open; /* a message has been sent in part */
     uint8_t debt_header[LINK_HEADER_SIZE];
-    size_t debt_header_left; /* of a cancelled message: how many bytes at the end of its header are
-                                unsent */
+    /* how many bytes at the end of a cancelled message's header are unsent */
+    size_t debt_header_left;
     uint64_t debt_zeros;
 
     bool rx_open; /* rx is the header of the current message */
@@ -84,8 +84,8 @@ void link_use_pipe(struct link *link);
 /* Reports an error of the carrier: rc < 0. */
 void link_broken(struct link *link, int rc);
 
-/* The same for an error while writing: first reads the peer's last message, which may explain
- * why it ended. */
+/* Like link_broken(), for an error while writing: first reads the peer's last message, which may
+ * explain why the connection ended. */
 void link_write_failed(struct link *link, int rc);
 
 /* The peer has sent malformed data: the link fails with -EPROTO from now on. */
@@ -94,7 +94,7 @@ int link_nonsense(struct link *link, const char *what);
 /* Sends a message of the mesh itself, if that is possible without waiting. */
 void link_say(struct link *link, uint64_t tag, const struct buf *body);
 
-/* Reads a data link to its end: only a goodbye still matters. */
+/* Reads a data link to its end and drops all but a goodbye. */
 void link_drain(struct link *link);
 
 /* Returns whether nothing has arrived for so long, not even an acknowledgement of data or of a

@@ -19,7 +19,7 @@
 #include "core/transport/verdict.h"
 
 #define LOCAL_NS  (5 * CLOCK_S)
-#define SPARE_FDS 64 /* sockets of a rank, beside its doorbells */
+#define SPARE_FDS 64 /* descriptors of a rank in addition to its doorbells */
 
 static void give_up(struct mesh_net *net, const char *why)
 {

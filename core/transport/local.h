@@ -41,8 +41,8 @@ int local_start(struct mesh_net *net, const int *ranks, int n, struct err *err);
 /* For the lowest rank: 0 when all have attached, 1 not yet, -1: they cannot share memory. */
 int local_state(struct mesh_net *net);
 
-/* For the other ranks: 0 and the map that has arrived (owned by local), 1: not yet, -1: as
- * above. */
+/* For the other ranks: 0 and the map that has arrived (owned by local), 1: not yet, -1: they cannot
+ * share memory. */
 int local_map(struct mesh_net *net, const struct buf **ret);
 
 /* Sends the map to the other ranks of the host. */
@@ -57,7 +57,8 @@ struct shm *local_take_segment(struct mesh_net *net);
 /* Drops the segment. */
 void local_drop_segment(struct mesh_net *net);
 
-/* For accept.c: may this rank open a local connection? It has opened one. */
+/* For accept.c. local_expects(): whether the peer `rank` may open a local connection to this rank.
+ * local_accepted(): it has opened one. */
 bool local_expects(const struct mesh_net *net, int rank);
 void local_accepted(struct mesh_net *net, int rank, int fd);
 

@@ -24,7 +24,7 @@ struct mesh_net; /* sockets and links; private to transport */
 #define MESH_GENERATION_MAX ((1u << 24) - 2)
 
 struct mesh {
-    uint32_t epoch;      /* of the roster */
+    uint32_t epoch;      /* epoch of the roster */
     uint32_t generation; /* 1 at first, one more with every thaw; part of every frame and flag */
     uint32_t *members;   /* [size], member numbers of the ranks; NULL: equal to the ranks */
     int rank, size;
@@ -106,8 +106,8 @@ int mesh_fd(const struct mesh *mesh);
 void mesh_sleep_begin(struct mesh *mesh);
 void mesh_sleep_end(struct mesh *mesh);
 
-/* May the ranks of this host spin while they wait? Only if each has a processor of its own.
- * Reads files if there is one rank. */
+/* Returns whether the ranks of this host may spin while they wait: only if each has a processor of
+ * its own. Reads files if there is one rank. */
 bool mesh_may_spin(const struct mesh *mesh);
 
 /* Wakes a sleeper of this process (any thread, no lock needed). */

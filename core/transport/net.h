@@ -44,7 +44,7 @@ struct local;
 
 struct mesh_net {
     struct mesh *mesh;
-    uint8_t key[MAC_KEY_SIZE]; /* of this mesh; derived from the job's key and all cards */
+    uint8_t key[MAC_KEY_SIZE]; /* key of this mesh, derived from the job's key and all cards */
     bool has_key;
     struct card *cards; /* [size] */
     struct mesh_listener *listener;
@@ -65,12 +65,12 @@ struct mesh_net {
 
     struct local *local;          /* NULL: no other rank can be on this host */
     struct boot *boot;            /* borrowed */
-    struct ctl *agent;            /* boot's; NULL: none */
-    struct net_watch agent_watch; /* fd is boot's */
+    struct ctl *agent;            /* boot.ctl, owned by boot; NULL: no agent */
+    struct net_watch agent_watch; /* its fd is owned by boot */
 
     uint64_t silence_ms; /* HVD_PEER_TIMEOUT_SECONDS */
     uint64_t look_at;    /* when to check for silent peers next; 0: no link yet */
-    bool *left;          /* [size]: has said goodbye */
+    bool *left;          /* [size] whether the rank has said goodbye */
     int seats_left;      /* number of the segment's seats that are counted in left */
     bool said_goodbye;
     int suspect; /* the rank that seems lost; -1: none; -2: the agent */
@@ -91,7 +91,7 @@ int net_watch(struct mesh_net *net, struct net_watch *w, uint32_t events);
 /* Removes w from the set and from the current batch of events; the caller owns the descriptor. */
 int net_release(struct mesh_net *net, struct net_watch *w);
 
-/* The same, and closes the descriptor. */
+/* Like net_release(), and closes the descriptor. */
 void net_unwatch(struct mesh_net *net, struct net_watch *w);
 
 /* Makes mesh_progress() run all ticks at this clock_ns() value at the latest. */

@@ -207,7 +207,7 @@ bool local_expects(const struct mesh_net *net, int rank)
     return seat > 0 && l->spokes[seat].watch.fd < 0 && !l->spokes[seat].watch.ready;
 }
 
-/* Sends what the others have reported before this rank connected. */
+/* Sends to a seat what the other ranks reported before it connected. */
 static void catch_up(struct mesh_net *net, int seat)
 {
     struct local *l = net->local;
@@ -240,7 +240,7 @@ void local_accepted(struct mesh_net *net, int rank, int fd)
     spoke_ready(net, &s->watch, 0);
 }
 
-/* ---- the others ---- */
+/* ---- the other ranks ---- */
 
 static void hub_unusable(struct mesh_net *net, const char *why)
 {
@@ -267,7 +267,7 @@ static void hub_frames(struct mesh_net *net)
         return;
     net_unwatch(net, &l->watch);
     verdict_look_for_goodbyes(net);
-    /* The lowest rank was the path to the others, too: after its goodbye none of them can be
+    /* The lowest rank was the path to the other ranks, too: after its goodbye none of them can be
      * heard any more. */
     for (int i = 0; i < l->n; i++)
         if (net->left[l->ranks[0]])

@@ -30,7 +30,7 @@ struct local {
     int *bells;      /* [n] doorbells that arrived before the segment; -1: none */
     int nbells;      /* how many doorbells have arrived */
     int attached;    /* attached seats when the lowest rank last counted them */
-    bool failed;     /* decided: they do not share memory */
+    bool failed;     /* decided: the ranks do not share memory */
     bool settled;    /* decided either way: the map is known */
     char why[256];
     uint64_t deadline;

@@ -487,7 +487,7 @@ size_t shm_pipe_read(struct shm *shm, enum link_class cls, int from, void *dst, 
     size_t size = shm->pipe_size[cls];
     uint64_t at = atomic_load_explicit(&pipe->read, memory_order_relaxed);
     uint64_t ready = atomic_load_explicit(&pipe->written, memory_order_acquire) - at;
-    if (ready == 0 || ready > size) /* a damaged counter must not make it read past the pipe */
+    if (ready == 0 || ready > size) /* a damaged counter must not make us read past the pipe */
         return 0;
     if (n > ready)
         n = (size_t)ready;

@@ -2,9 +2,9 @@
  *
  * shm: the segment that the ranks of one host share: a sealed memfd, mapped by each.
  *
- * Rank 0 of the host creates it (shm_create), the others attach to the descriptor that was passed
- * to them; /dev/shm is never used. It holds, for each seat (local rank): flag lines
- * that only that seat writes, pipes to every other seat, and staging memory. All shared words are
+ * Local rank 0 creates the segment (shm_create), the other ranks attach to the descriptor that was
+ * passed to them; /dev/shm is never used. It holds, for each seat (local rank): flag lines that
+ * only that seat writes, pipes to every other seat, and staging memory. All shared words are
  * written with release and read with acquire; there is no read-modify-write on the data path.
  * A seat is used by one thread at a time (the engine's progress lock).
  */
@@ -48,13 +48,13 @@ struct shm_flags {
 /* What a seat publishes about its cells in an exchange (coll/shm_exchange.h), before it
  * publishes the first one. */
 struct shm_table {
-    _Atomic uint64_t stamp;        /* of the exchange's first step */
+    _Atomic uint64_t stamp;        /* stamp of the exchange's first step */
     uint64_t steps;                /* how many steps this seat has */
     uint16_t place[SHM_MAX_SEATS]; /* for each receiver: offset in the cell, in cache lines */
 };
 
-#define SHM_TABLES                                                                                 \
-    2 /* used alternately: a slow seat may still need the table of the last exchange */
+/* used alternately: a slow seat may still need the table of the last exchange */
+#define SHM_TABLES 2
 
 struct shm {
     int seat, seats;
@@ -62,11 +62,12 @@ struct shm {
     void *base; /* the mapping */
     size_t size;
     size_t staging_size; /* bytes of staging of each seat */
-    size_t cache_size;   /* of the last-level cache as the creator saw it: equal on all seats */
-    size_t touched;      /* bytes of the own staging that are resident */
+    size_t cache_size; /* bytes of the last-level cache as the creator saw it: equal on all seats */
+    size_t touched;    /* bytes of the own staging that are resident */
     size_t pipe_size[LINK_CLASSES];
     int *doorbells;  /* [seats] eventfds, owned; -1: unknown yet */
-    int usable_cpus; /* of all seats together, by affinity and cgroup quota; 0: unknown yet */
+    int usable_cpus; /* processors of all seats together, by affinity and cgroup quota; 0: unknown
+                        yet */
     bool spin;       /* cpus_may_spin(); false until every seat has attached */
 };
 
@@ -88,7 +89,7 @@ void shm_destroy(struct shm *shm);
  * edge for epoll, whatever the count. */
 void shm_set_doorbell(struct shm *shm, int seat, int eventfd);
 
-/* How many seats have attached, the creator's included; whether this one has. */
+/* How many seats have attached, the creator's included; whether this seat has. */
 int shm_count_attached(struct shm *shm);
 bool shm_has_attached(struct shm *shm, int seat);
 

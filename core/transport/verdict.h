@@ -50,7 +50,7 @@ void verdict_tick(struct mesh_net *net, uint64_t now);
  * closes everything. 0, -ECONNRESET or -ENOMEM. */
 int verdict_check(struct mesh_net *net);
 
-/* This rank gives up for this reason. */
+/* This rank gives up; why: the reason, which its peers are told. */
 void verdict_abort(struct mesh_net *net, const char *why);
 
 #endif

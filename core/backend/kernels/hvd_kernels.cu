@@ -14,7 +14,7 @@
  */
 #include "core/backend/kernels/kernels.h"
 
-/* As gpu_kernels.c has them. */
+/* gpu_kernels.c has the same structures. */
 static_assert(sizeof(kernel_move) == 48 + 28 * KERNEL_PIECES, "as the host sees it");
 static_assert(sizeof(kernel_combine) == 56 + 8 * KERNEL_SOURCES, "as the host sees it");
 
@@ -32,8 +32,7 @@ struct truth { /* bool: one byte, 0 or not 0 */
     uint8_t bits;
 };
 
-/* wide: what an element is computed in. floating: what is scaled in whole vectors; of integers that
- * would be much code for what nobody is in a hurry for. */
+/* wide: the type in which an element is computed. floating: the type is scaled in whole vectors; integers are scaled one by one, which needs less code and is rare. */
 template <typename T> struct as {
     typedef T wide;
     static const bool floating = (T)0.5 != (T)0;
@@ -204,8 +203,7 @@ template <typename A, typename B> static __device__ B changed(A x, const kernel_
         return as<B>::narrow(after(before(as<A>::widen(x), c), c));
 }
 
-/* Whole vectors by one block; how many elements that were. Several loads are on their way before
- * the first store. */
+/* One block moves the whole vectors. Returns the number of elements moved. Several loads are in flight before the first store. */
 template <typename A, typename B>
 static __device__ uint32_t move_vectors(const char *from, char *to, uint32_t n,
                                         const kernel_change &c)
@@ -232,7 +230,7 @@ static __device__ uint32_t move_vectors(const char *from, char *to, uint32_t n,
     return vectors * N;
 }
 
-/* n elements by one block. */
+/* One block moves n elements. */
 template <typename A, typename B>
 static __device__ void move_run(const char *from, char *to, uint32_t n, const kernel_change &c)
 {
@@ -254,7 +252,7 @@ template <typename A, typename B> static __device__ void move_all(const kernel_m
     }
 }
 
-/* Bytes as words that both sides are aligned for. */
+/* Copies bytes in words of type W. from and to must be aligned for W. */
 template <typename W> static __device__ void move_words(const char *from, char *to, uint32_t bytes)
 {
     const int AHEAD = 4;

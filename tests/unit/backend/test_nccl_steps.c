@@ -95,10 +95,11 @@ static const struct {
     int version, what;
     const char *words;
 } refused[] = {
-    {HVD_FLOAT32, HVD_AVERAGE, 1, 1, 20804, 0, "NCCL 2.8.4 cannot scale float32 (average)"},
-    {HVD_FLOAT32, HVD_SUM, 2, 1, 21003, 0, "cannot scale float32 (sum)"},
+    {HVD_FLOAT32, HVD_AVERAGE, 1, 1, 20804, 0,
+     "NCCL 2.8.4 cannot apply the factors (prescale, postscale, average) to float32 (average)"},
+    {HVD_FLOAT32, HVD_SUM, 2, 1, 21003, 0, "to float32 (sum)"},
     {HVD_INT32, HVD_AVERAGE, 1, 1, 22707, 2, "int32 (average), and hvd's kernels"},
-    {HVD_FLOAT32, HVD_MAX, 2, 1, 22707, 2, "cannot scale float32 (max)"},
+    {HVD_FLOAT32, HVD_MAX, 2, 1, 22707, 2, "to float32 (max)"},
     {HVD_BFLOAT16, HVD_SUM, 1, 1, 20900, 0, "NCCL 2.9.0 cannot reduce bfloat16"},
     {HVD_INT16, HVD_SUM, 1, 1, 22707, 2, "cannot reduce int16"},
     {HVD_BOOL, HVD_SUM, 1, 1, 22707, 2, "cannot reduce bool"},
