@@ -96,7 +96,7 @@ chatty() {
     printf '#!/bin/sh\necho welcome to this host\nexec ip netns exec "$@"\n' >"$TMP/rsh"
     chmod +x "$TMP/rsh"
     code 1 on "$A" env HVD_RSH_AGENT="$TMP/rsh" "$RUN" -np 2 -H "localhost:1,$B:1" true 2>"$TMP/2" &&
-        says "host $B: its shell prints \"welcome to this host\"" "$TMP/2"
+        says "host $B: its login shell prints \"welcome to this host\"" "$TMP/2"
 }
 
 killed_hvdrun() {

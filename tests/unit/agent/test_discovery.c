@@ -164,7 +164,7 @@ static void test_first(void **state)
     first_fails("exec sleep 600", "it did not end within 10 s: killed");
     unlink(script);
     assert_int_equal(discovery_first(script, 1, &h, &err), -EIO);
-    assert_non_null(strstr(err.msg, "it cannot be run"));
+    assert_non_null(strstr(err.msg, "cannot be run"));
 }
 
 /* ---- while a job runs ----------------------------------------------------------------------- */
