@@ -22,8 +22,8 @@ struct agent_pod {
     bool printing;          /* printer is initialized */
     bool terminated;        /* SIGTERM was received */
     int worker_code;        /* exit code of the first rank that failed, 0: none did */
-    uint64_t unknown_since; /* clock_ns() since when the operator answers that it does not know this
-                               pod; 0: it does */
+    uint64_t unknown_since; /* clock_ns() of the operator's first answer that it does not know this
+                               pod; 0: no such answer yet */
 };
 
 /* link and ranks must outlive it. */

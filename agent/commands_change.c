@@ -125,7 +125,7 @@ int command_drain(const struct command_line *line, struct err *err)
     char what[300];
     const char *target = line->words[1];
     if (!*target)
-        return err_set(err, EINVAL, "want a host or a rank");
+        return err_set(err, EINVAL, "name the host or the rank that is to leave");
     int rc = commands_find(line->words[0], &job, err);
     if (rc < 0)
         return rc;

@@ -25,7 +25,8 @@ size_t hier_count(const struct hier_part *part, size_t count, int shard)
     return left < part->each ? left : part->each;
 }
 
-/* Each piece is rounded up to whole elements, and to ALIGN. */
+/* In bytes. Per piece of a chunk, a shard may exceed its even share by less than 2 * ALIGN: the
+ * share is rounded up to whole elements, then to ALIGN. */
 size_t hier_shard_max(int shards)
 {
     return WIDER * STAGED_CHUNK / (size_t)shards + STAGED_PIECES * 2 * ALIGN;

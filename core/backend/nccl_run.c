@@ -288,7 +288,8 @@ static int plan(struct nccl_run *run, const struct coll_op *op, struct err *err)
 
 /* ---- an operation ---- */
 
-/* Packs the inputs into the buffer, or only makes the stream wait for them. */
+/* Makes the stream wait until the inputs are ready. If the operation is packed, also packs them
+ * into the fusion buffer. */
 static int pack(struct nccl_run *run, struct err *err)
 {
     const struct coll_op *op = run->op;

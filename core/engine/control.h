@@ -32,7 +32,9 @@ struct control {
     bool *departed; /* [size] the rank has sent a farewell */
     int ndeparted;
     int first_departed; /* the rank whose farewell came first */
-    /* the smallest number of frozen batches that any departed rank has finished */
+    /* Over all departed ranks (farewell received; a lost rank is not counted): the smallest number
+     * of frozen batches that one has run. This rank can run no frozen batch from this number on.
+     * UINT64_MAX: no peer has departed. */
     uint64_t departed_at;
     uint64_t departed_ns; /* clock time of the first farewell */
 };

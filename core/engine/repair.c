@@ -294,8 +294,8 @@ int repair_next_epoch(struct engine *e, int why, const char *cause, struct err *
     e->repair.boundary = why == CTL_BOUNDARY;
     int rc = repair(e, why, cause, err);
     e->repair.boundary = false;
-    /* Callers get their tensors back now, but a GPU operation of some epoch may still use them: end
-     * it. */
+    /* After a failed repair callers get their tensors back. An unfinished GPU operation of any
+     * epoch may still use them, so give it up first. */
     if (rc < 0)
         device_end(e->backends.device);
     settle_fini(e);

@@ -28,7 +28,7 @@ enum turn_depth {
 /* Returns true when there was something to do. */
 bool turn(struct engine *e, enum turn_depth depth);
 
-/* Hands a slot to negotiation. */
+/* Hands a submitted operation (a slot of the queue) to negotiation. */
 void turn_submit(struct engine *e, struct slot *slot, uint64_t now);
 
 /* Takes new submissions into negotiation, but starts no operation. */

@@ -106,7 +106,8 @@ int roster_gather(struct roster *r, int agent, struct join_body *body, uint64_t 
     if (!a->told)
         a->told = TAKE(body->rejoin);
     if (r->arriving > 0)
-        return err_set(err, EAGAIN, "waiting for the agents of %d more ranks", r->arriving);
+        return err_set(err, EAGAIN, "waiting for agents on new hosts, which have room for %d ranks",
+                       r->arriving);
     for (int i = 0; i < r->agents.n; i++)
         if (!r->agents.list[i].joined && !r->agents.list[i].lost)
             return err_set(err, EAGAIN, "waiting for the agent on %.100s", r->agents.list[i].host);

@@ -170,7 +170,7 @@ void roster_waiting_for(const struct roster *r, uint64_t now, char *dst, size_t 
     if (!r->next.waiting_since && (r->epoch > 0 || r->members.ready == 0))
         return;
     if (survivors > 0)
-        snprintf(dst, size, "at least %d ranks: %d left with the state in memory, %d new ready",
+        snprintf(dst, size, "at least %d ranks: %d have the state in memory, %d new ones are ready",
                  r->elastic.min, survivors, joiners);
     else
         snprintf(dst, size, "ranks to begin with: %d of %d ready",

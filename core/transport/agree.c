@@ -122,7 +122,8 @@ static int send_map(struct agree *a, struct mesh_net *net, struct err *err)
         return err_set(err, ENOMEM, "out of memory");
     int rc = mesh->local_size > 1 ? local_share_map(net, &a->msg) : 0;
     if (rc < 0)
-        return err_sys(err, -rc, "cannot send the map of the hosts to the local ranks");
+        return err_sys(err, -rc,
+                       "cannot tell the other ranks of this host which ranks share a host");
     for (int r = 1; r < mesh->size; r++) {
         if (mesh->local_of[r] != 0)
             continue;
@@ -232,7 +233,8 @@ static int progress_first(struct agree *a, struct mesh_net *net, struct err *err
         return rc;
     rc = local_share_map(net, &a->msg);
     if (rc < 0)
-        return err_sys(err, -rc, "cannot send the map of the hosts to the local ranks");
+        return err_sys(err, -rc,
+                       "cannot tell the other ranks of this host which ranks share a host");
     return 0;
 }
 

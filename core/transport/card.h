@@ -43,7 +43,8 @@ void card_encode(const struct card *card, struct buf *out);
 /* -EPROTO with the reason in err. */
 int card_decode(const void *data, size_t len, struct card *ret, struct err *err);
 
-/* Returns whether the two may share memory, through their agent or an abstract socket. */
+/* Returns whether ranks a and b may share memory: they can pass its descriptor over their common
+ * agent's socket or, without an agent, over an abstract Unix socket. */
 bool card_same_host(const struct card *a, const struct card *b);
 
 #endif

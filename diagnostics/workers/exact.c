@@ -46,8 +46,8 @@ static void compare(struct exact *e, int seed)
     if (e->rounds < SEEDS)
         e->first[seed] = (uint64_t)e->all[e->rank];
     else if ((uint64_t)e->all[e->rank] != e->first[seed] && !e->differ[0])
-        snprintf(e->differ, sizeof(e->differ), "worker %d got other bits than the first time",
-                 e->rank);
+        snprintf(e->differ, sizeof(e->differ),
+                 "worker %d: a repeated sum of the same numbers has other bits", e->rank);
 }
 
 /* Makes one sum. *ret_more: rank 0's clock leaves time for another one. */

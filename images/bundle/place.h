@@ -9,7 +9,8 @@
  * of their loader. images/images.mk and operator/reconcile/newpod.c contain it, too. */
 #define BUNDLE_PLACE "/hvd"
 
-/* The image's own loader, by the path that every glibc program contains. */
+/* The dynamic loader of the image, not of the bundle: the path in PT_INTERP of every glibc
+ * program. */
 #if defined(__x86_64__)
 #define BUNDLE_LOADER "/lib64/ld-linux-x86-64.so.2"
 #elif defined(__aarch64__)

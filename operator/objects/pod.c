@@ -95,8 +95,9 @@ static int take_status(struct pod *p, json_t *status, struct err *err)
     p->ready = conditions_true(conditions, "Ready");
     ok = take_containers(p, json_object_get(status, "initContainerStatuses")) &&
          take_containers(p, json_object_get(status, "containerStatuses"));
-    /* A disruption is marked in one of these ways. A pod that failed although no container did was
-     * ended by its kubelet. */
+    /* A failed pod was disrupted if it has the condition DisruptionTarget, or a reason, or no
+     * failed container (then its kubelet ended it). The reason DeadlineExceeded rules out all
+     * three. */
     p->disrupted =
         p->phase == POD_FAILED && strcmp(reason, "DeadlineExceeded") != 0 &&
         (conditions_true(conditions, "DisruptionTarget") || *reason || p->exit_code == 0);

@@ -422,8 +422,10 @@ static int work(struct worker *w)
 
 /* ---- beginning ---- */
 
-/* The agent ends a rank that is to leave before its HELLO. */
 static int record_fd;
+
+/* Handler of SIGTERM: if a rank is asked to leave before it has sent HELLO, its agent sends
+ * SIGTERM. The handler records "left" and lets the signal end the process. */
 static void on_early_end(int signo)
 {
     static const char line[] = "{\"t\": \"left\", \"ms\": 0, \"step\": 0}\n";

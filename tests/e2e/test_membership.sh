@@ -63,7 +63,7 @@ refusals() {
 below_min() {
     begin -np 2 --min-np 2 $RANKS
     line 2 'epoch 1 rank' && kill -KILL "$(pid_of 0)" || return 1
-    line 1 'hvdrun: waiting for at least 2 ranks: 1 left with the state in memory' &&
+    line 1 'hvdrun: waiting for at least 2 ranks: 1 have the state in memory' &&
         line 1 'epoch 2 rank 0 of 1: 1 (change 0)' && line 2 'epoch 3 rank . of 2: 1 2\* (change 1)' && ends 0
 }
 

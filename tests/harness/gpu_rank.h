@@ -52,7 +52,7 @@ struct gpu_rank_options {
     const char *nccl;          /* version, such as "2.27"; NULL: no NCCL */
     const char *script;        /* FAKE_CUDA, including "count=8" */
     int ordinal;               /* number of its GPU; -1: its rank */
-    struct nccl_limits limits; /* zeros: 15 s, and 5 s for an abort */
+    struct nccl_limits limits; /* init_ms 0: abort_ms is 5 s, the others are 15 s */
     unsigned delay_us;         /* delay of everything on streams */
     size_t room;               /* 0: GPU_RANK_ROOM */
     bool quiet;                /* failures are expected */

@@ -20,7 +20,7 @@ enum deed {
     WAIT,           /* until it is killed */
     SEGFAULT,       /* signal 11 */
     EXIT,           /* exit() without a release */
-    EXIT_IN_THREAD, /* _exit() by a thread other than the one that holds */
+    EXIT_IN_THREAD, /* _exit() by a thread that does not hold the lifeline */
     RELEASE,        /* releases and lives on */
     EXEC,           /* exec of another program */
     FORK,           /* forks a child that ends, and lives on */

@@ -32,7 +32,7 @@ enum { HEALTHY, SHORT, DIES, RANKS, OUT = 3 /* exit code */ };
 struct board {
     _Atomic int at[RANKS];
     int nth;        /* the allocation of SHORT that fails, from step 20 on */
-    _Atomic int in; /* SHORT made fewer allocations than that */
+    _Atomic int in; /* 1: the rank SHORT ended before its allocation `nth`, so none failed */
     _Atomic int stop;
 };
 

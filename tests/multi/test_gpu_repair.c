@@ -32,7 +32,7 @@
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
-#define CHUNK ((int64_t)1 << 20) /* floats that the staged way sums at once */
+#define CHUNK ((int64_t)1 << 20) /* floats of a chunk of a staged operation: STAGED_CHUNK bytes */
 #define COUNT (4 * CHUNK)
 
 #define TRIES 8   /* on a busy machine the doomed rank may come too late to its death */

@@ -56,7 +56,9 @@ static int count(const char *function)
     return 0;
 }
 
-/* FUNCTION[:N[:sync|async[:RESULT]]], entries separated by commas. */
+/* Format of FAKE_NCCL_FAIL and FAKE_NCCL_HANG: FUNCTION[:N[:sync|async[:RESULT]]], entries
+ * separated by commas. An entry applies to the Nth call of FUNCTION. Defaults: 1, sync,
+ * ncclSystemError. */
 static bool named(const char *variable, const char *function, int call, bool *ret_async,
                   int *ret_result)
 {

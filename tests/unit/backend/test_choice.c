@@ -105,8 +105,8 @@ static void test_wire_nonsense(void **state)
     }
 }
 
-/* What two ranks want and have ("+4.1": that version is there; "-why": it is not, for this
- * reason), and the expected choice. */
+/* For two ranks: the back ends that each wants, and the MPI and NCCL that each has ("+4.1": version
+ * 4.1; "-why": none, for this reason). Then the expected choice. */
 static const struct {
     const char *wish[2];
     const char *mpi[2], *nccl[2];

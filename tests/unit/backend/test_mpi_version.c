@@ -66,7 +66,8 @@ static void test_families(void **state)
     }
 }
 
-/* For Open MPI the major version must be equal. For other families it is not compared. */
+/* For Open MPI the major version that is wanted and the one in the library's version text must be
+ * equal. For other MPI families major versions are not compared. */
 static void test_majors(void **state)
 {
     char got[64];

@@ -76,8 +76,8 @@ static void test_killed_while_stopped(void **state)
     holder_end(&h);
 }
 
-/* Returns whether the watcher was told of the death before waitpid() and before the end of the
- * process's socket. */
+/* Returns whether the lifeline reported the death before waitid() could, and before the process's
+ * socket reported end of file. */
 static bool told_first(void)
 {
     struct holder h;
@@ -225,7 +225,8 @@ static void test_destroyed_while_held(void **state)
     assert_int_equal(open_fds(), before);
 }
 
-/* In one process: a second page takes the place of the first, and a page is held once. */
+/* In one process: holding a second lifeline releases the first. Holding the same lifeline twice
+ * fails with -EPROTO. */
 static void test_hold_again(void **state)
 {
     struct lifeline *a, *b;

@@ -156,7 +156,7 @@ static void test_below_min(void **state)
     assert_string_equal(roster_state(&r), "waiting");
     roster_waiting_for(&r, now, text, sizeof(text));
     assert_string_equal(text,
-                        "at least 3 ranks: 2 left with the state in memory, 0 new ready; 1 to "
+                        "at least 3 ranks: 2 have the state in memory, 0 new ones are ready; 1 to "
                         "be started, the next in 1 s");
     after(&r, 1500);
     start(&r, 3);
