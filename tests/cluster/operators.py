@@ -292,5 +292,5 @@ class Job:
         for name in self.running():
             self.end_pod(name, code)
 
-    def wait_gone(self, seconds=120):  # the garbage collector may be slow to come back after an outage
+    def wait_gone(self, seconds=60):
         wait_until(f"job {self.name} and its pods to be gone", seconds, lambda: not self.get() and not self.pods())

@@ -46,7 +46,7 @@ class Trouble(Faults):
             lives += 1
             self.assertLess(lives, LIVES_MAX, f"{what} has not come in {lives} lives")
             operator = self.started("--no-leader-election", *more, environment={"HVD_TEST_FAIL": "operator-wrote"})
-            wait_until("the end of an operator, or of the work", 120, lambda: not operator.alive() or done(), 0.02)
+            wait_until("the end of an operator, or of the work", 60, lambda: not operator.alive() or done(), 0.02)
             if operator.alive():
                 operator.stop()
             else:
