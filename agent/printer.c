@@ -183,14 +183,16 @@ static void on_timer(void *arg)
 {
     struct printer *p = arg;
     uint64_t now = clock_ns();
+    uint64_t since = p->flow_timer.on ? now : p->resumed;
     bool again = false;
     for (int r = 0; r < p->nranks; r++) {
         for (int s = 0; s < FRAME_STREAMS; s++) {
-            if (sink_pending(&p->sinks[s]) > 0 || p->flow_timer.on)
-                p->streams[r][s].came = now;
-            else if (now - p->streams[r][s].came >= PARTIAL_MS * CLOCK_MS)
+            struct printer_stream *st = &p->streams[r][s];
+            if (sink_pending(&p->sinks[s]) > 0)
+                st->came = now;
+            else if (now - (st->came > since ? st->came : since) >= PARTIAL_MS * CLOCK_MS)
                 show_held(p, r, s);
-            again |= p->streams[r][s].line.len > 0;
+            again |= st->line.len > 0;
         }
     }
     flush(p);
@@ -235,9 +237,7 @@ static void on_flow(void *arg)
         loop_timer_start(p->loop, &p->flow_timer, FLOW_MS, on_flow, p);
         return;
     }
-    for (int r = 0; r < p->nranks; r++)
-        for (int s = 0; s < FRAME_STREAMS; s++)
-            p->streams[r][s].came = clock_ns();
+    p->resumed = clock_ns();
     if (p->drained)
         p->drained(p->arg);
 }

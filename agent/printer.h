@@ -41,6 +41,7 @@ struct printer {
                    dropped (outlet.h) */
     struct loop_timer timer;      /* shows incomplete lines */
     struct loop_timer flow_timer; /* checks whether ranks may continue to print */
+    uint64_t resumed;             /* clock_ns() when ranks that waited last continued; 0: never */
     void (*drained)(void *arg);
     void *arg;
     bool finishing;
