@@ -16,7 +16,6 @@
 #include "core/base/log.h"
 
 #define TICK_MS         100
-#define STOP_GRACE_MS   2000
 #define LEAVE_MS        3000 /* limit for the last report at the end */
 #define REST_GRACE_MS   500
 #define POD_PROGRESS_MS 5000
@@ -28,7 +27,7 @@ void agent_fail(struct agent *a, const struct err *err)
         a->err = *err;
     }
     a->link.abandoned = true;
-    agent_ranks_stop(&a->ranks, STOP_GRACE_MS);
+    agent_ranks_stop(&a->ranks, AGENT_STOP_GRACE_MS);
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */
@@ -110,7 +109,7 @@ static void on_signal(void *arg, uint32_t events)
             continue;
         }
         log_info("signal %d: ending the ranks", signo);
-        agent_ranks_stop(&a->ranks, STOP_GRACE_MS);
+        agent_ranks_stop(&a->ranks, AGENT_STOP_GRACE_MS);
     }
 }
 

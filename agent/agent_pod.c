@@ -7,9 +7,8 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
-#define CODE_DRAINED  143 /* 128 + SIGTERM */
-#define CODE_UNFIT    126 /* the doctor refused this pod */
-#define STOP_GRACE_MS 2000
+#define CODE_DRAINED 143 /* 128 + SIGTERM */
+#define CODE_UNFIT   126 /* the doctor refused this pod */
 /* Most time by which the operator's watch lags: it may learn of a pod only after the agent has
  * started. */
 #define UNKNOWN_MS 120000
@@ -66,7 +65,7 @@ void agent_pod_exited(struct agent_pod *p, const struct rank *rank)
     p->worker_code = rank->code < 0 ? 128 - rank->code : rank->code;
     if (p->ranks->n > 1)
         log_info("a rank has failed: the other ranks of this pod are ended");
-    agent_ranks_stop(p->ranks, STOP_GRACE_MS);
+    agent_ranks_stop(p->ranks, AGENT_STOP_GRACE_MS);
 }
 
 bool agent_pod_has_ended(const struct agent_pod *p)

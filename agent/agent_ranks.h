@@ -63,6 +63,8 @@ bool agent_ranks_all_closed(const struct agent_ranks *rs);
 
 void agent_ranks_signal(struct agent_ranks *rs, int signo);
 
+#define AGENT_STOP_GRACE_MS 2000 /* grace_ms where the coordinator asks for no other */
+
 /* Ends all ranks: SIGTERM now, SIGKILL after grace_ms. No rank is started any more. */
 void agent_ranks_stop(struct agent_ranks *rs, int grace_ms);
 

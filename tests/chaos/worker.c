@@ -14,7 +14,6 @@
  * Exit codes: 0 the end, or it was asked to leave; 2 wrong arguments; 3 a call of hvd.h failed (the
  * reason is in the record); 4 no rank has the state; 6 the record cannot be written.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -28,6 +27,7 @@
 
 #include "core/base/hash.h"
 #include "tests/chaos/codes.h"
+#include "tests/chaos/ends.h"
 #include "tests/chaos/plan.h"
 #include "tests/chaos/record.h"
 
@@ -197,25 +197,6 @@ static int call_one(const struct plan_op *op, const struct hvd_request *r, struc
     return rc < 0 ? rc : hvd_wait(s->handle);
 }
 
-/* Ends this process by a timer of the kernel: nothing of this process has to run for it. */
-static void doom(struct worker *w, uint64_t step, int first)
-{
-    static const uint64_t within_us[] = {1, 100, 1000, 5000, 20000};
-    char path[4096];
-    snprintf(path, sizeof(path), "%s/doom", w->dir);
-    if (unlink(path) < 0)
-        return;
-    uint64_t us = plan_random(&w->random) % within_us[plan_random(&w->random) % 5];
-    record_line(&w->record, "doom", "\"step\": %" PRIu64 ", \"op\": %d, \"us\": %" PRIu64, step,
-                first, us);
-    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
-    struct itimerspec when = {.it_value = {0, (long)us * 1000}};
-    timer_t timer;
-    if (us == 0 || timer_create(CLOCK_MONOTONIC, &event, &timer) < 0 ||
-        timer_settime(timer, 0, &when, NULL) < 0)
-        raise(SIGKILL);
-}
-
 static int submit_all(struct worker *w, const struct plan *p, int first, int n, struct slot *slots)
 {
     struct hvd_request requests[PLAN_MAX_OPS];
@@ -245,7 +226,7 @@ static int run_burst(struct worker *w, const struct plan *p, int first, int n, u
         if (rc == 0)
             fill(w, p, first + i, &slots[i]);
     }
-    doom(w, p->step, first);
+    ends_doom(&w->record, w->dir, &w->random, p->step, first);
     if (rc == 0 && p->ops[first].mode == PLAN_CALL) {
         struct hvd_request r = request_of(w, p, first, &slots[0]);
         rc = take(w, p, first, &slots[0], call_one(&p->ops[first], &r, &slots[0]), &hashes[first]);
@@ -422,39 +403,6 @@ static int work(struct worker *w)
 
 /* ---- beginning ---- */
 
-static int record_fd;
-
-/* Handler of SIGTERM: if a rank is asked to leave before it has sent HELLO, its agent sends
- * SIGTERM. The handler records "left" and lets the signal end the process. */
-static void on_early_end(int signo)
-{
-    static const char line[] = "{\"t\": \"left\", \"ms\": 0, \"step\": 0}\n";
-    signal(signo, SIG_DFL);
-    if (write(record_fd, line, sizeof(line) - 1) > 0)
-        raise(signo);
-}
-
-/* Takes a file that arms one worker, and executes this program again, so that the library reads the
- * setting at its start. */
-static void arm(const char *dir, char **argv)
-{
-    char path[4096];
-    if (getenv("HVD_TEST_FAIL"))
-        return;
-    snprintf(path, sizeof(path), "%s/inject", dir);
-    DIR *d = opendir(path);
-    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
-        if (e->d_name[0] == '.' || unlinkat(dirfd(d), e->d_name, 0) < 0)
-            continue;
-        e->d_name[strcspn(e->d_name, ".")] = '\0';
-        setenv("HVD_TEST_FAIL", e->d_name, 1);
-        execv("/proc/self/exe", argv);
-        break;
-    }
-    if (d)
-        closedir(d);
-}
-
 static int parse(struct worker *w, int argc, char **argv)
 {
     *w = (struct worker){.seed = 1, .every = 3, .max_bytes = 16 << 20};
@@ -486,7 +434,7 @@ int main(int argc, char **argv)
                         "[--only KIND:DTYPE:in|out:COUNT:LENGTH]\n");
         return 2;
     }
-    arm(w.dir, argv);
+    ends_arm(w.dir, argv);
     int rc = record_open(&w.record, w.dir);
     if (rc < 0) {
         fprintf(stderr, "worker: %s: %s\n", w.dir, strerror(-rc));
@@ -497,8 +445,7 @@ int main(int argc, char **argv)
     record_line(&w.record, "start",
                 "\"uid\": \"%s\", \"pid\": %d, \"seed\": %" PRIu64 ", \"armed\": \"%s\"",
                 w.record.uid, (int)getpid(), w.seed, armed ? armed : "");
-    record_fd = w.record.fd;
-    signal(SIGTERM, on_early_end);
+    ends_note_early(&w.record);
     rc = work(&w);
     record_close(&w.record);
     return rc;
