@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * agent: one host's part of a job: joins the coordinator, starts ranks, relays frames between them
- * and the coordinator, ends them. One thread, one loop. main_hvd-agent.c runs it.
+ * and the coordinator, ends them. The agent runs in one thread, on one loop.
+ * main_hvd-agent.c runs it.
  *
  * It holds the parts, each with a struct and a header of its own. No part knows the agent: a part
  * uses the parts below it, and reports to the agent by callbacks.

@@ -115,7 +115,7 @@ static void count_one(int member, int *known)
     *known = member >= *known ? member + 1 : *known;
 }
 
-/* One more than the highest member number that this agent has seen. */
+/* Returns the highest member number that this agent has seen, plus 1. */
 static int count_known(const struct agent *a)
 {
     int known = member_ends_count(&a->relay.ends);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * coordinator: hvdrun while a job runs: serves the roster, launches agents, prints the ranks'
- * output, forwards signals, decides how the job ends. One thread, one loop. main_hvdrun.c runs it.
+ * output, forwards signals, decides how the job ends. It runs in one thread, on
+ * one loop. main_hvdrun.c runs it.
  *
  * It holds the parts, each with a struct and a header of its own. No part knows the coordinator: a
  * part uses the parts above it in this list.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * coordinator_core: what all parts of hvdrun's coordinator work with: the job, its roster, the
- * printer, and the ways to tell the user something and to stop the job. One thread, one loop.
+ * printer, and the ways to tell the user something and to stop the job. All parts run in one
+ * thread, on one loop.
  */
 #ifndef HVD_AGENT_COORDINATOR_CORE_H
 #define HVD_AGENT_COORDINATOR_CORE_H

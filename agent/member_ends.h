@@ -38,7 +38,7 @@ struct member_end *member_ends_entry(struct member_ends *ends, int member);
 /* The member has started anew. */
 void member_ends_forget(struct member_ends *ends, int member);
 
-/* One more than the highest member with a known end; 0: none. */
+/* Returns the highest member number with a known end, plus 1; 0: no end is known. */
 int member_ends_count(const struct member_ends *ends);
 
 #endif

@@ -3,8 +3,8 @@
  * rendezvous_root: the side of rank 0: listens, authenticates connections, collects the cards, and
  * sends the roster to every rank once all cards are there.
  *
- * One poll(2) loop over the listener and the connections (conns). An error of a connection ends
- * only that connection. The number of connections, the bytes of each and the time are limited.
+ * The root polls the listener and the connections (conns) in one loop. An error of a connection
+ * ends only that connection. The number of connections, the bytes of each and the time are limited.
  * Without memory, the root tells the ranks that are connected and fails.
  */
 #include "core/boot/rendezvous.h"
@@ -311,7 +311,7 @@ static int no_descriptors(struct root *root, struct err *err)
     return give_up(root, -root->accept_rc, why, err);
 }
 
-/* One poll(2), of at most 200 ms, so that slow connections are dropped in time. While no connection
+/* Polls once, for at most 200 ms, so that slow connections are dropped in time. While no connection
  * can be accepted, polls without the listener, which would stay readable, for 20 ms. */
 static int turn(struct root *root, uint64_t deadline, bool sending)
 {

@@ -142,8 +142,8 @@ static uint64_t meet_by(const struct engine *e, uint64_t deadline)
     return e->repair.active || e->boot.why == CTL_ENTER ? deadline_in_ms(MEET_MS) : deadline;
 }
 
-/* One attempt: sends the card, gets the roster, connects the mesh. 1: this rank got provisional
- * numbers instead. */
+/* Tries once to send the card, to get the roster and to connect the mesh. Returns 1 if this rank
+ * got provisional numbers instead. */
 static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
 {
     struct mesh_listener *listener = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * roster_agents: the agents of a job, one a host, and their slots for ranks. A part of the roster
- * that depends only on roster_members. One thread.
+ * that depends only on roster_members. Used by one thread.
  */
 #ifndef HVD_MEMBER_ROSTER_AGENTS_H
 #define HVD_MEMBER_ROSTER_AGENTS_H
@@ -14,7 +14,7 @@
 #include "core/member/rejoin.h"
 #include "core/member/roster_members.h"
 
-/* One host with its ranks. uid: a unique name for its agent. */
+/* A host to add. uid: a unique name for the agent of this host. */
 struct roster_host {
     const char *uid, *host;
     int nranks; /* at the start */

@@ -2,7 +2,7 @@
  *
  * roster_changes: the numbers of an elastic job's planned changes, and the text of those that are
  * not announced yet. A part of the roster that does not depend on it. applied <= announced <=
- * requested. One thread.
+ * requested. Used by one thread.
  */
 #ifndef HVD_MEMBER_ROSTER_CHANGES_H
 #define HVD_MEMBER_ROSTER_CHANGES_H

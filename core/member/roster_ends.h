@@ -2,7 +2,7 @@
  *
  * roster_ends: counts the ends of a job's members and remembers which of them decide the job's exit
  * code. A part of the roster that does not depend on it. roster_life.c records each end once;
- * coordinators read. One thread.
+ * coordinators read. Used by one thread.
  */
 #ifndef HVD_MEMBER_ROSTER_ENDS_H
 #define HVD_MEMBER_ROSTER_ENDS_H

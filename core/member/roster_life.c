@@ -21,7 +21,7 @@ bool roster_is_part(const struct roster *r, const struct roster_member *m)
 
 /* ---- the end of a member -------------------------------------------------------------------- */
 
-/* What was known of a member before an event. */
+/* State of a member before an event changes it. */
 struct before {
     enum rank_state state;
     bool survived; /* it was in the world and could go on */

@@ -2,7 +2,7 @@
  *
  * roster_members: the members of a job: what is known of each, and what that makes it (survivor,
  * joiner ...). A part of the roster that does not depend on it. Their states change in
- * roster_life.c only. One thread.
+ * roster_life.c only. Used by one thread.
  *
  * - A survivor is a member of the current world that has its training state: it is active, or it
  *   waits for the next epoch with a card that says "revoked" or "boundary".

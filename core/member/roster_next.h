@@ -2,7 +2,7 @@
  *
  * roster_next: which losses and announcements the next epoch answers, and since when the job has
  * waited for that epoch. roster_epoch.c decides from it when to publish. It includes no other part
- * of the roster. One thread.
+ * of the roster. Used by one thread.
  *
  * Times are clock_ns() values; 0: not set.
  */

@@ -2,7 +2,7 @@
  *
  * roster_notes: the growing list of notes, numbered from 1, that a coordinator publishes to the
  * agents. A part of the roster that does not depend on it: the roster adds, service.c and
- * coordinators read. One thread.
+ * coordinators read. Used by one thread.
  */
 #ifndef HVD_MEMBER_ROSTER_NOTES_H
 #define HVD_MEMBER_ROSTER_NOTES_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * roster_starts: list of the members of an elastic job that are to be started, in order of the
- * decision. A part of the roster that does not depend on it; roster_replace.c decides. One thread.
+ * decision. A part of the roster that does not depend on it; roster_replace.c decides. Used by one
+ * thread.
  */
 #ifndef HVD_MEMBER_ROSTER_STARTS_H
 #define HVD_MEMBER_ROSTER_STARTS_H

@@ -2,7 +2,7 @@
  *
  * roster_work: counts what a job's ranks have done: batches of fused collectives, bytes, and repair
  * times. A part of the roster that does not depend on it. roster_events.c and roster_rebuild.c
- * count, pages read. One thread.
+ * count, pages read. Used by one thread.
  */
 #ifndef HVD_MEMBER_ROSTER_WORK_H
 #define HVD_MEMBER_ROSTER_WORK_H

@@ -14,7 +14,9 @@
 #define EFFORT_SHARE 1
 #endif
 
+/* For what is no count of rounds: a plain build; a build with TSan. */
 #define EFFORT_WHOLE (EFFORT_SHARE == 1)
+#define EFFORT_LEAST (EFFORT_SHARE == 8)
 
 /* n rounds in a plain build, a share of them with a sanitizer, at least one. */
 #define EFFORT(n) (((n) + EFFORT_SHARE - 1) / EFFORT_SHARE)

@@ -35,7 +35,7 @@
 
 #define OLDER      EFFORT(4) /* versions of NCCL */
 #define MOST_RANKS (EFFORT_WHOLE ? 4 : 3)
-#define TYPES      (EFFORT_SHARE < 8 ? 1 : 3) /* every third one */
+#define TYPES      (EFFORT_LEAST ? 3 : 1) /* every third one */
 
 #define TENSORS 60
 #define LARGE   7 /* one of them is not packed with the others */

@@ -31,7 +31,7 @@
 
 #define ROOM    ((size_t)24 << 20)
 #define TENSORS 60
-#define LARGE   (EFFORT_SHARE < 8 ? 4000037 : 2100037) /* chunks of a million and a short one */
+#define LARGE   (EFFORT_LEAST ? 2100037 : 4000037) /* chunks of a million and a short one */
 
 #define STRIDE (EFFORT_WHOLE ? 1 : 3) /* of sizes and worlds */
 
