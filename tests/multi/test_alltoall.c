@@ -200,12 +200,14 @@ static int32_t word(int step, int from, int to)
 static int check_exchange(const struct hvd_result *res, int step, int size)
 {
     const int32_t *data = res->data;
+    const int me = hvd_rank();
     for (int from = 0; from < size; from++) {
-        int64_t due = rows_of(step, size, from, hvd_rank());
+        int64_t due = rows_of(step, size, from, me);
+        int32_t value = word(step, from, me);
         if (res->splits[from] != 0 && res->splits[from] != due)
             return FAIL("step %d: %d rows from rank %d", step, (int)res->splits[from], from);
         for (int64_t i = 0; i < res->splits[from]; i++)
-            if (*data++ != word(step, from, hvd_rank()))
+            if (*data++ != value)
                 return FAIL("step %d: row %d from rank %d is wrong", step, (int)i, from);
     }
     return 0;
@@ -214,16 +216,16 @@ static int check_exchange(const struct hvd_result *res, int step, int size)
 static int exchange(int step)
 {
     int64_t to[ELASTIC_MAX], rows = 0, room = 0;
-    int size = hvd_size();
+    int size = hvd_size(), me = hvd_rank();
     for (int i = 0; i < size; i++) {
-        rows += to[i] = rows_of(step, size, hvd_rank(), i);
-        room += rows_of(step, size, i, hvd_rank());
+        rows += to[i] = rows_of(step, size, me, i);
+        room += rows_of(step, size, i, me);
     }
     auto_free int32_t *in = malloc((size_t)rows * sizeof(*in) + 1);
     auto_free int32_t *out = malloc((size_t)room * sizeof(*out) + 1);
     for (int i = 0, at = 0; i < size; i++)
-        for (int64_t k = 0; k < to[i]; k++)
-            in[at++] = word(step, hvd_rank(), i);
+        for (int64_t k = 0, value = word(step, me, i); k < to[i]; k++)
+            in[at++] = (int32_t)value;
     struct hvd_request r = {.kind = HVD_ALLTOALL,
                             .name = "exchange",
                             .input = in,
