@@ -109,6 +109,8 @@ $(BUILD)/core/coll/reduce%.o: CFLAGS += -ffp-contract=off
 ifeq ($(SAN),thread)
 # reduce.c shows the sanitizer what they read and write.
 $(BUILD)/core/coll/reduce_%.o: CFLAGS += -fno-sanitize=thread
+# What they compare is seen in memcmp.
+$(BUILD)/tests/harness/values.o $(BUILD)/tests/harness/pattern.o: CFLAGS += -fno-sanitize=thread
 endif
 ifeq ($(MACHINE),x86_64)
 $(BUILD)/core/coll/reduce_avx2.o: CFLAGS += -mavx2 -mf16c

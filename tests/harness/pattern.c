@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define BLOCK 512 /* elements that are made and compared at once */
+
 int64_t pattern_value(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, size_t i,
                       unsigned salt)
 {
@@ -56,42 +58,70 @@ static uint16_t bfloat16_bits(float f)
     return (uint16_t)(bits >> 16);
 }
 
+/* Writes n elements of values, of which each has the type's size in memory. */
+#define STORE(type, dst, convert)                                                                  \
+    for (size_t i = 0; i < n; i++) {                                                               \
+        type v = (type)(convert);                                                                  \
+        memcpy((uint8_t *)(dst) + i * sizeof(type), &v, sizeof(type));                             \
+    }
+
+static void store_block(enum hvd_dtype dtype, void *dst, const int64_t *values, size_t n)
+{
+    size_t size = hvd_dtype_size(dtype);
+    if (dtype == HVD_FLOAT32)
+        STORE(float, dst, values[i])
+    else if (dtype == HVD_FLOAT64)
+        STORE(double, dst, values[i])
+    else if (dtype == HVD_FLOAT16)
+        STORE(uint16_t, dst, float16_bits((float)values[i]))
+    else if (dtype == HVD_BFLOAT16)
+        STORE(uint16_t, dst, bfloat16_bits((float)values[i]))
+    else if (size == 1)
+        STORE(uint8_t, dst, values[i])
+    else if (size == 2)
+        STORE(uint16_t, dst, values[i])
+    else if (size == 4)
+        STORE(uint32_t, dst, values[i])
+    else
+        STORE(uint64_t, dst, values[i])
+}
+
 void pattern_store(enum hvd_dtype dtype, void *dst, size_t i, int64_t value)
 {
-    uint8_t raw[8] = {0};
-    size_t size = hvd_dtype_size(dtype);
-    if (dtype == HVD_FLOAT32) {
-        float f = (float)value;
-        memcpy(raw, &f, sizeof(f));
-    } else if (dtype == HVD_FLOAT64) {
-        double f = (double)value;
-        memcpy(raw, &f, sizeof(f));
-    } else if (dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16) {
-        uint16_t h =
-            dtype == HVD_FLOAT16 ? float16_bits((float)value) : bfloat16_bits((float)value);
-        memcpy(raw, &h, sizeof(h));
-    } else {
-        memcpy(raw, &value, sizeof(value)); /* little endian: the low bytes */
-    }
-    memcpy((uint8_t *)dst + i * size, raw, size);
+    store_block(dtype, (uint8_t *)dst + i * hvd_dtype_size(dtype), &value, 1);
 }
 
 void pattern_fill(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, size_t first,
                   size_t count, unsigned salt, void *dst)
 {
-    for (size_t i = 0; i < count; i++)
-        pattern_store(dtype, dst, i, pattern_value(dtype, op, rank, size, first + i, salt));
+    size_t bytes = hvd_dtype_size(dtype), n;
+    for (size_t at = 0; at < count; at += n) {
+        int64_t values[BLOCK];
+        n = count - at < BLOCK ? count - at : BLOCK;
+        for (size_t i = 0; i < n; i++)
+            values[i] = pattern_value(dtype, op, rank, size, first + at + i, salt);
+        store_block(dtype, (uint8_t *)dst + at * bytes, values, n);
+    }
 }
 
 size_t pattern_check(enum hvd_dtype dtype, enum hvd_op op, int size, size_t first, size_t count,
                      unsigned salt, const void *got)
 {
-    size_t bytes = hvd_dtype_size(dtype);
-    for (size_t i = 0; i < count; i++) {
-        uint8_t want[8];
-        pattern_store(dtype, want, 0, pattern_result(dtype, op, size, first + i, salt));
-        if (memcmp(want, (const uint8_t *)got + i * bytes, bytes) != 0)
-            return i;
+    size_t bytes = hvd_dtype_size(dtype), n;
+    for (size_t at = 0; at < count; at += n) {
+        int64_t values[BLOCK];
+        uint8_t want[BLOCK * 8];
+        const uint8_t *have = (const uint8_t *)got + at * bytes;
+        n = count - at < BLOCK ? count - at : BLOCK;
+        for (size_t i = 0; i < n; i++)
+            values[i] = pattern_result(dtype, op, size, first + at + i, salt);
+        store_block(dtype, want, values, n);
+        if (memcmp(want, have, n * bytes) == 0)
+            continue;
+        size_t bad = 0;
+        while (memcmp(want + bad * bytes, have + bad * bytes, bytes) == 0)
+            bad++;
+        return at + bad;
     }
     return count;
 }

@@ -25,6 +25,19 @@ static uint16_t bfloat(int64_t v)
     return (uint16_t)(bits >> 16);
 }
 
+/* memcpy for an element: of constant sizes, which the compiler turns into one store. */
+static void put(char *dst, const void *src, size_t size)
+{
+    if (size == 1)
+        memcpy(dst, src, 1);
+    else if (size == 2)
+        memcpy(dst, src, 2);
+    else if (size == 4)
+        memcpy(dst, src, 4);
+    else
+        memcpy(dst, src, 8);
+}
+
 void values_put(enum hvd_dtype dtype, void *buf, size_t i, int64_t v)
 {
     size_t size = hvd_dtype_size(dtype);
@@ -41,7 +54,7 @@ void values_put(enum hvd_dtype dtype, void *buf, size_t i, int64_t v)
         src = &f16;
     else if (dtype == HVD_BOOL)
         src = &b;
-    memcpy((char *)buf + i * size, src, size);
+    put((char *)buf + i * size, src, size);
 }
 
 int64_t values_input(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, size_t i, int salt)
@@ -86,6 +99,7 @@ int64_t values_reduced(enum hvd_dtype dtype, enum hvd_op op, int size, size_t i,
 /* A value depends on its index only through remainders by 13, 3, 4, 2 and size. So values repeat
  * with this period for sizes up to 8, and only the first period must be computed. */
 #define PERIOD 10920
+#define BLOCK  840 /* elements that are compared at once */
 
 void values_fill(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, void *buf, size_t count,
                  int salt)
@@ -104,12 +118,18 @@ void values_fill(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, void 
 static long check_each(enum hvd_dtype dtype, enum hvd_op op, int size, const char *buf,
                        size_t first, size_t from, size_t to, int salt)
 {
-    size_t element = hvd_dtype_size(dtype);
-    for (size_t i = from; i < to; i++) {
-        char want[8];
-        values_put(dtype, want, 0, values_reduced(dtype, op, size, first + i, salt));
-        if (memcmp(want, buf + i * element, element) != 0)
-            return (long)i;
+    size_t element = hvd_dtype_size(dtype), n;
+    for (; from < to; from += n) {
+        char want[BLOCK * 8];
+        n = to - from < BLOCK ? to - from : BLOCK;
+        for (size_t i = 0; i < n; i++)
+            values_put(dtype, want, i, values_reduced(dtype, op, size, first + from + i, salt));
+        if (memcmp(want, buf + from * element, n * element) == 0)
+            continue;
+        size_t bad = 0;
+        while (memcmp(want + bad * element, buf + (from + bad) * element, element) == 0)
+            bad++;
+        return (long)(from + bad);
     }
     return -1;
 }
