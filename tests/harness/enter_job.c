@@ -120,6 +120,19 @@ void enter_job_step(struct elastic *job, int steps)
     assert_true(elastic_run(job, moved_on, &to, ENTER_LIMIT));
 }
 
+static bool published(struct elastic *job, void *arg)
+{
+    return job->publishes > *(const int *)arg;
+}
+
+void enter_job_change(struct elastic *job)
+{
+    int before = job->publishes;
+    elastic_announce(job);
+    assert_true(elastic_run(job, published, &before, ENTER_LIMIT));
+    enter_job_step(job, 20);
+}
+
 void enter_job_begin(struct elastic *job, enum enter_how how)
 {
     if (!enter_board)

@@ -38,6 +38,9 @@ void enter_job_begin(struct elastic *job, enum enter_how how);
 /* Works until member 0 has run so many steps. */
 void enter_job_step(struct elastic *job, int steps);
 
+/* Announces a change and works until it is published and member 0 has run 20 steps more. */
+void enter_job_change(struct elastic *job);
+
 /* For elastic_run(): true when the member (*(int *)arg) waits for admission or has ended. */
 bool enter_job_waits(struct elastic *job, void *arg);
 

@@ -47,8 +47,7 @@ static void test_others_go_on(void **state)
     enter_job_begin(&job, BY_ENTER);
     member = elastic_add(&job, slow_joiner, NULL, NULL);
     assert_true(elastic_run(&job, enter_job_waits, &member, ENTER_LIMIT));
-    elastic_announce(&job);
-    enter_job_step(&job, 20);
+    enter_job_change(&job);
     assert_int_equal(job.publishes, 2);
     assert_true(enter_board->entered_at - enter_board->hello_at >= GOES_ON);
     printf("%d steps from hello to being in; longest pause of member 0: %.1f ms\n",
@@ -75,13 +74,11 @@ static void test_one_is_ready_before_the_other(void **state)
     slow = elastic_add(&job, very_slow_joiner, NULL, NULL);
     quick = elastic_add(&job, slow_joiner, NULL, NULL);
     assert_true(elastic_run(&job, enter_job_waits, &quick, ENTER_LIMIT));
-    elastic_announce(&job);
-    enter_job_step(&job, 20);
+    enter_job_change(&job);
     assert_true(job.members[quick].active && job.members[slow].arrived);
     atomic_store(&enter_board->said[slow], 1);
     assert_true(elastic_run(&job, enter_job_waits, &slow, ENTER_LIMIT));
-    elastic_announce(&job);
-    enter_job_step(&job, 20);
+    enter_job_change(&job);
     assert_true(job.members[slow].active);
     assert_int_equal(job.publishes, 3);
     enter_job_end(&job, 0);
@@ -173,8 +170,7 @@ static void test_answers(void **state)
     assert_true(elastic_run(&job, said, &member, ENTER_LIMIT));
     assert_true(atomic_load(&enter_board->said[member]));
     assert_true(elastic_run(&job, enter_job_waits, &member, ENTER_LIMIT));
-    elastic_announce(&job);
-    enter_job_step(&job, 20);
+    enter_job_change(&job);
     assert_int_equal(access(mine, F_OK), 0); /* the timeline began at admission */
     enter_job_end(&job, 0);
     unlink(mine);
@@ -198,8 +194,7 @@ static void test_every_way_in(void **state)
         member = elastic_add(&job, plain_joiner, NULL, NULL);
         assert_true(elastic_run(&job, enter_job_waits, &member, ENTER_LIMIT));
         assert_int_equal(job.members[member].why, CTL_ENTER);
-        elastic_announce(&job);
-        enter_job_step(&job, 20);
+        enter_job_change(&job);
         assert_true(job.members[member].active);
         enter_job_end(&job, 0);
     }
@@ -228,8 +223,7 @@ static void test_many_threads_enter(void **state)
     enter_job_begin(&job, BY_ENTER);
     member = elastic_add(&job, crowd, NULL, NULL);
     assert_true(elastic_run(&job, enter_job_waits, &member, ENTER_LIMIT));
-    elastic_announce(&job);
-    enter_job_step(&job, 20);
+    enter_job_change(&job);
     enter_job_end(&job, 0);
 }
 
@@ -264,8 +258,7 @@ static void test_another_place(void **state)
     int members[] = {a, b};
     for (int i = 0; i < 2; i++)
         assert_true(elastic_run(&job, enter_job_waits, &members[i], ENTER_LIMIT));
-    elastic_announce(&job);
-    enter_job_step(&job, 20);
+    enter_job_change(&job);
     assert_int_equal(job.publishes, 2);
     enter_job_end(&job, 0);
 }
