@@ -40,6 +40,7 @@
 #define TINY    4                  /* elements of each of these tensors */
 #define FEW     5003               /* elements of a tensor in steps without a death */
 #define TENSORS 9
+#define SMALL   ((int64_t)1 << 17) /* floats of small() together, or of all tiny tensors */
 #define STEPS   5
 #define DOOM    2 /* the step in which ranks are killed */
 #define MEMBERS 8
@@ -221,7 +222,8 @@ static int work(int number, void *arg)
 {
     static struct member m;
     m = (struct member){.b = arg, .number = number};
-    if (gpu_side_open(&m.g, number, (size_t)(m.b->chunks * CHUNK) * 4, NULL) < 0)
+    size_t room = (size_t)(m.b->tiny ? SMALL : m.b->chunks * CHUNK) * 4;
+    if (gpu_side_open(&m.g, number, room, NULL) < 0)
         return FAIL("%s", m.g.err.msg);
     m.g.fake->delay(300);
     if (hvd_init() < 0)
