@@ -126,7 +126,7 @@ fuzz_step  = 'fuzz/$(1):$(call fuzz_for,$(2))=tests/fuzz/run.sh $(BUILD)/fuzzing
 FUZZ_STEPS = $(foreach f,$(FUZZERS),$(call fuzz_step,$(f),$(if $(filter $(f),$(FUZZ_LONG)),30,8)))
 
 fuzz-build:
-	$(Q)CFLAGS='-O1 -g' $(SUB) -j$(JOBS) BUILD=$(BUILD)/fuzzing CC=clang SAN= FUZZ=1 fuzz-bin
+	$(Q)CFLAGS='-O1 -g1' $(SUB) -j$(JOBS) BUILD=$(BUILD)/fuzzing CC=clang SAN= FUZZ=1 fuzz-bin
 
 fuzz: fuzz-build  ## each fuzzer for HVD_FUZZ_SECONDS
 	$(Q)$(RUN) $(BUILD) $(FUZZ_STEPS)
