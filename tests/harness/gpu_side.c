@@ -5,6 +5,7 @@
 #include "tests/harness/gpu_side.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -65,6 +66,26 @@ bool gpu_side_has_nccl(struct err *err)
     return is_had(ask_nccl, err);
 }
 
+/* The ranks of a pretended host (HVD_LOCALITY) share one processor of this machine. Otherwise each
+ * such host would count all processors as its own, and its ranks would spin in every wait, where
+ * they take them from the ranks of the other hosts. */
+static void stay_on_one_cpu(const char *host)
+{
+    cpu_set_t all, one;
+    int left = (unsigned char)*host;
+    if (sched_getaffinity(0, sizeof(all), &all) < 0)
+        return;
+    left %= CPU_COUNT(&all);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &all) || left-- > 0)
+            continue;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        (void)sched_setaffinity(0, sizeof(one), &one);
+        return;
+    }
+}
+
 static void use_driver(struct gpu_side *g, const char *script)
 {
     char path[PATH_MAX];
@@ -73,6 +94,9 @@ static void use_driver(struct gpu_side *g, const char *script)
         setenv("HVD_KERNELS", path, 0);
         return;
     }
+    const char *host = getenv("HVD_LOCALITY");
+    if (host)
+        stay_on_one_cpu(host);
     setenv("FAKE_CUDA", script ? script : "count=8", 1);
     g->fake = fake_cuda_use("cuda");
 }

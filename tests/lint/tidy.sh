@@ -12,6 +12,7 @@ log=$build/tidy
 out=${XDG_CACHE_HOME:-$HOME/.cache}/hvd/tidy
 # How many states the analyzer follows in a function. A third of its default takes a third of the time.
 nodes='--extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=75000'
+version=$(clang-tidy --version)
 mkdir -p "$out" "$log" && find "$out" -type f -mtime +30 -delete
 sources=()
 mapfile -t sources < <(git ls-files 'core/*.c' 'agent/*.c' 'operator/*.c' 'diagnostics/*.c' 'examples/*.c' 'images/*.c')
@@ -23,8 +24,7 @@ one() {
     [ -f "$file" ] || return 0
     said=$log/${file//\//_}.log
     sum=$({
-        echo "$* $extra $nodes"
-        clang-tidy --version
+        echo "$* $extra $nodes $version"
         cat .clang-tidy
         # shellcheck disable=SC2086
         clang -std=gnu11 "$@" $extra -MM "$file" | tr ' ' '\n' | grep '^[a-z].*[.][ch]$' |
@@ -51,5 +51,5 @@ run() {
     one "$@"
 }
 export -f one run
-export out log nodes
+export out log nodes version
 printf '%s\0' "${sources[@]}" | xargs -0 -P "${JOBS:-2}" -I{} bash -c 'run "$@"' run {} "$@"

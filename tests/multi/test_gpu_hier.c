@@ -29,7 +29,8 @@
 #include "tests/harness/values.h"
 #include "tests/harness/world.h"
 
-#define ROOM    ((size_t)24 << 20)
+#define ROOM    ((size_t)LARGE * 4) /* bytes of the largest sums */
+#define LITTLE  ((size_t)2 << 20)   /* for other sums */
 #define TENSORS 60
 #define LARGE   (EFFORT_LEAST ? 2100037 : 4000037) /* chunks of a million and a short one */
 
@@ -248,7 +249,8 @@ static int rank_main(int rank, int size, void *arg)
     setenv("HVD_LOCALITY", word, 1);
     if (job->body == different && rank == 2)
         unsetenv("HVD_HIERARCHICAL_ALLREDUCE");
-    if (gpu_side_open(&g, rank, ROOM, job->script) < 0)
+    bool large = job->body == sums || job->body == broken;
+    if (gpu_side_open(&g, rank, large ? ROOM : LITTLE, job->script) < 0)
         return FAIL("%s", g.err.msg);
     g.fake->delay(job->delay_us);
     if (hvd_init() < 0)

@@ -17,6 +17,7 @@ bool fake_stalled;
 long fake_live;
 size_t fake_locked;
 
+/* By the address of the name: it is the function's own __func__. */
 static struct {
     const char *name;
     long calls;
@@ -34,7 +35,7 @@ static void count(const char *name)
 {
     int i = 0;
     calls++;
-    while (i < FUNCTIONS - 1 && functions[i].name && strcmp(functions[i].name, name) != 0)
+    while (i < FUNCTIONS - 1 && functions[i].name && functions[i].name != name)
         i++;
     functions[i].name = name;
     functions[i].calls++;
@@ -62,7 +63,7 @@ static unsigned answer(const char *function, enum fake_needs needs)
     count(function);
     if (fail_at >= 0 && !releases(function) && !repeats_query(function) && fail_at-- == 0)
         return fail_code;
-    if (strcmp(function, "cuInit") == 0)
+    if (!started && strcmp(function, "cuInit") == 0)
         started = true;
     if (needs == FAKE_NOTHING)
         return CUDA_OK;

@@ -55,13 +55,15 @@ struct fake_task {
 
 struct CUstream_st {
     struct CUctx_st *context;
+    pthread_cond_t wake; /* its thread waits here while it has no task */
     struct fake_task *first, **end;
     bool running; /* a task that was taken off the queue runs */
     bool closing;
     unsigned capturing;
 };
 
-/* The only lock of the fake. fake_moved is signalled whenever a waiter may continue. */
+/* The only lock of the fake. fake_moved is signalled whenever a waiter may continue, except a
+ * stream's thread that has no task. */
 extern pthread_mutex_t fake_lock;
 extern pthread_cond_t fake_moved;
 
@@ -73,9 +75,9 @@ extern size_t fake_locked;     /* bytes of pinned host memory that were not free
 
 enum fake_needs { FAKE_NOTHING, FAKE_INIT, FAKE_CONTEXT, FAKE_UNSAFE };
 
-/* Called first in every function, without the lock. Returns an error to return at once, or 0.
- * UNSAFE: the function needs a context, and must not be called while a stream is captured, unless
- * this thread has relaxed that. */
+/* Called first in every function, with its __func__ and without the lock. Returns an error to
+ * return at once, or 0. UNSAFE: the function needs a context, and must not be called while a stream
+ * is captured, unless this thread has relaxed that. */
 unsigned fake_enter(const char *function, enum fake_needs needs);
 
 struct CUctx_st *fake_current(void);

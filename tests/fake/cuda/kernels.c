@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels: the kernels of hvd_kernels.cu for the host, one element after the other, as kernels.h
- * and reduce.h specify them. Types are data here, not templates.
+ * kernels: the kernels of hvd_kernels.cu for the host, as kernels.h and reduce.h specify them.
+ * Types are data here, not templates; elements are read, computed and written in blocks, so that a
+ * loop has one type and one operation.
  */
 #include "core/backend/kernels/kernels.h"
 
@@ -31,11 +32,30 @@ static const struct type {
     {"bool", TRUTH, 1, 0, 0},
 };
 
-/* A value, by the class of its type. */
-struct number {
-    int64_t i;
-    float f;
-    double d;
+#define BLOCK 256 /* elements */
+
+/* The accesses to a block are not instrumented: TSan sees the copies of whole blocks, in which a
+ * race shows as well. */
+#define PLAIN __attribute__((no_sanitize("thread")))
+
+/* For each element of a block. */
+#define EACH(statement)                                                                            \
+    for (size_t k = 0; k < n; k++) {                                                               \
+        statement;                                                                                 \
+    }
+
+union raw { /* a block as its type stores it */
+    uint8_t u8[BLOCK];
+    uint16_t u16[BLOCK];
+    uint32_t u32[BLOCK];
+    uint64_t u64[BLOCK];
+    float f32[BLOCK];
+};
+
+union block { /* values, by the class of their type */
+    int64_t i[BLOCK];
+    float f[BLOCK];
+    double d[BLOCK];
 };
 
 static const struct type *type_named(const char *name, size_t len)
@@ -59,141 +79,157 @@ static int64_t wrapped(const struct type *t, uint64_t bits)
     return t->low < 0 ? (int64_t)(bits << shift) >> shift : (int64_t)(bits << shift >> shift);
 }
 
-/* Little-endian. Sizes are constants for memcpy(), which a sanitizer would else call for each
- * element. */
-static uint64_t bits_of(const void *at, size_t bytes)
+/* n elements as integers, before they wrap. */
+PLAIN static void load_integers(const struct type *t, int64_t *to, const union raw *from, size_t n)
 {
-    uint64_t bits = 0;
-    switch (bytes) {
+    switch (t->bytes) {
     case 1:
-        memcpy(&bits, at, 1);
+        EACH(to[k] = wrapped(t, from->u8[k]))
         break;
     case 2:
-        memcpy(&bits, at, 2);
+        EACH(to[k] = wrapped(t, from->u16[k]))
         break;
     case 4:
-        memcpy(&bits, at, 4);
+        EACH(to[k] = wrapped(t, from->u32[k]))
         break;
     default:
-        memcpy(&bits, at, 8);
-        break;
-    }
-    return bits;
-}
-
-static void put_bits(void *at, uint64_t bits, size_t bytes)
-{
-    switch (bytes) {
-    case 1:
-        memcpy(at, &bits, 1);
-        break;
-    case 2:
-        memcpy(at, &bits, 2);
-        break;
-    case 4:
-        memcpy(at, &bits, 4);
-        break;
-    default:
-        memcpy(at, &bits, 8);
+        EACH(to[k] = (int64_t)from->u64[k])
         break;
     }
 }
 
-static struct number load(const struct type *t, const void *at)
+PLAIN static void load(const struct type *t, union block *to, const void *at, size_t n)
 {
-    struct number x = {0};
-    uint64_t bits = bits_of(at, t->bytes);
+    union raw raw;
+    memcpy(&raw, at, n * t->bytes);
     switch (t->class) {
     case INTEGER:
-        x.i = wrapped(t, bits);
+        load_integers(t, to->i, &raw, n);
         break;
     case TRUTH:
-        x.i = bits != 0;
+        EACH(to->i[k] = raw.u8[k] != 0)
         break;
     case DOUBLE:
-        memcpy(&x.d, &bits, sizeof(x.d));
-        break;
     case SINGLE:
-        memcpy(&x.f, &bits, sizeof(x.f));
+        memcpy(to, &raw, n * t->bytes);
         break;
     case HALF:
-        x.f = half_to_float((uint16_t)bits);
+        EACH(to->f[k] = half_to_float(raw.u16[k]))
         break;
     case BFLOAT:
-        x.f = bfloat_to_float((uint16_t)bits);
+        EACH(to->f[k] = bfloat_to_float(raw.u16[k]))
         break;
     }
-    return x;
 }
 
-static void store(const struct type *t, void *at, struct number x)
+PLAIN static void store_integers(const struct type *t, union raw *to, const int64_t *from, size_t n)
 {
-    uint64_t bits = 0;
+    switch (t->bytes) {
+    case 1:
+        EACH(to->u8[k] = (uint8_t)from[k])
+        break;
+    case 2:
+        EACH(to->u16[k] = (uint16_t)from[k])
+        break;
+    case 4:
+        EACH(to->u32[k] = (uint32_t)from[k])
+        break;
+    default:
+        EACH(to->u64[k] = (uint64_t)from[k])
+        break;
+    }
+}
+
+PLAIN static void store(const struct type *t, void *at, const union block *from, size_t n)
+{
+    union raw raw;
     switch (t->class) {
     case INTEGER:
     case TRUTH:
-        bits = (uint64_t)x.i;
+        store_integers(t, &raw, from->i, n);
         break;
     case DOUBLE:
-        memcpy(&bits, &x.d, sizeof(x.d));
-        break;
     case SINGLE:
-        memcpy(&bits, &x.f, sizeof(x.f));
+        memcpy(&raw, from, n * t->bytes);
         break;
     case HALF:
-        bits = half_from_float(x.f);
+        EACH(raw.u16[k] = half_from_float(from->f[k]))
         break;
     case BFLOAT:
-        bits = bfloat_from_float(x.f);
+        EACH(raw.u16[k] = bfloat_from_float(from->f[k]))
         break;
     }
-    put_bits(at, bits, t->bytes);
+    memcpy(at, &raw, n * t->bytes);
 }
 
-static void scale(const struct type *t, struct number *x, double factor)
+/* Saturates; a NaN becomes 0. */
+static int64_t scaled(const struct type *t, int64_t i, double factor)
 {
-    if (is_single(t)) {
-        x->f *= (float)factor;
-    } else if (t->class == DOUBLE) {
-        x->d *= factor;
-    } else {
-        double y = (double)x->i * factor;
-        if (isnan(y))
-            x->i = 0;
-        else if (y <= (double)t->low)
-            x->i = t->low;
-        else if (y >= (double)t->high)
-            x->i = t->high;
-        else
-            x->i = (int64_t)y;
-    }
+    double y = (double)i * factor;
+    if (isnan(y))
+        return 0;
+    if (y <= (double)t->low)
+        return t->low;
+    return y >= (double)t->high ? t->high : (int64_t)y;
 }
 
-static void divide(const struct type *t, struct number *x, int64_t divisor)
+PLAIN static void scale(const struct type *t, union block *x, size_t n, double factor)
 {
+    float single = (float)factor;
     if (is_single(t))
-        x->f /= (float)divisor;
+        EACH(x->f[k] *= single)
     else if (t->class == DOUBLE)
-        x->d /= (double)divisor;
+        EACH(x->d[k] *= factor)
     else
-        x->i /= divisor;
+        EACH(x->i[k] = scaled(t, x->i[k], factor))
 }
 
-static void begin(const struct type *t, struct number *x, const struct kernel_change *c)
+PLAIN static void divide(const struct type *t, union block *x, size_t n, int64_t divisor)
+{
+    float single = (float)divisor;
+    if (is_single(t))
+        EACH(x->f[k] /= single)
+    else if (t->class == DOUBLE)
+        EACH(x->d[k] /= (double)divisor)
+    else
+        EACH(x->i[k] /= divisor)
+}
+
+static void begin(const struct type *t, union block *x, size_t n, const struct kernel_change *c)
 {
     if (c->flags & KERNEL_PRESCALE)
-        scale(t, x, c->prescale);
+        scale(t, x, n, c->prescale);
 }
 
-static void end(const struct type *t, struct number *x, const struct kernel_change *c)
+static void end(const struct type *t, union block *x, size_t n, const struct kernel_change *c)
 {
     if (c->flags & KERNEL_DIVIDE)
-        divide(t, x, c->divisor);
+        divide(t, x, n, c->divisor);
     if (c->flags & KERNEL_POSTSCALE)
-        scale(t, x, c->postscale);
+        scale(t, x, n, c->postscale);
 }
 
 /* ---- moving ---- */
+
+PLAIN static void wrap(const struct type *t, int64_t *x, size_t n)
+{
+    EACH(x[k] = wrapped(t, (uint64_t)x[k]))
+}
+
+static void move_block(const struct type *from, const struct type *to, const uint8_t *src,
+                       uint8_t *dst, size_t n, const struct kernel_change *change)
+{
+    union block x;
+    const struct type *in = from;
+    load(from, &x, src, n);
+    if (from->class == INTEGER && to->bytes < from->bytes) {
+        wrap(to, x.i, n);
+        in = to;
+    }
+    begin(in, &x, n, change);
+    end(in, &x, n, change);
+    store(to, dst, &x, n);
+}
 
 static bool move_chunk(const struct type *from, const struct type *to, const struct kernel_move *m,
                        uint32_t chunk)
@@ -214,17 +250,8 @@ static bool move_chunk(const struct type *from, const struct type *to, const str
         memmove(dst, src, n);
         return true;
     }
-    for (uint64_t i = 0; i < n; i++) {
-        struct number x = load(from, src + i * a);
-        const struct type *in = from;
-        if (from->class == INTEGER && b < a) {
-            x.i = wrapped(to, (uint64_t)x.i);
-            in = to;
-        }
-        begin(in, &x, &m->change);
-        end(in, &x, &m->change);
-        store(to, dst + i * b, x);
-    }
+    for (uint64_t i = 0; i < n; i += BLOCK)
+        move_block(from, to, src + i * a, dst + i * b, n - i < BLOCK ? n - i : BLOCK, &m->change);
     return true;
 }
 
@@ -253,48 +280,96 @@ static bool move(const char *name, const void *parameters)
 
 /* ---- combining ---- */
 
-static int64_t two_integers(const struct type *t, int64_t a, int64_t b, uint32_t op)
+PLAIN static void two_truths(int64_t *a, const int64_t *b, size_t n, uint32_t op)
+{
+    if (op == KERNEL_SUM || op == KERNEL_MAX)
+        EACH(a[k] = a[k] || b[k])
+    else
+        EACH(a[k] = a[k] && b[k])
+}
+
+PLAIN static void two_integers(const struct type *t, int64_t *a, const int64_t *b, size_t n,
+                               uint32_t op)
+{
+    switch (op) {
+    case KERNEL_SUM:
+        EACH(a[k] = wrapped(t, (uint64_t)a[k] + (uint64_t)b[k]))
+        break;
+    case KERNEL_MIN:
+        EACH(a[k] = a[k] < b[k] ? a[k] : b[k])
+        break;
+    case KERNEL_MAX:
+        EACH(a[k] = a[k] > b[k] ? a[k] : b[k])
+        break;
+    default:
+        EACH(a[k] = wrapped(t, (uint64_t)a[k] * (uint64_t)b[k]))
+        break;
+    }
+}
+
+PLAIN static void two_floats(float *a, const float *b, size_t n, uint32_t op)
+{
+    switch (op) {
+    case KERNEL_SUM:
+        EACH(a[k] += b[k])
+        break;
+    case KERNEL_MIN:
+        EACH(a[k] = isnan(a[k]) || a[k] < b[k] ? a[k] : b[k])
+        break;
+    case KERNEL_MAX:
+        EACH(a[k] = isnan(a[k]) || a[k] > b[k] ? a[k] : b[k])
+        break;
+    default:
+        EACH(a[k] *= b[k])
+        break;
+    }
+}
+
+PLAIN static void two_doubles(double *a, const double *b, size_t n, uint32_t op)
+{
+    switch (op) {
+    case KERNEL_SUM:
+        EACH(a[k] += b[k])
+        break;
+    case KERNEL_MIN:
+        EACH(a[k] = isnan(a[k]) || a[k] < b[k] ? a[k] : b[k])
+        break;
+    case KERNEL_MAX:
+        EACH(a[k] = isnan(a[k]) || a[k] > b[k] ? a[k] : b[k])
+        break;
+    default:
+        EACH(a[k] *= b[k])
+        break;
+    }
+}
+
+/* a = a op b */
+static void two_blocks(const struct type *t, union block *a, const union block *b, size_t n,
+                       uint32_t op)
 {
     if (t->class == TRUTH)
-        return op == KERNEL_SUM || op == KERNEL_MAX ? a || b : a && b;
-    switch (op) {
-    case KERNEL_SUM:
-        return wrapped(t, (uint64_t)a + (uint64_t)b);
-    case KERNEL_MIN:
-        return a < b ? a : b;
-    case KERNEL_MAX:
-        return a > b ? a : b;
-    default:
-        return wrapped(t, (uint64_t)a * (uint64_t)b);
-    }
+        two_truths(a->i, b->i, n, op);
+    else if (t->class == INTEGER)
+        two_integers(t, a->i, b->i, n, op);
+    else if (t->class == DOUBLE)
+        two_doubles(a->d, b->d, n, op);
+    else
+        two_floats(a->f, b->f, n, op);
 }
 
-static float two_floats(float a, float b, uint32_t op)
+static void combine_block(const struct type *t, const struct kernel_combine *m, uint64_t at,
+                          size_t n)
 {
-    switch (op) {
-    case KERNEL_SUM:
-        return a + b;
-    case KERNEL_MIN:
-        return isnan(a) || a < b ? a : b;
-    case KERNEL_MAX:
-        return isnan(a) || a > b ? a : b;
-    default:
-        return a * b;
+    union block x, y;
+    load(t, &x, (const uint8_t *)m->from[0] + at * t->bytes, n);
+    begin(t, &x, n, &m->change);
+    for (uint32_t s = 1; s < m->sources; s++) {
+        load(t, &y, (const uint8_t *)m->from[s] + at * t->bytes, n);
+        begin(t, &y, n, &m->change);
+        two_blocks(t, &x, &y, n, m->op);
     }
-}
-
-static double two_doubles(double a, double b, uint32_t op)
-{
-    switch (op) {
-    case KERNEL_SUM:
-        return a + b;
-    case KERNEL_MIN:
-        return isnan(a) || a < b ? a : b;
-    case KERNEL_MAX:
-        return isnan(a) || a > b ? a : b;
-    default:
-        return a * b;
-    }
+    end(t, &x, n, &m->change);
+    store(t, (uint8_t *)m->to + at * t->bytes, &x, n);
 }
 
 static bool combine(const char *name, const void *parameters)
@@ -305,19 +380,8 @@ static bool combine(const char *name, const void *parameters)
     bool good = fake_mapped(m->to, bytes);
     for (uint32_t s = 0; s < m->sources; s++)
         good = good && fake_mapped(m->from[s], bytes);
-    for (uint64_t i = 0; i < m->count && good; i++) {
-        struct number x = load(t, (const uint8_t *)m->from[0] + i * t->bytes), y;
-        begin(t, &x, &m->change);
-        for (uint32_t s = 1; s < m->sources; s++) {
-            y = load(t, (const uint8_t *)m->from[s] + i * t->bytes);
-            begin(t, &y, &m->change);
-            x.i = two_integers(t, x.i, y.i, m->op);
-            x.f = two_floats(x.f, y.f, m->op);
-            x.d = two_doubles(x.d, y.d, m->op);
-        }
-        end(t, &x, &m->change);
-        store(t, (uint8_t *)m->to + i * t->bytes, x);
-    }
+    for (uint64_t i = 0; i < m->count && good; i += BLOCK)
+        combine_block(t, m, i, m->count - i < BLOCK ? m->count - i : BLOCK);
     return good;
 }
 

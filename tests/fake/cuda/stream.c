@@ -89,9 +89,10 @@ static void *stream_main(void *arg)
         else if (!s->first && s->closing)
             break;
         else
-            pthread_cond_wait(&fake_moved, &fake_lock);
+            pthread_cond_wait(s->first ? &fake_moved : &s->wake, &fake_lock);
     }
     pthread_mutex_unlock(&fake_lock);
+    pthread_cond_destroy(&s->wake);
     free(s);
     return NULL;
 }
@@ -105,9 +106,11 @@ static struct CUstream_st *new_stream(struct CUctx_st *context)
         return NULL;
     s->context = context;
     s->end = &s->first;
+    pthread_cond_init(&s->wake, NULL);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     if (pthread_create(&thread, &attr, stream_main, s) != 0) {
+        pthread_cond_destroy(&s->wake);
         free(s);
         s = NULL;
     }
@@ -152,7 +155,7 @@ struct fake_task *fake_append(const char *function, struct CUstream_st *stream,
     *s->end = task;
     s->end = &task->next;
     s->context->queued++;
-    pthread_cond_broadcast(&fake_moved);
+    pthread_cond_signal(&s->wake);
     return task;
 }
 
@@ -182,7 +185,7 @@ unsigned cuStreamDestroy_v2(struct CUstream_st *stream)
     pthread_mutex_lock(&fake_lock);
     stream->closing = true;
     fake_live--;
-    pthread_cond_broadcast(&fake_moved);
+    pthread_cond_signal(&stream->wake);
     pthread_mutex_unlock(&fake_lock);
     return CUDA_OK;
 }

@@ -31,6 +31,8 @@ int fake_nccl_live(void)
 
 /* ---- waiting ---- */
 
+#define YIELDS 10 /* before naps: the other ranks need the processor */
+
 static void nap(void)
 {
     const struct timespec t = {.tv_nsec = 50000};
@@ -56,7 +58,7 @@ bool comm_pause(struct ncclComm *comm, unsigned *tries)
 {
     if (given_up(comm))
         return true;
-    if (++*tries < 100)
+    if (++*tries < YIELDS)
         sched_yield();
     else
         nap();
@@ -334,8 +336,9 @@ static int child_place(struct ncclComm *parent, bool first, uint64_t number, str
     while (atomic_load(&parent->segment->child[slot].ready) != number) {
         if (atomic_load(&parent->aborted))
             return NCCL_ABI_INTERNAL_ERROR;
-        sched_yield();
-        if (++tries > 100)
+        if (++tries < YIELDS)
+            sched_yield();
+        else
             nap();
     }
     *ret = parent->segment->child[slot].where;

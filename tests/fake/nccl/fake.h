@@ -157,9 +157,9 @@ void home_abort(struct ncclComm *comm);
 /* ---- math ---- */
 
 size_t type_size(int type);
-/* out[i] = in[0][i] op in[1][i] ...; AVG divides by n, an operation of PreMulSum multiplies by
- * scalar first. */
-void math_reduce(uint8_t *out, const uint8_t *const *in, int n, size_t count, int type, int op,
+/* out[i] = in[0][i] op in[1][i] ...; AVG divides by their number, an operation of PreMulSum
+ * multiplies by scalar first. */
+void math_reduce(uint8_t *out, const uint8_t *const *in, int ranks, size_t count, int type, int op,
                  double scalar);
 double math_load(const void *at, int type);
 
@@ -171,7 +171,8 @@ struct fault {
     bool hangs; /* what the call has begun does not end */
 };
 
-/* Called first in each function. comm: whose abort ends a call that hangs; NULL: none. */
+/* Called first in each function, with its __func__. comm: whose abort ends a call that hangs; NULL:
+ * none. */
 struct fault script_fault(const char *function, struct ncclComm *comm);
 int script_number(const char *variable, int def);
 

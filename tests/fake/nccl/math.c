@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * math: the arithmetic of collectives. Integers in 64 bits, cut to the type at the end, so that
- * they wrap; floats in double, rounded once. See fake.h.
+ * they wrap; floats in double, rounded once. Elements are read, combined and written in blocks, so
+ * that a loop has one type and one operation. See fake.h.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,28 @@ size_t type_size(int type)
     static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
     return type >= 0 && type < (int)(sizeof(sizes) / sizeof(*sizes)) ? sizes[type] : 0;
 }
+
+#define BLOCK 256 /* elements */
+
+/* The accesses to a block are not instrumented: TSan sees the copies of whole blocks, in which a
+ * race shows as well. */
+#define PLAIN __attribute__((no_sanitize("thread")))
+
+union raw { /* a block as the type stores it */
+    int8_t i8[BLOCK];
+    uint8_t u8[BLOCK];
+    int32_t i32[BLOCK];
+    uint32_t u32[BLOCK];
+    uint64_t u64[BLOCK];
+    uint16_t f16[BLOCK];
+    float f32[BLOCK];
+    double f64[BLOCK];
+};
+
+union block { /* the same, widened; signed integers are extended */
+    uint64_t i[BLOCK];
+    double f[BLOCK];
+};
 
 static bool is_float(int type)
 {
@@ -40,102 +63,158 @@ double math_load(const void *at, int type)
     }
 }
 
-static void store_float(void *at, int type, double value)
-{
-    float f = (float)value;
-    uint16_t half;
-    switch (type) {
-    case NCCL_ABI_FLOAT16:
-        half = half_from_float(f);
-        memcpy(at, &half, sizeof(half));
-        break;
-    case NCCL_ABI_BFLOAT16:
-        half = bfloat_from_float(f);
-        memcpy(at, &half, sizeof(half));
-        break;
-    case NCCL_ABI_FLOAT32:
-        memcpy(at, &f, sizeof(f));
-        break;
-    default:
-        memcpy(at, &value, sizeof(value));
-    }
-}
-
 static bool is_signed(int type)
 {
     return type == NCCL_ABI_INT8 || type == NCCL_ABI_INT32 || type == NCCL_ABI_INT64;
 }
 
-/* Little-endian: the low bytes are the value; a signed one is sign-extended. */
-static uint64_t load_int(const uint8_t *at, int type)
-{
-    uint64_t v = 0;
-    size_t size = type_size(type);
-    memcpy(&v, at, size);
-    if (is_signed(type) && size < 8 && v >> (8 * size - 1))
-        v |= ~0ULL << (8 * size);
-    return v;
-}
+/* to[i] = value for all elements of a block. */
+#define EACH(to, value)                                                                            \
+    for (size_t i = 0; i < n; i++)                                                                 \
+    (to)[i] = (value)
 
-static uint64_t combine_int(uint64_t a, uint64_t b, int op, bool with_sign)
+PLAIN static void widen(union block *to, const union raw *from, size_t n, int type)
 {
-    bool less = with_sign ? (int64_t)a < (int64_t)b : a < b;
-    switch (op) {
-    case NCCL_ABI_PROD:
-        return a * b;
-    case NCCL_ABI_MAX:
-        return less ? b : a;
-    case NCCL_ABI_MIN:
-        return less ? a : b;
-    default:
-        return a + b;
+    switch (type) {
+    case NCCL_ABI_INT8:
+        EACH(to->i, (uint64_t)from->i8[i]);
+        break;
+    case NCCL_ABI_UINT8:
+        EACH(to->i, from->u8[i]);
+        break;
+    case NCCL_ABI_INT32:
+        EACH(to->i, (uint64_t)from->i32[i]);
+        break;
+    case NCCL_ABI_UINT32:
+        EACH(to->i, from->u32[i]);
+        break;
+    case NCCL_ABI_FLOAT16:
+        EACH(to->f, half_to_float(from->f16[i]));
+        break;
+    case NCCL_ABI_BFLOAT16:
+        EACH(to->f, bfloat_to_float(from->f16[i]));
+        break;
+    case NCCL_ABI_FLOAT32:
+        EACH(to->f, from->f32[i]);
+        break;
+    default: /* 8 bytes */
+        EACH(to->i, from->u64[i]);
+        break;
     }
 }
 
-static double combine_float(double a, double b, int op)
+PLAIN static void narrow(union raw *to, const union block *from, size_t n, int type)
 {
-    switch (op) {
-    case NCCL_ABI_PROD:
-        return a * b;
-    case NCCL_ABI_MAX:
-        return a < b ? b : a;
-    case NCCL_ABI_MIN:
-        return a < b ? a : b;
+    switch (type) {
+    case NCCL_ABI_INT8:
+    case NCCL_ABI_UINT8:
+        EACH(to->u8, (uint8_t)from->i[i]);
+        break;
+    case NCCL_ABI_INT32:
+    case NCCL_ABI_UINT32:
+        EACH(to->u32, (uint32_t)from->i[i]);
+        break;
+    case NCCL_ABI_FLOAT16:
+        EACH(to->f16, half_from_float((float)from->f[i]));
+        break;
+    case NCCL_ABI_BFLOAT16:
+        EACH(to->f16, bfloat_from_float((float)from->f[i]));
+        break;
+    case NCCL_ABI_FLOAT32:
+        EACH(to->f32, (float)from->f[i]);
+        break;
     default:
-        return a + b;
+        EACH(to->u64, from->i[i]);
+        break;
     }
 }
 
-static void reduce_int(uint8_t *out, const uint8_t *const *in, int n, size_t i, int type, int op)
+static bool is_less(uint64_t a, uint64_t b, bool with_sign)
 {
-    size_t size = type_size(type);
-    bool with_sign = is_signed(type);
-    uint64_t v = load_int(in[0] + i * size, type);
-    for (int r = 1; r < n; r++)
-        v = combine_int(v, load_int(in[r] + i * size, type), op, with_sign);
-    if (op == NCCL_ABI_AVG)
-        v = with_sign ? (uint64_t)((int64_t)v / n) : v / (uint64_t)n;
-    memcpy(out + i * size, &v, size);
+    return with_sign ? (int64_t)a < (int64_t)b : a < b;
 }
 
-static void reduce_float(uint8_t *out, const uint8_t *const *in, int n, size_t i, int type, int op,
-                         double scalar)
+PLAIN static void combine_ints(uint64_t *a, const uint64_t *b, size_t n, int op, bool with_sign)
 {
-    size_t size = type_size(type);
-    double factor = op >= NCCL_ABI_OPS ? scalar : 1;
-    double v = math_load(in[0] + i * size, type) * factor;
-    for (int r = 1; r < n; r++)
-        v = combine_float(v, math_load(in[r] + i * size, type) * factor, op);
-    store_float(out + i * size, type, op == NCCL_ABI_AVG ? v / n : v);
+    switch (op) {
+    case NCCL_ABI_PROD:
+        EACH(a, a[i] * b[i]);
+        break;
+    case NCCL_ABI_MAX:
+        EACH(a, is_less(a[i], b[i], with_sign) ? b[i] : a[i]);
+        break;
+    case NCCL_ABI_MIN:
+        EACH(a, is_less(a[i], b[i], with_sign) ? a[i] : b[i]);
+        break;
+    default:
+        EACH(a, a[i] + b[i]);
+        break;
+    }
 }
 
-void math_reduce(uint8_t *out, const uint8_t *const *in, int n, size_t count, int type, int op,
+PLAIN static void combine_floats(double *a, const double *b, size_t n, int op)
+{
+    switch (op) {
+    case NCCL_ABI_PROD:
+        EACH(a, a[i] * b[i]);
+        break;
+    case NCCL_ABI_MAX:
+        EACH(a, a[i] < b[i] ? b[i] : a[i]);
+        break;
+    case NCCL_ABI_MIN:
+        EACH(a, a[i] < b[i] ? a[i] : b[i]);
+        break;
+    default:
+        EACH(a, a[i] + b[i]);
+        break;
+    }
+}
+
+PLAIN static void multiply(double *a, size_t n, double factor)
+{
+    EACH(a, a[i] * factor);
+}
+
+/* The average from the sum of so many ranks. */
+PLAIN static void divide(union block *a, size_t n, int ranks, int type)
+{
+    if (is_float(type))
+        EACH(a->f, a->f[i] / ranks);
+    else if (is_signed(type))
+        EACH(a->i, (uint64_t)((int64_t)a->i[i] / ranks));
+    else
+        EACH(a->i, a->i[i] / (uint64_t)ranks);
+}
+
+/* n elements of one rank, at `from`; an operation of PreMulSum multiplies them. */
+static void load(union block *to, const uint8_t *from, size_t n, int type, int op, double scalar)
+{
+    union raw raw;
+    memcpy(&raw, from, n * type_size(type));
+    widen(to, &raw, n, type);
+    if (is_float(type) && op >= NCCL_ABI_OPS)
+        multiply(to->f, n, scalar);
+}
+
+void math_reduce(uint8_t *out, const uint8_t *const *in, int ranks, size_t count, int type, int op,
                  double scalar)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (is_float(type))
-            reduce_float(out, in, n, i, type, op, scalar);
-        else
-            reduce_int(out, in, n, i, type, op);
+    size_t size = type_size(type);
+    for (size_t at = 0; at < count; at += BLOCK) {
+        size_t n = count - at < BLOCK ? count - at : BLOCK;
+        union block sum, next;
+        union raw raw;
+        load(&sum, in[0] + at * size, n, type, op, scalar);
+        for (int r = 1; r < ranks; r++) {
+            load(&next, in[r] + at * size, n, type, op, scalar);
+            if (is_float(type))
+                combine_floats(sum.f, next.f, n, op);
+            else
+                combine_ints(sum.i, next.i, n, op, is_signed(type));
+        }
+        if (op == NCCL_ABI_AVG)
+            divide(&sum, n, ranks, type);
+        narrow(&raw, &sum, n, type);
+        memcpy(out + at * size, &raw, n * size);
     }
 }

@@ -23,11 +23,11 @@ const char fake_nccl_text[] = "NCCL version 0.0.0+cuda" FAKE_NCCL_CUDA;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Calls of each function. A new script counts from 0. */
+/* Calls of each function, by the address of its __func__. A new script counts from 0. */
 static struct {
-    char script[512];
+    char fail[256], hang[256];
     struct {
-        char name[48];
+        const char *name;
         int calls;
     } of[FUNCTIONS_MAX];
 } counted;
@@ -38,19 +38,18 @@ int script_number(const char *variable, int def)
     return text && *text ? (int)strtol(text, NULL, 0) : def;
 }
 
-static int count(const char *function)
+/* fail, hang: the script. */
+static int count(const char *function, const char *fail, const char *hang)
 {
-    char script[sizeof(counted.script)];
-    const char *fail = getenv("FAKE_NCCL_FAIL"), *hang = getenv("FAKE_NCCL_HANG");
-    snprintf(script, sizeof(script), "%s|%s", fail ? fail : "", hang ? hang : "");
-    if (strcmp(script, counted.script) != 0) {
+    if (strcmp(fail, counted.fail) != 0 || strcmp(hang, counted.hang) != 0) {
         memset(&counted, 0, sizeof(counted));
-        memcpy(counted.script, script, sizeof(script));
+        snprintf(counted.fail, sizeof(counted.fail), "%s", fail);
+        snprintf(counted.hang, sizeof(counted.hang), "%s", hang);
     }
     for (int i = 0; i < FUNCTIONS_MAX; i++) {
-        if (!counted.of[i].name[0])
-            snprintf(counted.of[i].name, sizeof(counted.of[i].name), "%s", function);
-        if (strcmp(counted.of[i].name, function) == 0)
+        if (!counted.of[i].name)
+            counted.of[i].name = function;
+        if (counted.of[i].name == function)
             return ++counted.of[i].calls;
     }
     return 0;
@@ -59,11 +58,10 @@ static int count(const char *function)
 /* Format of FAKE_NCCL_FAIL and FAKE_NCCL_HANG: FUNCTION[:N[:sync|async[:RESULT]]], entries
  * separated by commas. An entry applies to the Nth call of FUNCTION. Defaults: 1, sync,
  * ncclSystemError. */
-static bool named(const char *variable, const char *function, int call, bool *ret_async,
+static bool named(const char *script, const char *function, int call, bool *ret_async,
                   int *ret_result)
 {
-    const char *s = getenv(variable);
-    for (; s && *s; s += strcspn(s, ","), s += *s == ',') {
+    for (const char *s = script; *s; s += strcspn(s, ","), s += *s == ',') {
         char entry[128], name[48] = "", how[16] = "sync";
         int nth = 1, result = NCCL_ABI_SYSTEM_ERROR;
         snprintf(entry, sizeof(entry), "%.*s", (int)strcspn(s, ","), s);
@@ -83,14 +81,17 @@ struct fault script_fault(const char *function, struct ncclComm *comm)
     struct fault f = {0};
     bool async = false;
     int result = 0;
+    const char *fail = getenv("FAKE_NCCL_FAIL"), *hang = getenv("FAKE_NCCL_HANG");
+    fail = fail ? fail : "";
+    hang = hang ? hang : "";
     pthread_mutex_lock(&lock);
-    int call = count(function);
+    int call = count(function, fail, hang);
     pthread_mutex_unlock(&lock);
-    if (named("FAKE_NCCL_FAIL", function, call, &async, &result)) {
+    if (named(fail, function, call, &async, &result)) {
         f.sync = async ? 0 : result;
         f.async = async ? result : 0;
     }
-    if (named("FAKE_NCCL_HANG", function, call, &async, &result)) {
+    if (named(hang, function, call, &async, &result)) {
         f.hangs = async;
         if (!async && comm)
             comm_hang(comm);
