@@ -348,6 +348,14 @@ void elastic_give_up(struct elastic *job, int member)
     publish(job);
 }
 
+bool elastic_joiners_wait(struct elastic *job, void *arg)
+{
+    for (int m = *(const int *)arg; m < job->n; m++)
+        if (!job->members[m].waiting && !job->members[m].over)
+            return false;
+    return true;
+}
+
 bool elastic_all_over(struct elastic *job, void *arg)
 {
     for (int i = 0; i < job->n; i++)

@@ -390,14 +390,6 @@ static void test_kill_at_random(void **state)
 }
 
 /* All joiners (members from `from` on) wait for admission. */
-static bool all_wait(struct elastic *job, void *arg)
-{
-    for (int m = *(int *)arg; m < job->n; m++)
-        if (!job->members[m].waiting)
-            return false;
-    return true;
-}
-
 static void test_grow_and_shrink(void **state)
 {
     struct board *b = fresh_board(STEPS, false);
@@ -409,7 +401,7 @@ static void test_grow_and_shrink(void **state)
     assert_true(reached(&job, b, 0, 20));
     for (int m = 0; m < 2; m++)
         elastic_add(&job, train, b, NULL);
-    assert_true(elastic_run(&job, all_wait, &(int){2}, 60000));
+    assert_true(elastic_run(&job, elastic_joiners_wait, &(int){2}, 60000));
     elastic_announce(&job);
     atomic_store(&b->hold, STEPS - 20);
     assert_true(reached(&job, b, 3, 1) && reached(&job, b, 2, 1));
@@ -447,7 +439,7 @@ static void test_kill_in_change(void **state)
         assert_true(reached(&job, b, 0, 10));
         for (int m = 3; m < 5; m++)
             elastic_add(&job, train, b, NULL);
-        assert_true(elastic_run(&job, all_wait, &(int){3}, 60000));
+        assert_true(elastic_run(&job, elastic_joiners_wait, &(int){3}, 60000));
         elastic_announce(&job);
         let_go(b);
         if (!elastic_run(&job, elastic_all_over, NULL, 60000))

@@ -332,7 +332,7 @@ static struct part *fresh_part(const struct part *p)
     return part;
 }
 
-/* From 2 to 4 ranks. */
+/* From 2 to 4 ranks, in one change. */
 static void test_grows(void **state)
 {
     for (int i = 0; i < 2; i++) {
@@ -345,6 +345,7 @@ static void test_grows(void **state)
         assert_true(elastic_run_to(&job, &p->board->at, 2, LIMIT));
         for (int m = 0; m < 2; m++)
             elastic_add(&job, train, p, i ? many : one);
+        assert_true(elastic_run(&job, elastic_joiners_wait, &(int){2}, LIMIT));
         elastic_announce(&job);
         finish(&job, -1);
     }

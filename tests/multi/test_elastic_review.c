@@ -421,11 +421,6 @@ static int sum_slowly(int member, void *arg)
     return 0;
 }
 
-static bool third_waits(struct elastic *job, void *arg)
-{
-    return job->members[2].waiting;
-}
-
 static bool all_told(struct elastic *job, void *arg)
 {
     return job->members[0].batches > 0 && job->members[1].batches > 0 &&
@@ -443,7 +438,7 @@ static void test_batches_of_joiner(void **state)
         elastic_add(&job, sum_slowly, b, NULL);
     assert_true(elastic_run(&job, all_at, &p, 60000));
     elastic_add(&job, sum_slowly, b, NULL);
-    assert_true(elastic_run(&job, third_waits, NULL, 60000));
+    assert_true(elastic_run(&job, elastic_joiners_wait, &(int){2}, 60000));
     elastic_announce(&job);
     assert_true(elastic_run(&job, all_at, &first, 60000));
     atomic_store(&b->go, 1);

@@ -295,11 +295,6 @@ static void kill_two(const char *const *env, unsigned seed)
     elastic_fini(&job);
 }
 
-static bool wants_in(struct elastic *job, void *arg)
-{
-    return job->members[2].waiting;
-}
-
 /* Member 2 joins, and then member 1 is killed. */
 static void grow(const char *const *env)
 {
@@ -310,7 +305,7 @@ static void grow(const char *const *env)
         elastic_add(&job, work, b, env);
     assert_true(elastic_run_to(&job, &b->at[0], 10, 60000));
     elastic_add(&job, work, b, env);
-    assert_true(elastic_run(&job, wants_in, NULL, 60000));
+    assert_true(elastic_run(&job, elastic_joiners_wait, &(int){2}, 60000));
     elastic_announce(&job);
     assert_true(elastic_run_to(&job, &b->at[2], 25, 60000));
     kill(job.members[1].pid, SIGKILL);

@@ -357,11 +357,6 @@ static void test_whole_host(void **state)
         lose_everywhere(&jobs[i], 10);
 }
 
-static bool wants_in(struct elastic *job, void *arg)
-{
-    return job->members[4].waiting;
-}
-
 /* Member 3 is lost, and member 4 replaces it on that host. */
 static void test_comes_back(void **state)
 {
@@ -380,7 +375,7 @@ static void test_comes_back(void **state)
             add(&job, b, versions[v], "aabb"[m]);
         assert_true(elastic_run_to(&job, &b->at[0], STEPS - 2, 60000));
         add(&job, b, versions[v], 'b');
-        assert_true(elastic_run(&job, wants_in, NULL, 60000));
+        assert_true(elastic_run(&job, elastic_joiners_wait, &(int){4}, 60000));
         elastic_announce(&job);
         assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
         for (int m = 0; m < 5; m++)

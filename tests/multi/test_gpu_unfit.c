@@ -125,11 +125,6 @@ static bool is_over(struct elastic *job, void *arg)
     return job->members[*(int *)arg].over;
 }
 
-static bool wants_in(struct elastic *job, void *arg)
-{
-    return job->members[*(int *)arg].waiting;
-}
-
 struct newcomer {
     const char *const *env;
     const char *words; /* words of the refusal */
@@ -148,10 +143,10 @@ static void joins(const char *const *env, const struct newcomer *n)
         elastic_add(&job, work, b, env);
     assert_true(elastic_run_to(&job, &b->at[0], 10, 60000));
     int member = elastic_add(&job, work, b, n->env), good = -1;
-    assert_true(elastic_run(&job, wants_in, &member, 60000));
+    assert_true(elastic_run(&job, elastic_joiners_wait, &member, 60000));
     if (n->beside) {
         good = elastic_add(&job, work, b, env);
-        assert_true(elastic_run(&job, wants_in, &good, 60000));
+        assert_true(elastic_run(&job, elastic_joiners_wait, &good, 60000));
     }
     elastic_announce(&job);
     assert_true(elastic_run(&job, is_over, &member, 60000));
