@@ -10,6 +10,7 @@
 
 #include "core/transport/link_private.h"
 #include "core/transport/local.h"
+#include "core/transport/shm.h"
 
 enum { MSG_REPORT = 1, MSG_MAP = 2 };
 
@@ -82,9 +83,10 @@ int agree_apply(struct mesh *mesh, const uint32_t *host_of, struct err *err)
 static int settle(struct mesh_net *net)
 {
     struct mesh *mesh = net->mesh;
-    if (net->local && mesh->local_size > 1)
+    if (net->local && mesh->local_size > 1) {
         mesh->shm = local_take_segment(net);
-    else if (net->local)
+        shm_find_spin(mesh->shm);
+    } else if (net->local)
         local_drop_segment(net);
     return 0;
 }

@@ -135,12 +135,11 @@ void shm_touch_staging(struct shm *shm, size_t bytes)
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* Spinning is allowed only if every seat can have a processor of its own. */
-static void find_spin(struct shm *shm)
+void shm_find_spin(struct shm *shm)
 {
     uint64_t all[CPUS_MASK_WORDS] = {0};
     uint32_t quota = UINT32_MAX;
-    if (shm->usable_cpus || shm_count_attached(shm) < shm->seats)
+    if (shm_count_attached(shm) < shm->seats)
         return;
     for (int i = 0; i < shm->seats; i++) {
         struct shm_seat *seat = seat_of(shm, i);
@@ -166,7 +165,6 @@ static void take_seat(struct shm *shm)
     seat->quota = (uint32_t)cpus_quota("");
     atomic_store_explicit(&seat->attached, 1, memory_order_release);
     atomic_fetch_add_explicit(&head_of(shm)->attached, 1, memory_order_acq_rel);
-    find_spin(shm);
 }
 
 int shm_count_attached(struct shm *shm)
@@ -360,7 +358,6 @@ void shm_set_doorbell(struct shm *shm, int seat, int eventfd)
     if (shm->doorbells[seat] >= 0)
         close(shm->doorbells[seat]);
     shm->doorbells[seat] = eventfd;
-    find_spin(shm);
 }
 
 static void write_doorbell(struct shm *shm, int seat)
@@ -432,7 +429,6 @@ void shm_ring_some(struct shm *shm, const int *seats, int n)
  * writes data, fences, and reads the word. At least one of them sees the other. */
 void shm_sleep_begin(struct shm *shm)
 {
-    find_spin(shm);
     atomic_store_explicit(&head_of(shm)->sleeping[shm->seat], 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
 }

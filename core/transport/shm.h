@@ -66,9 +66,8 @@ struct shm {
     size_t touched;    /* bytes of the own staging that are resident */
     size_t pipe_size[LINK_CLASSES];
     int *doorbells;  /* [seats] eventfds, owned; -1: unknown yet */
-    int usable_cpus; /* processors of all seats together, by affinity and cgroup quota; 0: unknown
-                        yet */
-    bool spin;       /* cpus_may_spin(); false until every seat has attached */
+    int usable_cpus; /* processors of all seats together, by affinity and cgroup quota */
+    bool spin;       /* cpus_may_spin() */
 };
 
 static inline uint64_t shm_stamp(uint32_t generation, uint64_t counter)
@@ -92,6 +91,10 @@ void shm_set_doorbell(struct shm *shm, int seat, int eventfd);
 /* How many seats have attached, the creator's included; whether this seat has. */
 int shm_count_attached(struct shm *shm);
 bool shm_has_attached(struct shm *shm, int seat);
+
+/* Sets usable_cpus and spin, which stay 0 and false until this is called after every seat has
+ * attached. A seat may spin only if each can have a processor of its own. */
+void shm_find_spin(struct shm *shm);
 
 /* Records that this seat leaves in order. The last seat that leaves writes all doorbells; with wake
  * every seat does. */

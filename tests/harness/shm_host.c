@@ -40,6 +40,14 @@ static void pin(int rank, int ranks)
     }
 }
 
+/* Waits until all ranks have attached, beside the parent, which made the segment. */
+static bool all_attached(struct shm *shm)
+{
+    for (int ms = 0; shm_count_attached(shm) <= shm->seats && ms < 10000; ms++)
+        usleep(1000);
+    return shm_count_attached(shm) > shm->seats;
+}
+
 static int rank_main(const struct host *host, int rank, shm_host_f *program, void *ctx)
 {
     struct err err = {0};
@@ -52,6 +60,11 @@ static int rank_main(const struct host *host, int rank, shm_host_f *program, voi
     }
     for (int i = 0; i < host->ranks; i++)
         shm_set_doorbell(shm, i, host->doorbells[i]);
+    if (!all_attached(shm)) {
+        fprintf(stderr, "rank %d: not all ranks have attached\n", rank);
+        return 102;
+    }
+    shm_find_spin(shm);
     int local_size = host->ranks;
     int host_of[SHM_MAX_SEATS] = {0}, local_of[SHM_MAX_SEATS];
     for (int i = 0; i < host->ranks; i++)

@@ -238,10 +238,16 @@ static bool spin_is_right(const struct mesh *mesh)
     return right && mesh_may_spin(mesh) == (cpus_usable() > 1);
 }
 
+/* Every rank of a host knows it when the mesh is made, also the one that made the segment. */
+static bool spin_is_shared(const struct mesh *mesh)
+{
+    int cpus = mesh->shm->usable_cpus;
+    return cpus > 0 && mesh_may_spin(mesh) == (mesh->local_size <= cpus);
+}
+
 static int body_spin(struct mesh *mesh, void *arg)
 {
-    bool right =
-        mesh->shm ? mesh_may_spin(mesh) == (mesh->shm->usable_cpus > 1) : spin_is_right(mesh);
+    bool right = mesh->shm ? spin_is_shared(mesh) : spin_is_right(mesh);
     mesh_ranks_leave(mesh);
     return !right;
 }
