@@ -32,7 +32,7 @@
 
 #define OPS 6
 
-#define STEPS (EFFORT_WHOLE ? 400 : 160)
+#define STEPS 160
 
 /* What the members record: the hash of each result, and the ranks that contributed to it. */
 struct board {
@@ -47,7 +47,7 @@ struct board {
 };
 
 #if EFFORT_WHOLE
-static const int64_t counts[OPS] = {1, 40, 3000, 100000, 400000, 7};
+static const int64_t counts[OPS] = {1, 40, 3000, 70000, 200000, 7};
 #else
 static const int64_t counts[OPS] = {1, 40, 3000, 30000, 60000, 7}; /* enough for slice owners */
 #endif
