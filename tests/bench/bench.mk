@@ -28,6 +28,9 @@ bench: all bench-match bench-doctor bench-collectives bench-mpi bench-gradients 
 bench-collectives: all  ## allreduce on one host, 4 B to 64 MB, beside Open MPI and gloo
 	$(Q)$(PY) tests/bench/collectives.py $(BUILD)
 
+bench-compare: all  ## OLD=CHECKOUT, a built one of another revision: collectives, gradients and elastic jobs of both in turn
+	$(Q)$(PY) tests/bench/compare.py $(OLD) .
+
 bench-mpi: all  ## HVD_BACKEND=mpi beside bare MPI_Allreduce, 4 B to 64 MB
 	$(Q)$(PY) tests/bench/mpi.py $(BUILD)
 
@@ -59,4 +62,4 @@ bench-operator: all $(addprefix $(BUILD)/tests/,bench/bench_pods programs/plane_
 bench-doctor: all  ## a level-1 look of hvd-doctor: seconds and memory
 	$(Q)$(PY) tests/bench/doctor.py $(BUILD)
 
-.PHONY: bench bench-mpi bench-lifeline bench-elastic bench-operator bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life
+.PHONY: bench bench-compare bench-mpi bench-lifeline bench-elastic bench-operator bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life
