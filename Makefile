@@ -107,9 +107,9 @@ $(BUILD)/core/coll/%.o: CFLAGS += -O3
 # Kernels: the same bits at every vector width, so no fused multiply-add.
 $(BUILD)/core/coll/reduce%.o: CFLAGS += -ffp-contract=off
 ifeq ($(SAN),thread)
-# reduce.c shows the sanitizer what they read and write.
+# reduce.c shows the sanitizer what the kernels read and write.
 $(BUILD)/core/coll/reduce_%.o: CFLAGS += -fno-sanitize=thread
-# What they compare is seen in memcmp.
+# Values are made and compared in blocks, which the sanitizer sees in memcpy and memcmp.
 $(BUILD)/tests/harness/values.o $(BUILD)/tests/harness/pattern.o: CFLAGS += -fno-sanitize=thread
 endif
 ifeq ($(MACHINE),x86_64)

@@ -80,14 +80,18 @@ int agree_apply(struct mesh *mesh, const uint32_t *host_of, struct err *err)
 }
 
 /* Uses the shared segment or drops it, as the map says. */
-static int settle(struct mesh_net *net)
+static int settle(struct mesh_net *net, struct err *err)
 {
     struct mesh *mesh = net->mesh;
     if (net->local && mesh->local_size > 1) {
         mesh->shm = local_take_segment(net);
+        if (!mesh->shm)
+            return err_set(err, EPROTO,
+                           "rank 0 sent a map of hosts with a rank that has no shared memory");
         shm_find_spin(mesh->shm);
-    } else if (net->local)
+    } else if (net->local) {
         local_drop_segment(net);
+    }
     return 0;
 }
 
@@ -182,7 +186,7 @@ static int progress_root(struct agree *a, struct mesh_net *net, struct err *err)
     }
     int rc = agree_apply(mesh, a->host_of, err);
     if (rc == 0)
-        rc = settle(net);
+        rc = settle(net, err);
     if (rc == 0)
         rc = send_map(a, net, err);
     a->mapped = rc == 0;
@@ -200,7 +204,7 @@ static int use_map(struct agree *a, struct mesh_net *net, const struct buf *msg,
     if (kind != MSG_MAP || !reader_ok(&r))
         return err_set(err, EPROTO, "rank 0 sent a malformed map of the hosts");
     int rc = agree_apply(net->mesh, a->host_of, err);
-    return rc == 0 ? settle(net) : rc;
+    return rc == 0 ? settle(net, err) : rc;
 }
 
 /* Receives the map directly from rank 0. 0: the map is in a->msg. */

@@ -38,7 +38,7 @@ export PKG_CONFIG_LIBDIR=$root/usr/lib/aarch64-linux-gnu/pkgconfig:$root/usr/sha
 unset MAKEFLAGS MAKELEVEL MFLAGS
 # -O1 -g1, as for the sanitizers, compile in half the time. The kernels are -O3 all the same.
 CFLAGS=${CFLAGS:--O1 -g1} make --no-print-directory -j"$jobs" BUILD="$build" CC="$cc" AR=aarch64-linux-gnu-ar \
-    MULTI_BINS="$(printf "$build/tests/multi/test_%s " $MULTI)" MPICC=false NVCC= WERROR=1 lib programs tests-bin staged || exit 1
+    MPICC=false NVCC= WERROR=1 lib programs tests-bin staged || exit 1
 unset PKG_CONFIG_SYSROOT_DIR PKG_CONFIG_LIBDIR
 
 # ---- run ---------------------------------------------------------------------------------------

@@ -28,8 +28,8 @@ bench: all bench-match bench-doctor bench-collectives bench-mpi bench-gradients 
 bench-collectives: all  ## allreduce on one host, 4 B to 64 MB, beside Open MPI and gloo
 	$(Q)$(PY) tests/bench/collectives.py $(BUILD)
 
-bench-compare: all  ## OLD=CHECKOUT, a built one of another revision: collectives, gradients and elastic jobs of both in turn
-	$(Q)$(PY) tests/bench/compare.py $(OLD) .
+bench-compare: all  ## OLD=FOLDER, where another revision was built: collectives, gradients and elastic jobs of both in turn
+	$(Q)$(PY) tests/bench/compare.py $(or $(OLD),$(error bench-compare wants OLD=FOLDER)) .
 
 bench-mpi: all  ## HVD_BACKEND=mpi beside bare MPI_Allreduce, 4 B to 64 MB
 	$(Q)$(PY) tests/bench/mpi.py $(BUILD)

@@ -6,9 +6,9 @@ elastic jobs.
     compare.py OLD NEW [--rounds 7] [--only collectives,gradients,elastic]
 
 OLD and NEW are checkouts, each built with `make all` in its folder build. A round runs every benchmark of both, the old one
-first in even rounds and the new one in odd rounds. A figure is the median of its rounds. "spread" is the largest of the old
-rounds, and the smallest, beside their median: a new figure above the largest is marked as slower. Leaves
-NEW/build/bench/compare.json."""
+first in even rounds and the new one in odd rounds. A figure is the median of its rounds. "new/old" is the median of the
+ratios of each round. "spread" is the smallest and the largest old round, divided by the old median: a new median above the
+largest old round is marked as slower. Leaves NEW/build/bench/compare.json."""
 import argparse
 import json
 import os
@@ -61,8 +61,15 @@ def elastic(root):
 BENCHMARKS = {"collectives": (collectives, "us"), "gradients": (gradients, "ms"), "elastic": (elastic, "ms")}
 
 
+def measure(root, name):
+    found = BENCHMARKS[name][0](root)
+    if not found:
+        sys.exit(f"{root}: {name}: no figure in what it printed")
+    return found
+
+
 def summary(old, new):
-    """Of one figure: lists of its old and new rounds."""
+    """What the table says of a figure, from its old and its new rounds, in their order."""
     middle = statistics.median(old)
     return {"old": middle, "new": statistics.median(new), "ratio": statistics.median(n / o for n, o in zip(new, old)),
             "spread": [min(old) / middle, max(old) / middle], "slower": statistics.median(new) > max(old)}
@@ -75,18 +82,21 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(BENCHMARKS))
     args = parser.parse_args()
+    if args.old == args.new:
+        parser.error("OLD and NEW are the same folder")
     rounds = {root: {name: [] for name in args.only} for root in (args.old, args.new)}
     for number in range(args.rounds):
         for name in args.only:
             for root in (args.old, args.new) if number % 2 == 0 else (args.new, args.old):
-                rounds[root][name].append(BENCHMARKS[name][0](root))
+                rounds[root][name].append(measure(root, name))
         print(f"  round {number + 1} of {args.rounds}: load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
     results = {}
     print(f"{'':40} {'old':>10} {'new':>10}    new/old  spread of old")
     for name in args.only:
         old, new = rounds[args.old][name], rounds[args.new][name]
-        for key in new[0]:
-            if key not in old[0]:
+        for key in dict.fromkeys([*old[0], *new[0]]):
+            if not all(key in found for found in old + new):
+                print(f"{name + ': ' + key:40} not in every round")
                 continue
             row = results[f"{name}: {key}"] = summary([r[key] for r in old], [r[key] for r in new])
             print(f"{name + ': ' + key:40} {row['old']:>10.2f} {row['new']:>10.2f} {BENCHMARKS[name][1]} {row['ratio']:>7.2f}"

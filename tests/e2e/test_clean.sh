@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a new user types, in turn, in a bare Debian 12 container: mmdebstrap, git clone of what is committed here, then
 # make demo all install check uninstall. `make all` must not need what only `make test` installs, and `make uninstall` must
-# leave nothing. make check leaves out the multi-rank tests, which would take as long as all the rest. HVD_CLEAN_TARGETS names
-# the targets, then make check is whole: make test-clean adds "test". Downloads about 450 MB. Part of the strict run only.
+# leave nothing. make check runs without the multi-rank tests (MULTI_BINS=), which would take as long as all the rest.
+# HVD_CLEAN_TARGETS names other targets, and then make check has those tests, too. make test-clean adds "test". Downloads
+# about 450 MB. Part of the strict run only.
 # timeout: 5400
-# takes: 500 s
+# takes: 700 s
 # shellcheck disable=SC2154  # what common.sh and container.sh set
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"

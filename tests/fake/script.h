@@ -39,15 +39,16 @@ static inline long long script_number(const char *variable, const char *key, int
     return value ? strtoll(value, NULL, 0) : def;
 }
 
-/* The entry behind this one; NULL: there is none. */
+/* The next entry; NULL: there is none. */
 static inline const char *script_next(const char *entry)
 {
     const char *end = strchr(entry, ';');
     return end ? end + 1 : NULL;
 }
 
-/* Whether an entry may be about the function: its key is hang, crash or begins like the function's
- * name. Most calls are in no entry, and polls are many: they cost no more than this. */
+/* Whether an entry may be about the function: its key begins with the first two letters of hang, of
+ * crash or of the function's name. Ranks poll all the time, mostly by functions that are in no
+ * entry: such a call does no more than this. */
 static inline bool script_may_name(const char *script, const char *function)
 {
     for (const char *s = script; s; s = script_next(s)) {

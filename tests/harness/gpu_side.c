@@ -68,16 +68,16 @@ bool gpu_side_has_nccl(struct err *err)
 
 /* The ranks of a pretended host (HVD_LOCALITY) share one processor of this machine. Otherwise each
  * such host would count all processors as its own, and its ranks would spin in every wait, where
- * they take them from the ranks of the other hosts. */
+ * they take them from the ranks of the other hosts. Jobs of one host have ranks that spin. */
 static void stay_on_one_cpu(const char *host)
 {
     cpu_set_t all, one;
-    int left = (unsigned char)*host;
+    int before = (unsigned char)*host;
     if (sched_getaffinity(0, sizeof(all), &all) < 0)
         return;
-    left %= CPU_COUNT(&all);
+    before %= CPU_COUNT(&all);
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &all) || left-- > 0)
+        if (!CPU_ISSET(cpu, &all) || before-- > 0)
             continue;
         CPU_ZERO(&one);
         CPU_SET(cpu, &one);

@@ -58,7 +58,7 @@ static uint16_t bfloat16_bits(float f)
     return (uint16_t)(bits >> 16);
 }
 
-/* Writes n elements of values, of which each has the type's size in memory. */
+/* Writes n elements that memory holds as `type`. */
 #define STORE(type, dst, convert)                                                                  \
     for (size_t i = 0; i < n; i++) {                                                               \
         type v = (type)(convert);                                                                  \
@@ -97,10 +97,12 @@ void pattern_fill(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, size
     size_t bytes = hvd_dtype_size(dtype), n;
     for (size_t at = 0; at < count; at += n) {
         int64_t values[BLOCK];
+        uint8_t block[BLOCK * 8];
         n = count - at < BLOCK ? count - at : BLOCK;
         for (size_t i = 0; i < n; i++)
             values[i] = pattern_value(dtype, op, rank, size, first + at + i, salt);
-        store_block(dtype, (uint8_t *)dst + at * bytes, values, n);
+        store_block(dtype, block, values, n);
+        memcpy((uint8_t *)dst + at * bytes, block, n * bytes);
     }
 }
 

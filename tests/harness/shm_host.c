@@ -40,12 +40,12 @@ static void pin(int rank, int ranks)
     }
 }
 
-/* Waits until all ranks have attached, beside the parent, which made the segment. */
-static bool all_attached(struct shm *shm)
+/* Waits until all ranks have attached, and the parent, which made the segment. The limit is that of
+ * fork_all(). */
+static void wait_for_all(struct shm *shm)
 {
-    for (int ms = 0; shm_count_attached(shm) <= shm->seats && ms < 10000; ms++)
+    while (shm_count_attached(shm) <= shm->seats)
         usleep(1000);
-    return shm_count_attached(shm) > shm->seats;
 }
 
 static int rank_main(const struct host *host, int rank, shm_host_f *program, void *ctx)
@@ -60,10 +60,7 @@ static int rank_main(const struct host *host, int rank, shm_host_f *program, voi
     }
     for (int i = 0; i < host->ranks; i++)
         shm_set_doorbell(shm, i, host->doorbells[i]);
-    if (!all_attached(shm)) {
-        fprintf(stderr, "rank %d: not all ranks have attached\n", rank);
-        return 102;
-    }
+    wait_for_all(shm);
     shm_find_spin(shm);
     int local_size = host->ranks;
     int host_of[SHM_MAX_SEATS] = {0}, local_of[SHM_MAX_SEATS];

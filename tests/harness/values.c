@@ -99,15 +99,19 @@ int64_t values_reduced(enum hvd_dtype dtype, enum hvd_op op, int size, size_t i,
 /* A value depends on its index only through remainders by 13, 3, 4, 2 and size. So values repeat
  * with this period for sizes up to 8, and only the first period must be computed. */
 #define PERIOD 10920
-#define BLOCK  840 /* elements that are compared at once */
+#define BLOCK  840 /* elements that are made or compared at once */
 
 void values_fill(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, void *buf, size_t count,
                  int salt)
 {
     size_t element = hvd_dtype_size(dtype), first = size <= 8 && count > PERIOD ? PERIOD : count;
-    for (size_t i = 0; i < first; i++)
-        values_put(dtype, buf, i, values_input(dtype, op, rank, size, i, salt));
-    char *p = buf;
+    char *p = buf, block[BLOCK * 8];
+    for (size_t at = 0, n; at < first; at += n) {
+        n = first - at < BLOCK ? first - at : BLOCK;
+        for (size_t i = 0; i < n; i++)
+            values_put(dtype, block, i, values_input(dtype, op, rank, size, at + i, salt));
+        memcpy(p + at * element, block, n * element);
+    }
     for (size_t done = first; done < count;) {
         size_t n = count - done < PERIOD ? count - done : PERIOD;
         memcpy(p + done * element, p, n * element);

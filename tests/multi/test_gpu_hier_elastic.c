@@ -45,8 +45,8 @@
 #define DOOM    2 /* the step in which ranks are killed */
 #define MEMBERS 8
 
-/* Everything on a stream takes so long in the step in which ranks are killed, so that they die
- * while it is in flight. Also in a step that is repeated: it is a wait. */
+/* How long everything on a stream takes in the step in which ranks are killed, so that they die
+ * while it is in flight, and in the step that is repeated until a joiner is there. */
 #define DELAY_US 300
 
 #define STRIDE  (EFFORT_WHOLE ? 7 : 14)

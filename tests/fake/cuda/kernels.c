@@ -49,7 +49,6 @@ union raw { /* a block as its type stores it */
     uint16_t u16[BLOCK];
     uint32_t u32[BLOCK];
     uint64_t u64[BLOCK];
-    float f32[BLOCK];
 };
 
 union block { /* values, by the class of their type */
@@ -79,7 +78,7 @@ static int64_t wrapped(const struct type *t, uint64_t bits)
     return t->low < 0 ? (int64_t)(bits << shift) >> shift : (int64_t)(bits << shift >> shift);
 }
 
-/* n elements as integers, before they wrap. */
+/* n elements as integers, with the sign of their type. */
 PLAIN static void load_integers(const struct type *t, int64_t *to, const union raw *from, size_t n)
 {
     switch (t->bytes) {

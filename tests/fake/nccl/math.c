@@ -30,7 +30,6 @@ union raw { /* a block as the type stores it */
     uint64_t u64[BLOCK];
     uint16_t f16[BLOCK];
     float f32[BLOCK];
-    double f64[BLOCK];
 };
 
 union block { /* the same, widened; signed integers are extended */

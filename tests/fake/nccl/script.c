@@ -41,7 +41,8 @@ int script_number(const char *variable, int def)
 /* fail, hang: the script. */
 static int count(const char *function, const char *fail, const char *hang)
 {
-    if (strcmp(fail, counted.fail) != 0 || strcmp(hang, counted.hang) != 0) {
+    const size_t most = sizeof(counted.fail) - 1;
+    if (strncmp(fail, counted.fail, most) != 0 || strncmp(hang, counted.hang, most) != 0) {
         memset(&counted, 0, sizeof(counted));
         snprintf(counted.fail, sizeof(counted.fail), "%s", fail);
         snprintf(counted.hang, sizeof(counted.hang), "%s", hang);

@@ -238,7 +238,8 @@ static bool spin_is_right(const struct mesh *mesh)
     return right && mesh_may_spin(mesh) == (cpus_usable() > 1);
 }
 
-/* Every rank of a host knows it when the mesh is made, also the one that made the segment. */
+/* When the mesh is made every rank of a host knows whether it may spin, also the one that made the
+ * segment. */
 static bool spin_is_shared(const struct mesh *mesh)
 {
     int cpus = mesh->shm->usable_cpus;
