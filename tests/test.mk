@@ -32,10 +32,10 @@ TSAN_SRCS  := $(filter tests/unit/engine/% tests/unit/base/test_lifeline%,$(UNIT
 TSAN_TESTS := $(patsubst %.c,$(BUILD)/thread/%,$(TSAN_SRCS))
 # The tests that reach most of the operator's code, also with real agents. The sanitizer reports leaks at its end.
 PY_ASAN    := BUILD=$(BUILD)/address $(PY) tests
-ASAN_PLANE := 'asan/e2e/test_plane=$(PY_ASAN)/e2e/test_plane.py' \
-              'asan/cluster/test_operator=$(PY_ASAN)/cluster/test_operator.py' \
-              'asan/cluster/test_operator_storm=$(PY_ASAN)/cluster/test_operator_storm.py Storms' \
-              'asan/cluster/test_operator_agents=$(PY_ASAN)/cluster/test_operator_agents.py Agents'
+ASAN_PLANE := 'asan/e2e/test_plane:60,waiting=$(PY_ASAN)/e2e/test_plane.py' \
+              'asan/cluster/test_operator:70,waiting=$(PY_ASAN)/cluster/test_operator.py' \
+              'asan/cluster/test_operator_storm:60,waiting=$(PY_ASAN)/cluster/test_operator_storm.py Storms' \
+              'asan/cluster/test_operator_agents:120,waiting=$(PY_ASAN)/cluster/test_operator_agents.py Agents'
 SAN_ENV    := ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:quarantine_size_mb=8 \
               UBSAN_OPTIONS=print_stacktrace=1 \
               TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=tests/tsan.supp
