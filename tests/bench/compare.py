@@ -16,6 +16,8 @@ import statistics
 import subprocess
 import sys
 
+from collectives import run_one
+
 PYTHON = "/usr/bin/python3"
 SIZES = ["4", "1024", "16384", "65536", "262144", "1048576", "4194304", "16777216", "67108864"]
 
@@ -32,10 +34,10 @@ def collectives(root):
     """Microseconds of an allreduce of float32, by ranks, bytes and place (in: in place)."""
     found = {}
     for ranks in "2", "4":
-        text = output_of(root, ["build/hvdrun", "-np", ranks, "--no-prefix", "build/tests/bench/bench_hvd", "-t", "150"] + SIZES)
-        for word in (line.split() for line in text.splitlines()):
-            if len(word) == 5 and word[0].isdigit():
-                found[f"{ranks} ranks, {word[0]} B, {word[1]}"] = int(word[3]) / 1000
+        build = os.path.join(root, "build")
+        argv = [os.path.join(build, "hvdrun"), "-np", ranks, "--no-prefix", os.path.join(build, "tests", "bench", "bench_hvd")]
+        for (size, place), ns in run_one(argv + ["-t", "150"] + SIZES, 600).items():
+            found[f"{ranks} ranks, {size} B, {place}"] = ns / 1000
     return found
 
 

@@ -351,7 +351,7 @@ void elastic_give_up(struct elastic *job, int member)
 bool elastic_joiners_wait(struct elastic *job, void *arg)
 {
     for (int m = *(const int *)arg; m < job->n; m++)
-        if (!job->members[m].waiting && !job->members[m].over)
+        if (!job->members[m].waiting)
             return false;
     return true;
 }

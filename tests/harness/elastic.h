@@ -76,7 +76,7 @@ bool elastic_run_to(struct elastic *job, const _Atomic int *at, int step, int ms
 /* All members have ended. */
 bool elastic_all_over(struct elastic *job, void *arg);
 
-/* The members from number *(int *)arg on wait for a world, or have ended. */
+/* The members from number *(int *)arg on wait for a world. */
 bool elastic_joiners_wait(struct elastic *job, void *arg);
 
 /* Kills live members and closes everything. */
