@@ -110,6 +110,9 @@ static void wait_for(struct fixture *f, const bool *flag)
     assert_true(*flag);
 }
 
+/* Not under qemu-user 7.2, which has no subreapers: the orphans go to pid 1. */
+static bool gets_orphans;
+
 /* A process of the group that ignores SIGTERM is killed. */
 static void test_left_in_group(void **state)
 {
@@ -147,7 +150,8 @@ static void test_number_reused(void **state)
     assert_int_equal(waitpid(other, NULL, WNOHANG), 0);
     assert_true(f.said > 1);
     kill(f.said, SIGKILL);
-    assert_int_equal(waitpid(f.said, NULL, 0), f.said);
+    if (gets_orphans)
+        assert_int_equal(waitpid(f.said, NULL, 0), f.said);
     kill(other, SIGKILL);
     assert_int_equal(waitpid(other, NULL, 0), other);
     end(&f);
@@ -155,7 +159,7 @@ static void test_number_reused(void **state)
 
 int main(void)
 {
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    gets_orphans = prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_left_in_group),
         cmocka_unit_test(test_number_reused),
