@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # deps.sh [GROUP...]: installs the Debian packages that are missing, with apt-get, as root or through
-# sudo. Groups: build, demo, test; these three without arguments; and arm64: compiler and emulator of the other
-# architecture, for make test-arm64. Prints nothing when no package is missing. Otherwise it
+# sudo. Groups: build; demo; check, what make check needs beside these two; test, what make test needs beside the others.
+# Without arguments these four. And arm64: compiler and emulator of the other architecture, for make test-arm64. Prints nothing when no package is missing. Otherwise it
 # prints how much apt-get downloads and how far it is; where it cannot install, it prints which packages are missing.
 # Made for Debian 12. Debian 13 and Ubuntu have packages of the same names (but libclang-rt of their own clang).
 # Elsewhere, install what the packages below contain.
@@ -13,10 +13,10 @@ export LC_ALL=C
 build=(gcc clang make pkg-config git libcurl4-gnutls-dev libjansson-dev libhwloc-dev
     libmicrohttpd-dev libgnutls28-dev libyaml-dev libsodium-dev libpmix-dev)
 demo=(python3-torch python3-sklearn python3-matplotlib)
-test=(libcmocka-dev libopenmpi-dev openmpi-bin slurm-wlm munge clang-format clang-tidy
-    libclang-rt-14-dev iproute2 iptables curl shellcheck openssh-client openssh-server procps python3-torch
-    python3-sklearn python3-matplotlib python3-pip python3-venv python3-setuptools python3-wheel python3-yaml
-    podman runc mmdebstrap spin openssl containerd containernetworking-plugins musl-tools)
+check=(libcmocka-dev libopenmpi-dev openmpi-bin iproute2 procps)
+test=(slurm-wlm munge clang-format clang-tidy
+    libclang-rt-14-dev iptables curl shellcheck openssh-client openssh-server
+    python3-pip python3-venv python3-setuptools python3-wheel python3-yaml podman runc mmdebstrap spin openssl containerd containernetworking-plugins musl-tools)
 arm64=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user mmdebstrap)
 
 # Ubuntu's chromium package only installs a snap, which no container can run.
@@ -40,16 +40,17 @@ clang_rt() {
     echo "libclang-rt-${v:-14}-dev"
 }
 
-[ $# -gt 0 ] || set -- build demo test
+[ $# -gt 0 ] || set -- build demo check test
 missing=()
 for group in "$@"; do
     case $group in
     build) list=("${build[@]}") ;;
     demo) list=("${demo[@]}") ;;
+    check) list=("${check[@]}") ;;
     test) list=("${test[@]}") ;;
     arm64) list=("${arm64[@]}") ;;
     *)
-        echo "deps: unknown group $group: want build, demo, test or arm64" >&2
+        echo "deps: unknown group $group: want build, demo, check, test or arm64" >&2
         exit 2
         ;;
     esac

@@ -65,7 +65,7 @@ TESTS       := $(UNIT_BINS) $(MULTI_BINS) $(PYTHON_TESTS) $(E2E_TESTS) $(CLUSTER
 STRICT_TESTS = '$(STEP_ROOTS)' $(STRICT_E2E) '$(STEP_ASAN)' $(ASAN_TESTS) $(ASAN_PLANE) '$(STEP_TSAN)' $(TSAN_TESTS) \
                '$(STEP_CLANG)' '$(STEP_FUZZ_BIN)' $(FUZZ_STEPS) '$(STEP_LINT)' tests/model/run.sh tests/arm64/test_arm64.sh
 
-check: deps  ## what to run before a commit: four minutes after a build
+check: deps-check  ## what to run before a commit: four minutes after a build
 	$(Q)$(SUB) -j$(JOBS) BUILD=$(BUILD) WERROR=1 all tests-bin
 	$(Q)$(RUN) $(BUILD) $(CHECK_TESTS)
 
@@ -73,6 +73,8 @@ test: deps $(if $(filter 1,$(HVD_TEST_STRICT)),deps-arm64)  ## everything that a
 	$(Q)$(SUB) -j$(JOBS) BUILD=$(BUILD) WERROR=1 all tests-bin staged
 	$(Q)$(SUB) BUILD=$(BUILD) test-all
 
+deps-check:
+	$(Q)tests/deps.sh build demo check
 deps-arm64:
 	$(Q)tests/deps.sh build arm64
 
@@ -131,7 +133,7 @@ fuzz-build:
 fuzz: fuzz-build  ## each fuzzer for HVD_FUZZ_SECONDS
 	$(Q)$(RUN) $(BUILD) $(FUZZ_STEPS)
 
-.PHONY: check deps-arm64 test test-all model litmus test-unit test-e2e test-cluster test-asan test-asan-operator test-tsan test-clean tests-tsan fuzz fuzz-build
+.PHONY: check deps-check deps-arm64 test test-all model litmus test-unit test-e2e test-cluster test-asan test-asan-operator test-tsan test-clean tests-tsan fuzz fuzz-build
 
 # ---- programs that the launcher tests start: only hvd.h and libhvd.so ------------------------
 # kube_try and pod_of use parts of the operator with a real API server, plane_try uses one with real agents, and agents_try
