@@ -2,8 +2,9 @@
 # Tests. `make check` before each commit, `make test` to see whether hvd works here, HVD_TEST_STRICT=1 make test in CI; the other
 # targets are parts of these.
 #
-# HVD_TEST_STRICT=1    everything: also sanitizers, clang, lint, fuzzers, the model, other distributions, clean machines;
-#                      and a skip that tests/SKIPS does not name is a failure
+# HVD_TEST_STRICT=1    everything: also sanitizers, clang, lint, fuzzers, the model, other distributions, clean machines, and
+#                      all rounds of the tests that have many (otherwise a third); and a skip that tests/SKIPS does not
+#                      name is a failure
 # HVD_TEST_TIMEOUT=s   time limit of a test without a line "timeout:" (300)
 # HVD_FUZZ_SECONDS=n   time of each fuzzer, from the seeds of tests/fuzz/corpus. Without it 30 for the parsers that a
 #                      stranger's bytes reach first (the handshake, the frames) and 8 for the others

@@ -17,7 +17,7 @@ build=${BUILD:-build}/arm64
 here=tests/arm64
 jobs=$(nproc 2>/dev/null || echo 2)
 # Several ranks on one host, over memory and sockets. Elastic jobs need robust lists, which qemu-user lacks.
-MULTI='submit'
+MULTI=(submit)
 
 skip() {
     echo "SKIP: arm64/$1: $1: $2"
@@ -38,7 +38,7 @@ export PKG_CONFIG_LIBDIR=$root/usr/lib/aarch64-linux-gnu/pkgconfig:$root/usr/sha
 unset MAKEFLAGS MAKELEVEL MFLAGS
 # -O1 -g1, as for the sanitizers, compile in half the time. The kernels are -O3 all the same.
 CFLAGS=${CFLAGS:--O1 -g1} make --no-print-directory -j"$jobs" BUILD="$build" CC="$cc" AR=aarch64-linux-gnu-ar \
-    MPICC=false NVCC= WERROR=1 lib programs tests-bin staged || exit 1
+    MPICC=false NVCC= WERROR=1 MULTI_BINS="${MULTI[*]/#/$build/tests/multi/test_}" lib programs tests-bin staged || exit 1
 unset PKG_CONFIG_SYSROOT_DIR PKG_CONFIG_LIBDIR
 
 # ---- run ---------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ while read -r test; do
         tests+=("arm64/${test#"$build"/tests/}=timeout -k 5 300 $test")
     fi
 done < <(find "$build/tests/unit" -name 'test_*' -type f -executable | sort)
-for name in $MULTI; do
+for name in "${MULTI[@]}"; do
     tests+=("arm64/multi/test_$name=timeout -k 5 300 $build/tests/multi/test_$name")
 done
 run=(timeout -k 5 300 "$build/hvdrun" -np 3)

@@ -1,24 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * effort: how many rounds, seeds and sizes a test runs. A sanitizer finds its faults in few rounds,
- * and a round takes 3 (ASan) to 15 times (TSan) as long with it.
+ * effort: how many rounds, seeds and sizes a test runs. A strict run (HVD_TEST_STRICT=1) takes them
+ * all. A sanitizer finds its faults in few rounds, and a round takes 3 (ASan) to 15 times (TSan) as
+ * long with it.
  */
 #ifndef HVD_TESTS_HARNESS_EFFORT_H
 #define HVD_TESTS_HARNESS_EFFORT_H
 
+#include <stdlib.h>
+#include <string.h>
+
+/* For sizes: a build without sanitizers; a build with TSan. */
 #if defined(__SANITIZE_THREAD__)
-#define EFFORT_SHARE 8
+#define EFFORT_WHOLE 0
+#define EFFORT_LEAST 1
 #elif defined(__SANITIZE_ADDRESS__)
-#define EFFORT_SHARE 4
+#define EFFORT_WHOLE 0
+#define EFFORT_LEAST 0
 #else
-#define EFFORT_SHARE 1
+#define EFFORT_WHOLE 1
+#define EFFORT_LEAST 0
 #endif
 
-/* For what is no count of rounds: a plain build; a build with TSan. */
-#define EFFORT_WHOLE (EFFORT_SHARE == 1)
-#define EFFORT_LEAST (EFFORT_SHARE == 8)
+/* One round of so many is run. */
+static inline int effort_share(void)
+{
+    const char *strict = getenv("HVD_TEST_STRICT");
+    if (EFFORT_LEAST)
+        return 8;
+    if (!EFFORT_WHOLE)
+        return 4;
+    return strict && strcmp(strict, "1") == 0 ? 1 : 3;
+}
 
-/* n rounds in a plain build, a share of them with a sanitizer, at least one. */
-#define EFFORT(n) (((n) + EFFORT_SHARE - 1) / EFFORT_SHARE)
+/* How many of n rounds are run, at least one. */
+static inline int effort(int n)
+{
+    return (n + effort_share() - 1) / effort_share();
+}
 
 #endif

@@ -30,8 +30,8 @@
 #include "tests/harness/world.h"
 
 #define MAX_RANKS 8
-#define ROUNDS    EFFORT(60)
-#define SEEDS     EFFORT(9)
+#define ROUNDS    effort(60)
+#define SEEDS     (unsigned)effort(9)
 #define BASE      (EFFORT_WHOLE ? 30000 : 5000) /* rows */
 
 /* ---- against a reference -------------------------------------------------------------------- */

@@ -333,7 +333,7 @@ static void test_kill_in_repair(void **state)
     static const char *const places[] = {"revoke", "report", "install", "connect",
                                          "settle", "rest",   "barrier", "resubmit"};
     const size_t n = 2 * sizeof(places) / sizeof(places[0]);
-    for (size_t i = 0; i < n; i += EFFORT_WHOLE ? 1 : 3) {
+    for (size_t i = 0; i < n; i += effort_share() == 1 ? 1 : 3) {
         struct board *b = fresh_board(60, true);
         struct elastic job;
         char variable[64];
@@ -368,7 +368,7 @@ static const char *const places_of[][4] = {
 /* Kills one rank at a random moment, many times. */
 static void test_kill_at_random(void **state)
 {
-    for (unsigned seed = 1; seed <= EFFORT(36); seed++) {
+    for (unsigned seed = 1; seed <= (unsigned)effort(36); seed++) {
         struct board *b = fresh_board(80, seed % 2);
         struct elastic job;
         unsigned random = seed * 2654435761u;
@@ -428,7 +428,7 @@ static void test_kill_in_change(void **state)
 {
     static const char *const places[] = {"report", "install", "connect", "settle", "resubmit"};
     for (int i = 0; i < 10; i++) {
-        if (!EFFORT_WHOLE && (i + i / 2) % 2)
+        if (effort_share() != 1 && (i + i / 2) % 2)
             continue; /* one way to die for each place */
         struct board *b = fresh_board(60, false);
         struct elastic job;

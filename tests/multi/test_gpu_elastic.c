@@ -320,7 +320,7 @@ static void test_staged(void **state)
 {
     static const char *const env[] = {"HVD_BACKEND=staged", NULL};
     static const char *const slow[] = {"HVD_BACKEND=staged", "SLOW=1", NULL};
-    for (unsigned seed = 1; seed <= EFFORT(6); seed++)
+    for (unsigned seed = 1; seed <= (unsigned)effort(6); seed++)
         kill_two(seed % 3 ? env : slow, seed);
     grow(env);
 }
@@ -335,7 +335,7 @@ static void test_nccl(void **state)
         fake_nccl_path(versions[v], path);
         snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
         printf("NCCL %s\n", versions[v]);
-        for (unsigned seed = 1; seed <= EFFORT(v == 0 ? 8 : 3); seed++)
+        for (unsigned seed = 1; seed <= (unsigned)effort(v == 0 ? 8 : 3); seed++)
             kill_two(seed % 3 ? env : slow, seed);
         grow(env);
     }

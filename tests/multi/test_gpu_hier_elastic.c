@@ -49,8 +49,8 @@
  * while it is in flight, and in the step that is repeated until a joiner is there. */
 #define DELAY_US 300
 
-#define STRIDE  (EFFORT_WHOLE ? 7 : 14)
-#define MOST(n) (EFFORT_WHOLE ? (n) : 1)
+#define STRIDE  (effort_share() == 1 ? 7 : 14)
+#define MOST(n) (effort_share() == 1 ? (n) : 1)
 
 struct board {
     /* The test's choice. */

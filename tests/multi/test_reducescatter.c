@@ -26,7 +26,7 @@
 
 #define MAX_RANKS 8
 
-#define ROUNDS EFFORT(48)
+#define ROUNDS effort(48)
 
 /* ---- against a reference -------------------------------------------------------------------- */
 

@@ -30,8 +30,8 @@
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
-#define SEEDS EFFORT(6)
-#define BASE  EFFORT(40000) /* rows */
+#define SEEDS effort(6)
+#define BASE  effort(40000) /* rows */
 
 /* ---- how survivors finish an operation ----------------------------------------------------- */
 

@@ -196,21 +196,21 @@ static void run(int size, int hosts, world_rank_f fn, int rounds)
 
 static void test_overwrite_async(void **state)
 {
-    int rounds = EFFORT(80);
+    int rounds = effort(80);
     for (int size = 2; size <= 4; size++)
         run(size, 1, overwrite_async, rounds);
 }
 
 static void test_overwrite_frozen(void **state)
 {
-    int rounds = EFFORT(50);
+    int rounds = effort(50);
     for (int size = 2; size <= 4; size++)
         run(size, 1, overwrite_frozen, rounds);
 }
 
 static void test_overwrite_kinds(void **state)
 {
-    int rounds = EFFORT(50);
+    int rounds = effort(50);
     for (int size = 2; size <= 4; size++)
         run(size, 1, overwrite_kinds, rounds);
 }
@@ -219,7 +219,7 @@ static void test_overwrite_hosts(void **state)
 {
     if (!world_can_netns("multi/stable/hosts"))
         return;
-    int rounds = EFFORT(40);
+    int rounds = effort(40);
     run(2, 2, overwrite_async, rounds);
     run(2, 2, overwrite_frozen, rounds);
     run(4, 2, overwrite_async, rounds);

@@ -16,10 +16,10 @@
 
 #include <cmocka.h>
 
+#include "tests/harness/effort.h"
 #include "tests/harness/operator/cluster_sim.h"
 
-#define SEEDS     1000
-#define SEEDS_SAN 200 /* with sanitizers */
+#define SEEDS     effort(1000)
 #define BUG_SEEDS 400
 
 static struct cluster_sim sim;
@@ -29,7 +29,7 @@ static void test_seeds(void **state)
     const char *one = getenv("HVD_SIM_SEED");
     uint64_t first = one ? strtoull(one, NULL, 10) : 1;
     const char *many = getenv("HVD_SIM_SEEDS");
-    uint64_t last = getenv("HVD_TEST_SANITIZED") ? SEEDS_SAN : SEEDS;
+    uint64_t last = (uint64_t)SEEDS;
     if (one || many)
         last = one ? first : strtoull(many, NULL, 10);
     int failed = 0, rollbacks = 0;
