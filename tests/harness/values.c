@@ -26,7 +26,7 @@ static uint16_t bfloat(int64_t v)
 }
 
 /* memcpy for an element: of constant sizes, which the compiler turns into one store. */
-static void put(char *dst, const void *src, size_t size)
+static void put_bytes(char *dst, const void *src, size_t size)
 {
     if (size == 1)
         memcpy(dst, src, 1);
@@ -38,7 +38,8 @@ static void put(char *dst, const void *src, size_t size)
         memcpy(dst, src, 8);
 }
 
-void values_put(enum hvd_dtype dtype, void *buf, size_t i, int64_t v)
+/* Writes v, |v| <= 256, to element i of buf. */
+static void put_value(enum hvd_dtype dtype, void *buf, size_t i, int64_t v)
 {
     size_t size = hvd_dtype_size(dtype);
     float f32 = (float)v;
@@ -54,7 +55,7 @@ void values_put(enum hvd_dtype dtype, void *buf, size_t i, int64_t v)
         src = &f16;
     else if (dtype == HVD_BOOL)
         src = &b;
-    put((char *)buf + i * size, src, size);
+    put_bytes((char *)buf + i * size, src, size);
 }
 
 int64_t values_input(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, size_t i, int salt)
@@ -109,7 +110,7 @@ void values_fill(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, void 
     for (size_t at = 0, n; at < first; at += n) {
         n = first - at < BLOCK ? first - at : BLOCK;
         for (size_t i = 0; i < n; i++)
-            values_put(dtype, block, i, values_input(dtype, op, rank, size, at + i, salt));
+            put_value(dtype, block, i, values_input(dtype, op, rank, size, at + i, salt));
         memcpy(p + at * element, block, n * element);
     }
     for (size_t done = first; done < count;) {
@@ -117,6 +118,33 @@ void values_fill(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, void 
         memcpy(p + done * element, p, n * element);
         done += n;
     }
+}
+
+/* The first of n elements that differ; n: none */
+static size_t difference(const char *want, const char *have, size_t n, size_t element)
+{
+    size_t bad = 0;
+    if (memcmp(want, have, n * element) == 0)
+        return n;
+    while (memcmp(want + bad * element, have + bad * element, element) == 0)
+        bad++;
+    return bad;
+}
+
+long values_check_input(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, const void *buf,
+                        size_t first, size_t count, int salt)
+{
+    size_t element = hvd_dtype_size(dtype);
+    for (size_t at = 0, n; at < count; at += n) {
+        char want[BLOCK * 8];
+        n = count - at < BLOCK ? count - at : BLOCK;
+        for (size_t i = 0; i < n; i++)
+            put_value(dtype, want, i, values_input(dtype, op, rank, size, first + at + i, salt));
+        size_t bad = difference(want, (const char *)buf + at * element, n, element);
+        if (bad < n)
+            return (long)(at + bad);
+    }
+    return -1;
 }
 
 static long check_each(enum hvd_dtype dtype, enum hvd_op op, int size, const char *buf,
@@ -127,13 +155,10 @@ static long check_each(enum hvd_dtype dtype, enum hvd_op op, int size, const cha
         char want[BLOCK * 8];
         n = to - from < BLOCK ? to - from : BLOCK;
         for (size_t i = 0; i < n; i++)
-            values_put(dtype, want, i, values_reduced(dtype, op, size, first + from + i, salt));
-        if (memcmp(want, buf + from * element, n * element) == 0)
-            continue;
-        size_t bad = 0;
-        while (memcmp(want + bad * element, buf + (from + bad) * element, element) == 0)
-            bad++;
-        return (long)(from + bad);
+            put_value(dtype, want, i, values_reduced(dtype, op, size, first + from + i, salt));
+        size_t bad = difference(want, buf + from * element, n, element);
+        if (bad < n)
+            return (long)(from + bad);
     }
     return -1;
 }

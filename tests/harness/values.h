@@ -13,9 +13,6 @@
 
 #include <hvd.h>
 
-/* Writes v, |v| <= 256, to element i of buf. */
-void values_put(enum hvd_dtype dtype, void *buf, size_t i, int64_t v);
-
 /* The rank's element i. salt makes two operations differ. */
 int64_t values_input(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, size_t i, int salt);
 
@@ -24,6 +21,11 @@ int64_t values_reduced(enum hvd_dtype dtype, enum hvd_op op, int size, size_t i,
 
 void values_fill(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, void *buf, size_t count,
                  int salt);
+
+/* Index of the first element that is not the rank's input; -1: none. buf begins with input `first`.
+ */
+long values_check_input(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, const void *buf,
+                        size_t first, size_t count, int salt);
 
 /* Index of the first wrong element, beginning at element first; -1: none. */
 long values_check(enum hvd_dtype dtype, enum hvd_op op, int size, const void *buf, size_t first,

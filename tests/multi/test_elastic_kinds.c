@@ -89,8 +89,9 @@ static int tell(struct board *b, int member, int step)
 {
     static int64_t data[WIDE];
     int root = step % hvd_size();
+    bool is_root = hvd_rank() == root;
     for (int i = 0; i < WIDE; i++)
-        data[i] = hvd_rank() == root ? member * 1000 + step : -2;
+        data[i] = is_root ? member * 1000 + step : -2;
     int rc = hvd_broadcast("tell", data, WIDE, HVD_INT64, root);
     b->told[member][step] = rc == -EOWNERDEAD ? -1 : data[0];
     if (rc == -EOWNERDEAD)
@@ -104,7 +105,7 @@ static int tell(struct board *b, int member, int step)
 /* Each rank sends every rank two rows that name sender and receiver. */
 static int exchange(int member, const struct crew *crew)
 {
-    int size = hvd_size();
+    int size = hvd_size(), rank = hvd_rank();
     int64_t shape[] = {2 * size, WIDE};
     int32_t *rows = malloc((size_t)(2 * size) * WIDE * sizeof(*rows));
     for (int i = 0; i < 2 * size * WIDE; i++)
@@ -128,7 +129,7 @@ static int exchange(int member, const struct crew *crew)
         if (result.splits[i] != 0 && result.splits[i] != 2)
             return FAIL("exchange: %d rows from rank %d", (int)result.splits[i], i);
         for (int k = 0; k < result.splits[i] * WIDE; k++)
-            if (*data++ != crew->members[i] * 100 + hvd_rank())
+            if (*data++ != crew->members[i] * 100 + rank)
                 return FAIL("exchange: not what rank %d gave", i);
     }
     hvd_release(h);

@@ -136,12 +136,11 @@ static int one_allgather(int rank, int size, enum hvd_dtype dtype, int64_t base,
         if (res.splits[q] != theirs)
             return FAIL("%s: %d rows from rank %d", name, (int)res.splits[q], q);
         total += theirs;
-        for (size_t i = 0; i < (size_t)(theirs * inner); i++, p += element) {
-            char want[8];
-            values_put(dtype, want, 0, values_input(dtype, HVD_SUM, q, size, i, 0));
-            if (memcmp(p, want, element) != 0)
-                return FAIL("%s: element %zu of rank %d is wrong", name, i, q);
-        }
+        size_t n = (size_t)(theirs * inner);
+        long bad = values_check_input(dtype, HVD_SUM, q, size, p, 0, n, 0);
+        if (bad >= 0)
+            return FAIL("%s: element %ld of rank %d is wrong", name, bad, q);
+        p += n * element;
     }
     if (res.ndim != 2 || res.shape[0] != total || res.shape[1] != inner || !placed(&r, &res))
         return FAIL("%s: wrong shape or place", name);
@@ -186,12 +185,10 @@ static int one_alltoall(int rank, int size, enum hvd_dtype dtype, int64_t each, 
             first += (size_t)((each + (splits ? (q + k) % 2 : 0)) * inner);
         if (res.splits[q] * inner != (int64_t)n)
             return FAIL("%s: %d rows from rank %d", name, (int)res.splits[q], q);
-        for (size_t i = 0; i < n; i++, p += element) {
-            char want[8];
-            values_put(dtype, want, 0, values_input(dtype, HVD_SUM, q, size, first + i, 0));
-            if (memcmp(p, want, element) != 0)
-                return FAIL("%s: element %zu from rank %d is wrong", name, i, q);
-        }
+        long bad = values_check_input(dtype, HVD_SUM, q, size, p, first, n, 0);
+        if (bad >= 0)
+            return FAIL("%s: element %ld from rank %d is wrong", name, bad, q);
+        p += n * element;
     }
     if (!placed(&r, &res))
         return FAIL("%s: %d rows are not where they should be", name, (int)res.shape[0]);
@@ -246,12 +243,9 @@ static int one_broadcast(int rank, int size, enum hvd_dtype dtype, int root, siz
         values_fill(dtype, HVD_SUM, root, size, data, count, 1);
     if (hvd_broadcast(name, data, (int64_t)count, dtype, root) != 0)
         return FAIL("%s: %s", name, hvd_error());
-    for (size_t i = 0; i < count; i++) {
-        char want[8];
-        values_put(dtype, want, 0, values_input(dtype, HVD_SUM, root, size, i, 1));
-        if (memcmp(data + i * element, want, element) != 0)
-            return FAIL("%s: element %zu is wrong", name, i);
-    }
+    long bad = values_check_input(dtype, HVD_SUM, root, size, data, 0, count, 1);
+    if (bad >= 0)
+        return FAIL("%s: element %ld is wrong", name, bad);
     free(data);
     return 0;
 }
