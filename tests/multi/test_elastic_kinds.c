@@ -23,19 +23,13 @@
 
 #include <hvd.h>
 
+#include "tests/harness/effort.h"
 #include "tests/harness/elastic.h"
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
 #define STEPS 120
 #define WIDE  5000 /* elements of a row: long enough to be killed in the middle */
-
-/* Sanitizers slow everything down: fewer seeds. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SEEDS(n) ((n) / 4)
-#else
-#define SEEDS(n) (n)
-#endif
 
 struct board {
     _Atomic int at[ELASTIC_MAX];
@@ -223,7 +217,7 @@ static void test_kinds(void **state)
 {
     static struct board *b;
     b = world_shared(sizeof(*b));
-    for (unsigned seed = 1; seed <= SEEDS(15); seed++) {
+    for (unsigned seed = 1; seed <= (unsigned)effort(15); seed++) {
         struct elastic job;
         uint64_t random = seed;
         memset(b, 0, sizeof(*b));
