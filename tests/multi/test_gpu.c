@@ -33,7 +33,7 @@
 #include "tests/harness/values.h"
 #include "tests/harness/world.h"
 
-#define OLDER      (size_t)effort(4) /* versions of NCCL */
+#define OLDER      (size_t) effort(4) /* versions of NCCL */
 #define MOST_RANKS (EFFORT_WHOLE ? 4 : 3)
 #define TYPES      (EFFORT_LEAST ? 3 : 1) /* every third one */
 
