@@ -163,18 +163,23 @@ class Case(operators.Installed):
         """Status of a request to the coordinator from an outsider, who has the CA of the pods."""
         secret = self.cluster.api.get(f"/api/v1/namespaces/{operators.SYSTEM}/secrets/hvd-operator-ca")
         context = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca.crt"]).decode())
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         end = time.monotonic() + 30
-        while True:    # 503 while the token is being reviewed
-            connection.request(method, path, body, headers)
-            answer = connection.getresponse()
-            answer.read()
-            if answer.status != 503 or time.monotonic() > end:
-                break
+        while True:
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
+            try:
+                connection.request(method, path, body, headers)
+                answer = connection.getresponse()
+                answer.read()
+                if answer.status != 503 or time.monotonic() > end:    # 503 while the token is being reviewed
+                    return answer.status
+            except (ConnectionError, ssl.SSLEOFError):
+                # A body that is too long is refused before its end, and its sender may lose the answer with the connection.
+                if time.monotonic() > end:
+                    raise
+            finally:
+                connection.close()
             time.sleep(0.2)
-        connection.close()
-        return answer.status
 
     def refused(self, cause):
         """Number of requests that were refused for that cause."""

@@ -197,7 +197,7 @@ class Input(agents.Case):
         self.assertEqual(self.ask(f"{path}/status", good), 200)
         self.assertEqual(self.ask(f"{path}/report", good, "POST", "x" * (10 << 20)), 413)
         self.assertEqual(self.ask(f"{path}/report", good, "POST", '{"agent": 7}'), 400)
-        self.assertEqual(self.refused("body"), before + 2)
+        self.assertGreaterEqual(self.refused("body"), before + 2)
         # the token of a finished job
         stolen, before = self.token(theirs), self.refused("pod")
         gone = f"/jobs/{other.get()['metadata']['uid']}/pods/{theirs['metadata']['uid']}/v1/status"
