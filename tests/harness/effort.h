@@ -22,7 +22,7 @@
 #define EFFORT_LEAST 0
 #endif
 
-/* One round of so many is run. */
+/* The divisor of a test's number of rounds: 1 runs them all, 3 a third of them. */
 static inline int effort_share(void)
 {
     const char *strict = getenv("HVD_TEST_STRICT");
