@@ -11,11 +11,10 @@
 . "$(dirname "$0")/hvdrun.sh"
 [ -x "$SUM" ] || { echo "no $SUM"; exit 1; }
 
-# many SECONDS: 512 ranks must end within that time. Other tests run beside this one, so that the 30 s which ranks wait for
-# each other by default may be too short.
+# many SECONDS: 512 ranks must end within that time
 many() {
     local begin=$SECONDS
-    HVD_START_TIMEOUT=$1 timeout "$1" "$RUN" -np 512 --no-prefix "$SUM" >"$TMP/1" 2>"$TMP/2" || {
+    timeout "$1" "$RUN" -np 512 --no-prefix "$SUM" >"$TMP/1" 2>"$TMP/2" || {
         echo "exit code $?"
         head -n 20 "$TMP/2"
         return 1
@@ -26,14 +25,15 @@ many() {
         nothing_left
 }
 
-# beside_loops: the same beside four processes that never sleep
+# beside_loops: the same beside four processes that never sleep, and beside other tests. The 30 s that ranks wait for each
+# other by default may be too short there.
 beside_loops() {
     local loops=() rc=0
     for _ in 1 2 3 4; do
         (exec sh -c 'while :; do :; done') &
         loops+=($!)
     done
-    many 120 || rc=$?
+    HVD_START_TIMEOUT=120 many 120 || rc=$?
     kill "${loops[@]}"
     wait "${loops[@]}" 2>/dev/null
     return $rc
