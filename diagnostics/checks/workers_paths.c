@@ -29,7 +29,8 @@ static void each_entry(const struct answer *a, int n, const char *kind, each_f *
 }
 
 struct matrix {
-    int failed, cut; /* failed addresses; pairs of workers without any address that works */
+    int failed; /* addresses that do not work */
+    int cut;    /* of these, addresses of a worker that is reached by none of its addresses */
     char text[300];
 };
 

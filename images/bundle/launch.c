@@ -107,7 +107,9 @@ static int read_output(int fd, char *dst, size_t size)
     return 0;
 }
 
-/* Starts hvd-probe with the image's own loader: it needs the same glibc version as libhvd.so. */
+/* Finds out whether the container's image has a glibc that is new enough for libhvd.so: starts
+ * hvd-probe, which needs the same version, with the image's own loader. Returns 0, or -ENOEXEC with
+ * the reason printed. */
 static int try_image(const char *name, const char *probe)
 {
     char *const argv[] = {(char *)probe, "--help", NULL}, *const no_environment[] = {NULL};

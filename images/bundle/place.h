@@ -6,7 +6,8 @@
 #define HVD_IMAGES_BUNDLE_PLACE_H
 
 /* The path of the bundle in a container. It is fixed because the programs contain the absolute path
- * of their loader. images/images.mk and operator/reconcile/newpod.c contain it, too. */
+ * of their loader. The same as BUNDLE_AT in images/images.mk and TEMPLATE_PLACE in
+ * operator/objects/template.h. */
 #define BUNDLE_PLACE "/hvd"
 
 /* The dynamic loader of the image, not of the bundle: the path in PT_INTERP of every glibc

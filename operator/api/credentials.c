@@ -44,7 +44,7 @@ static void forget(char **secret)
     *secret = NULL;
 }
 
-/* Sets the header for a token. 1: it has changed. */
+/* Sets the header for a token, and counts c->serial up if it is another one than before. */
 static int set_token(struct credentials *c, const char *token, struct err *err)
 {
     char *line;

@@ -184,7 +184,7 @@ static int take_spec(struct hvdjob *job, json_t *object, struct resource_kinds *
 {
     struct err bad = {0};
     json_t *spec = json_object_get(object, "spec");
-    if (sanitize_reason(object)) /* pods would differ from what the template says */
+    if (sanitize_reason(object)) /* a value was replaced: pods would differ from the template */
         err_set(&bad, EINVAL, "the object contains %s, which this operator cannot read; remove it",
                 sanitize_reason(object));
     check_name(job->name, &bad);

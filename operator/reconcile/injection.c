@@ -20,7 +20,8 @@
 #define TOKEN_FOLDER  "/var/run/secrets/hvd.dev"
 #define TOKEN_SECONDS 3600
 #define BUNDLE_LIMIT  "256Mi"
-/* Seconds between the end of the drain and the kubelet's SIGKILL. */
+/* The drain's limit is this many seconds less than the pod's grace period, so that the drain ends
+ * before the kubelet's SIGKILL. */
 #define DRAIN_LESS 5
 /* uid of the init container in a pod whose other containers run as root. */
 #define ORDINARY_USER 65532

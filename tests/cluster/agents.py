@@ -173,10 +173,6 @@ class Case(operators.Installed):
                 answer.read()
                 if answer.status != 503 or time.monotonic() > end:    # 503 while the token is being reviewed
                     return answer.status
-            except (ConnectionError, ssl.SSLEOFError):
-                # A body that is too long is refused before its end, and its sender may lose the answer with the connection.
-                if time.monotonic() > end:
-                    raise
             finally:
                 connection.close()
             time.sleep(0.2)

@@ -48,7 +48,8 @@ static bool releases(const char *function)
            strstr(function, "Unload");
 }
 
-/* A query that callers repeat until a stream is done: the number of its calls varies. */
+/* Returns whether this call repeats the query before it. Callers repeat a query until a stream is
+ * done, some times more and some times less: fail_at does not count the repeats. */
 static bool repeats_query(const char *function)
 {
     static const char *last = "";
