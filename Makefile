@@ -9,7 +9,7 @@ CC       ?= gcc
 ifeq ($(origin CC),default)
 CC       := gcc
 endif
-# What the compiler builds for, which a cross build tells apart from this machine.
+# The architecture that the compiler builds for. In a cross build it is not this machine's.
 MACHINE  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 PREFIX   ?= /usr/local
 DESTDIR  ?=
@@ -24,15 +24,15 @@ say       = $(if $(filter 1,$(V)),,@printf '  %-6s %s\n' $(1) $(2))
 comma := ,
 
 # ---- what is there -------------------------------------------------------------------------
-# deps.sh installs what is missing; -include'd results of pkg-config are empty until then.
+# deps.sh installs what is missing; the results of pkg-config are empty until then.
 pc = $(shell pkg-config $(1) $(2) 2>/dev/null)
 PKGS_MEMBER := libcurl libmicrohttpd gnutls jansson libsodium
 PKGS_AGENT  := $(PKGS_MEMBER) hwloc yaml-0.1
 PKGS_DOCTOR := $(PKGS_MEMBER)
 PKGS_OPERATOR := $(PKGS_MEMBER) yaml-0.1
 
-# The site's MPI: a plugin alone is compiled against it. A checksum of its mpi.h, with all paths and
-# macros: which MPI it is, in one call, of any kind of mpicc; empty where there is none.
+# The site's MPI: only the plugin libhvd_mpi.so is compiled against it. HAS_MPI tells one MPI from another:
+# a checksum of its preprocessed mpi.h, with all paths and macros, which every mpicc can give. Empty: no MPI.
 MPICC    ?= mpicc
 HAS_MPI  := $(shell seen=$$(printf '\043include <mpi.h>\n' | $(MPICC) -E -dD -x c - 2>/dev/null) && printf '%s' "$$seen" | cksum)
 
@@ -110,7 +110,8 @@ ifeq ($(SAN),thread)
 # reduce.c shows the sanitizer what the kernels read and write.
 $(BUILD)/core/coll/reduce_%.o: CFLAGS += -fno-sanitize=thread
 endif
-# What tests compare with takes half of their time. It is made in blocks, which sanitizers see in memcpy and memcmp.
+# Computing the values that tests compare results with takes half of the tests' time, so it is not instrumented.
+# Sanitizers still see the memcpy and memcmp of whole blocks by which tests use these values.
 $(BUILD)/tests/harness/values.o $(BUILD)/tests/harness/pattern.o: CFLAGS += -O3 -fno-sanitize=all
 ifeq ($(MACHINE),x86_64)
 $(BUILD)/core/coll/reduce_avx2.o: CFLAGS += -mavx2 -mf16c
@@ -120,7 +121,7 @@ $(BUILD)/agent/%.o $(BUILD)/core/member/%.o $(BUILD)/core/http/%.o $(BUILD)/core
 # Only the header: the library is opened at run time.
 $(BUILD)/core/boot/pmix.o: CPPFLAGS += $(call pc,--cflags,pmix)
 $(BUILD)/tests/%.o: CPPFLAGS += $(call pc,--cflags,$(PKGS_AGENT))
-# .incbin takes them in, which -MMD does not see.
+# patterns_data.c includes these files by .incbin, which -MMD does not see.
 $(BUILD)/diagnostics/patterns_data.o: $(sort $(wildcard diagnostics/patterns/*.txt))
 
 $(BUILD)/%.o: %.c
@@ -128,7 +129,7 @@ $(BUILD)/%.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-# Files that the assembler takes in.
+# Files that these sources include by .incbin.
 $(BUILD)/operator/page/page_files.o: $(wildcard operator/page/page.html operator/page/page.css operator/page/page.js)
 $(BUILD)/diagnostics/rules.o: diagnostics/rules.conf
 
@@ -145,7 +146,7 @@ $(AGENT_A) $(MEMBER_A) $(DIAG_A) $(OPERATOR_A) $(SIM_A):
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-# libhvd.so needs libc alone: libsodium goes in whole and hidden. (Sanitizers: no -z defs.)
+# libhvd.so needs libc alone: libsodium is linked in statically and hidden. (Sanitizers: no -z defs.)
 $(LIBHVD): $(call objs,$(LIB_SRCS)) core/libhvd.map
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared -o $@ $(filter %.o,$^) $(LDFLAGS) -Wl,-soname,libhvd.so.0 \
@@ -178,7 +179,7 @@ $(BUILD)/hvd-operator: $(BUILD)/operator/main_hvd-operator.o $(OPERATOR_A) $(MEM
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(OPERATOR_LIBS)
 
-# It opens an image's own libraries and needs libc alone.
+# hvd-probe opens an image's own libraries and needs libc alone.
 $(BUILD)/hvd-probe: $(call objs,$(PROBER_SRCS)) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) -ldl

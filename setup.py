@@ -23,7 +23,8 @@ except ImportError:  # setuptools < 68
 
 BUILD = os.environ.get("HVD_BUILD", "build")
 PROGRAMS = ("hvdrun", "hvd-agent", "hvd-doctor", "hvd-probe")
-# Beside libhvd.so, which looks for them there; built where there is nvcc, and an MPI.
+# Files beside libhvd.so, which looks for them there. make builds the first only where there is nvcc, the
+# second only where there is an MPI.
 COMPANIONS = ("hvd_kernels.fatbin", "libhvd_mpi.so")
 
 
@@ -35,16 +36,16 @@ def version():
 @functools.lru_cache(None)
 def make():
     """Builds what is missing or old. Returns the programs' paths."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}  # may run under make
+    env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}  # setup.py may run under make
     subprocess.check_call(["make", f"BUILD={BUILD}", "lib", "programs", "kernels"], env=env)
     return [os.path.join(BUILD, name) for name in PROGRAMS]
 
 
 class BuildPackage(build_py):
-    """The modules, and the library among them."""
+    """Copies the modules, and the library beside them."""
 
     def run(self):
-        shutil.rmtree(self.build_lib, ignore_errors=True)  # modules that are no more
+        shutil.rmtree(self.build_lib, ignore_errors=True)  # modules that were deleted
         super().run()
         make()
         for name in self.libraries():
@@ -71,7 +72,7 @@ class BuildPrograms(build_scripts):
 
 
 class Wheel(bdist_wheel):
-    """Of this architecture, for every Python 3."""
+    """The wheel is for this architecture and for every Python 3."""
 
     def get_tag(self):
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
@@ -79,7 +80,7 @@ class Wheel(bdist_wheel):
 
 
 class Binary(Distribution):
-    """Not only Python inside."""
+    """Says that the wheel has compiled files, so that pip does not take it for one of any architecture."""
 
     def has_ext_modules(self):
         return True

@@ -32,8 +32,8 @@ void agent_fail(struct agent *a, const struct err *err)
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-/* All ranks have ended, no rank is still to start, and the last reports and output are delivered.
- */
+/* Returns whether the agent may end: all ranks have ended, no rank is still to start, and the last
+ * reports and output are delivered. */
 static bool is_done(struct agent *a)
 {
     bool to_come = !a->ranks.cwd || agent_ranks_starting(&a->ranks) ||
@@ -57,7 +57,7 @@ static bool is_done(struct agent *a)
 
 static void post_progress(struct agent *a)
 {
-    /* An operator serves thousands of pods: fewer reports. */
+    /* An operator serves thousands of pods, so an agent in a pod reports progress less often. */
     if (a->config.pod && clock_ns() - a->progress_at < POD_PROGRESS_MS * CLOCK_MS)
         return;
     a->progress_at = clock_ns();

@@ -5,7 +5,7 @@
  * main_hvd-agent.c runs it.
  *
  * It holds the parts, each with a struct and a header of its own. No part knows the agent: a part
- * uses the parts below it, and reports to the agent by callbacks.
+ * uses only the parts that its line names, and reports to the agent by callbacks.
  *
  *   agent_link     the coordinator: client, silence         agent_ranks   the processes
  *   agent_polls    events and rosters; uses link            agent_relay   control frames; ranks
@@ -14,7 +14,7 @@
  *   agent_pages    /metrics, /ready; only reads
  *
  * agent.c has start, loop and end, agent_events.c hands on what parts report, agent_join.c joins
- * and rejoins. Only these three include this header.
+ * and rejoins. Only these three and main_hvd-agent.c include this header.
  */
 #ifndef HVD_AGENT_AGENT_H
 #define HVD_AGENT_AGENT_H
@@ -61,7 +61,7 @@ struct agent {
  * with err when the agent itself failed; in a pod the exit code. */
 int agent_run(struct agent *a, struct agent_config *config, struct err *err);
 
-/* The agent has failed: ends its ranks, then itself. */
+/* Call when the agent has failed because of err: ends the ranks, then the agent. */
 void agent_fail(struct agent *a, const struct err *err);
 
 /* Runs the tick soon, which checks whether the agent is done. */
@@ -77,8 +77,8 @@ int agent_open_parts(struct agent *a, struct err *err);
 /* Joins the coordinator, then starts the doctor and the ranks. */
 void agent_join(struct agent *a);
 
-/* The coordinator answered that it does not know this agent. Returns true if the agent rejoins and
- * tells the coordinator what it knows. */
+/* Call when the coordinator has answered that it does not know this agent. Returns true if the
+ * agent rejoins and tells the coordinator what it knows. */
 bool agent_rejoin(struct agent *a);
 
 #endif

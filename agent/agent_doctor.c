@@ -11,7 +11,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
-#define SAID_MAX 5 /* failures of the preflight in a pod's log */
+#define SAID_MAX 5 /* most failures of the preflight that a pod's log shows */
 
 void agent_doctor_init(struct agent_doctor *d, struct loop *loop, const struct agent_config *config,
                        const struct agent_ranks *ranks, struct outbox *outbox,
@@ -140,7 +140,7 @@ static void start_watch(struct agent_doctor *d)
     if (rc == 0)
         on_watch(d);
     else
-        log_info("nothing is watched: %s", err_text(&err));
+        log_info("this host is not watched while its ranks run: %s", err_text(&err));
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */

@@ -31,7 +31,7 @@ struct agent_doctor {
     void *arg;
     struct preflight preflight;
     struct findings findings; /* findings of this host that are not cleared */
-    bool refused;             /* the preflight found a failure, so no rank is started */
+    bool refused; /* policy fail, and the preflight failed or found a failure: no rank is started */
     bool has_machine;
     struct machine machine;
     struct watch *watch; /* NULL: no watch runs */

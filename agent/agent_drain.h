@@ -19,7 +19,7 @@ struct agent_drain {
     struct loop_timer timer, retry;
 };
 
-/* link and ranks must outlive it. */
+/* link and ranks must outlive d. */
 void agent_drain_init(struct agent_drain *d, struct agent_link *link, struct agent_ranks *ranks);
 void agent_drain_fini(struct agent_drain *d);
 

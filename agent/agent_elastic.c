@@ -12,7 +12,7 @@
 #include "core/base/log.h"
 
 #define LEAVE_MS       10000 /* time for a rank to exit after LEAVE */
-#define LEAVE_GRACE_MS 2000  /* then SIGTERM, and after this SIGKILL */
+#define LEAVE_GRACE_MS 2000  /* from SIGTERM, which follows LEAVE_MS, to SIGKILL */
 
 /* ---- lifelines ------------------------------------------------------------------------------- */
 

@@ -124,7 +124,8 @@ static void on_outbox(void *arg, bool refused, const char *text)
     agent_wake(a);
 }
 
-/* In the outbox's answer: the coordinator does not know this agent. */
+/* Callback of the outbox: the coordinator answered that it does not know this agent. Returns true
+ * if the agent rejoins. */
 static bool on_outbox_unknown(void *arg)
 {
     struct agent *a = arg;

@@ -207,7 +207,7 @@ bool agent_rejoin(struct agent *a)
     outbox_forget(&a->outbox);
     for (int i = 0; i < a->ranks.n; i++)
         a->ranks.list[i]->posted |= a->ranks.list[i]->waiting;
-    log_info("another coordinator is there");
+    log_info("another coordinator serves the job now: rejoining");
     send_rejoin(a);
     return true;
 }

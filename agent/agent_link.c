@@ -64,7 +64,7 @@ int agent_link_check(struct agent_link *link, struct err *err)
 {
     uint64_t silent = peer_silence_measure(&link->silence, clock_ns());
     int limit_s = link->config->lost_seconds;
-    const char *why = *link->unanswered ? link->unanswered : "not a word";
+    const char *why = *link->unanswered ? link->unanswered : "no answer at all";
     if (link->abandoned)
         return 0;
     if (silent >= (uint64_t)limit_s * CLOCK_S)

@@ -35,17 +35,19 @@ void agent_link_close(struct agent_link *link);
 /* "hvdrun" or "the operator". */
 const char *agent_link_peer(const struct agent_link *link);
 
-/* The agent has joined, and the coordinator takes requests other than a join. */
+/* Returns whether the agent may send requests other than a join: it has joined, no rejoin is in
+ * flight, and the coordinator does not count as lost. */
 bool agent_link_ready(const struct agent_link *link);
 
-/* The coordinator has answered. */
+/* Call when the coordinator has answered: ends its silence. */
 void agent_link_answered(struct agent_link *link);
 
-/* The coordinator did not answer, or answered 503. */
+/* Call when the coordinator did not answer a request, or answered 503: keeps the reason for
+ * messages. */
 void agent_link_unanswered(struct agent_link *link, const struct client_answer *answer);
 
-/* Call in each tick. Logs a long silence. -ETIMEDOUT: the coordinator has been silent for the
- * configured limit. */
+/* Call in each tick. Logs a long silence. Returns -ETIMEDOUT if the coordinator has been silent for
+ * the configured limit, else 0. */
 int agent_link_check(struct agent_link *link, struct err *err);
 
 #endif

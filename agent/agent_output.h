@@ -25,7 +25,7 @@ struct agent_output {
     struct buf held;  /* whole frames that wait to be posted */
     uint64_t lost;    /* bytes dropped and not yet reported to hvdrun */
     uint64_t seq;     /* number of the last body that hvdrun accepted */
-    bool posting;     /* a body is in flight: the first sent bytes of held */
+    bool posting;     /* a body with the first `sent` bytes of held is in flight */
     size_t sent;
     uint64_t sent_lost;
     bool sent_end;
@@ -35,7 +35,7 @@ struct agent_output {
     struct loop_timer retry;
 };
 
-/* delivered_cb: the next hvdrun has received all output. link and ranks must outlive it. */
+/* delivered_cb: the next hvdrun has received all output. link and ranks must outlive o. */
 void agent_output_init(struct agent_output *o, struct agent_link *link, struct agent_ranks *ranks,
                        void (*delivered_cb)(void *arg), void *arg);
 void agent_output_fini(struct agent_output *o);

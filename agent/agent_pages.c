@@ -40,7 +40,7 @@ static void put_watch(struct buf *out, const struct agent_pages *p)
     enum check_status status;
     if (!p->doctor->watch)
         return;
-    prometheus_head(out, "hvd_watch_value", "gauge", "last look of the watch at each condition");
+    prometheus_head(out, "hvd_watch_value", "gauge", "the watch's last value of each condition");
     for (size_t i = 0; watch_at(p->doctor->watch, i, &id, &unit, &value, &status); i++)
         if (!isnan(value))
             text_put(out, "hvd_watch_value{id=\"%s\",unit=\"%s\"} %g\n", id, unit, value);
@@ -64,7 +64,7 @@ static void put_preflight(struct buf *out, const struct agent_pages *p)
 static int fill_metrics(void *arg, struct buf *out)
 {
     const struct agent_pages *p = arg;
-    prometheus_head(out, "hvd_epoch", "gauge", "of the roster that this host's ranks work with");
+    prometheus_head(out, "hvd_epoch", "gauge", "epoch of this host's last roster");
     text_put(out, "hvd_epoch %u\n", p->relay->epoch);
     put_ranks(out, p);
     put_watch(out, p);
@@ -72,8 +72,8 @@ static int fill_metrics(void *arg, struct buf *out)
     return 200;
 }
 
-/* In a pod: all ranks are in the current epoch. Under hvdrun, which watches the ranks itself,
- * always true. */
+/* Returns whether all ranks are in the current epoch, in a pod. Under hvdrun, which watches the
+ * ranks itself, always true. */
 static bool trains(const struct agent_pages *p)
 {
     bool all = p->ranks->n > 0 || !p->link->config->pod;

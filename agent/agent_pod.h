@@ -17,7 +17,7 @@
 struct agent_pod {
     struct agent_link *link;
     struct agent_ranks *ranks;
-    bool active; /* this agent runs in a pod; else the functions do nothing */
+    bool active; /* this agent runs in a pod; else do not call agent_pod_print, agent_pod_printed */
     struct printer printer;
     bool printing;          /* printer is initialized */
     bool terminated;        /* SIGTERM was received */
@@ -26,7 +26,7 @@ struct agent_pod {
                                pod; 0: no such answer yet */
 };
 
-/* link and ranks must outlive it. */
+/* link and ranks must outlive p. */
 int agent_pod_init(struct agent_pod *p, struct agent_link *link, struct agent_ranks *ranks,
                    struct err *err);
 void agent_pod_fini(struct agent_pod *p);
@@ -35,14 +35,15 @@ void agent_pod_print(struct agent_pod *p, struct rank *rank, enum frame_stream s
                      const void *data, size_t n);
 bool agent_pod_printed(struct agent_pod *p, bool late);
 
-/* A rank has ended. If it failed, ends the other ranks too: the operator replaces whole pods. */
+/* Call when a rank has ended. If the rank failed, ends the other ranks too: the operator replaces
+ * whole pods. */
 void agent_pod_exited(struct agent_pod *p, const struct rank *rank);
 
 /* Call when all ranks here have ended: will no other rank be started in this pod? */
 bool agent_pod_has_ended(const struct agent_pod *p);
 
-/* The operator answered that it does not know this pod. True while the operator may
- * still learn of this pod. */
+/* Call when the operator has answered that it does not know this pod. Returns true while the
+ * operator may still learn of this pod. */
 bool agent_pod_may_be_new(struct agent_pod *p);
 
 /* The exit code. refused: the doctor found a failure. */

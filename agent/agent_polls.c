@@ -8,7 +8,6 @@
 
 #define WAIT_S     2
 #define TIMEOUT_MS 4500
-#define RETRY_MS   200
 
 void agent_polls_init(struct agent_polls *p, struct agent_link *link,
                       const struct agent_polls_ops *ops, void *arg)

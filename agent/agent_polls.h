@@ -33,11 +33,12 @@ struct agent_polls {
     uint64_t notes_seq;           /* number of the last note from this coordinator */
 };
 
-/* link and ops must outlive it. */
+/* link and ops must outlive p. */
 void agent_polls_init(struct agent_polls *p, struct agent_link *link,
                       const struct agent_polls_ops *ops, void *arg);
 
-/* Start a poll, unless one is in flight or the link is not ready; an answer starts the next. */
+/* Each starts a poll, unless one of its kind is in flight or the link is not ready; the roster is
+ * polled only while ranks wait for one. An answer 200 or 204 starts the next poll. */
 void agent_polls_events(struct agent_polls *p);
 void agent_polls_roster(struct agent_polls *p);
 

@@ -51,7 +51,8 @@ void agent_ranks_fini(struct agent_ranks *rs)
 
 /* ---- start ---------------------------------------------------------------------------------- */
 
-/* exec has its own limit: in an elastic job start_timeout covers a joiner's wait for a boundary. */
+/* Returns the limit for exec. It is not just start_timeout, which in an elastic job covers a
+ * joiner's wait for a boundary. */
 static int exec_ms(const struct agent_ranks *rs)
 {
     return 1000 * (rs->config->start_timeout < EXEC_S ? rs->config->start_timeout : EXEC_S);
@@ -177,7 +178,7 @@ static void sweep(struct agent_ranks *rs, int local_rank)
     rs->n = kept;
 }
 
-/* The first ranks are not all started yet: starts this one with them. */
+/* Call while the first ranks are not all started yet: the new rank is started with them. */
 static int start_later(struct agent_ranks *rs, const struct assignment *assignment, struct err *err)
 {
     struct welcome_body *w = &rs->welcome;

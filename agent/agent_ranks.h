@@ -37,7 +37,7 @@ struct agent_ranks {
     bool stopping;   /* the ranks are being ended */
 };
 
-/* config and ops must outlive it. */
+/* config and ops must outlive rs. */
 void agent_ranks_init(struct agent_ranks *rs, struct loop *loop, const struct agent_config *config,
                       const struct agent_ranks_ops *ops, void *arg);
 void agent_ranks_fini(struct agent_ranks *rs);
@@ -49,11 +49,12 @@ void agent_ranks_drop(struct agent_ranks *rs);
  * rank_environment_apply(). */
 int agent_ranks_start(struct agent_ranks *rs, struct err *err);
 
-/* True while some of the first ranks are not started. */
+/* True from agent_ranks_start() until it has started all ranks of the welcome, or the ranks are
+ * being ended. */
 bool agent_ranks_starting(const struct agent_ranks *rs);
 
-/* Starts one more rank of an elastic job, at once or with the first ranks. 0: also if the member
- * is known already. */
+/* Starts one more rank of an elastic job, at once or with the first ranks. Returns 0 also if the
+ * member is known already. */
 int agent_ranks_add(struct agent_ranks *rs, int member, int local_rank, struct err *err);
 
 /* The rank with this member number, ended or not, until it is freed; else NULL. */

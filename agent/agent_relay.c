@@ -60,7 +60,8 @@ static bool concerns(const struct agent_relay *relay, const struct rank *rank,
     return (end->lost && (rank_in_epoch(rank) || parts)) || waits;
 }
 
-/* In an elastic job the end of a member outside the current roster is no loss to the ranks. */
+/* Returns whether the end of the member may concern ranks here. In an elastic job the end of a
+ * member outside the current roster does not. */
 static bool is_known(const struct agent_relay *relay, int member)
 {
     for (int i = 0; i < relay->nworld; i++)
@@ -191,7 +192,7 @@ static void on_hello(struct agent_relay *relay, struct rank *rank, const struct 
     rank->bye_status = 0;
     rank->why = (enum card_why)why;
     rank->was_in = was_in;
-    if (!rank->reaped) /* the member had ended and is back */
+    if (!rank->reaped) /* if an end of the member was recorded, the member is back */
         member_ends_forget(&relay->ends, rank->assignment.member);
     if (!relay->ranks->welcome.elastic)
         send_first_end(relay, rank);
@@ -268,7 +269,7 @@ static void send_to_waiting(struct agent_relay *relay, const struct roster_body 
         rank->waiting = false;
         rank->roster_rank = roster_rank;
         rank->epoch = roster->epoch;
-        if (relay->change > roster->change) /* before the roster: its next boundary may be near */
+        if (relay->change > roster->change) /* first: the rank's next boundary may be near */
             agent_relay_send_change(relay, rank);
         send_roster(relay, rank, roster);
         send_losses(relay, rank, roster);
@@ -297,7 +298,8 @@ bool agent_relay_wants_roster(const struct agent_relay *relay)
 
 /* ---- the other frames ----------------------------------------------------------------------- */
 
-/* Sender and receiver must both be in the epoch of the frame. */
+/* Returns whether the rank may send or receive a frame of this epoch: in an elastic job, sender and
+ * receivers must be in that epoch. */
 static bool shares(const struct agent_relay *relay, const struct rank *rank, uint32_t epoch)
 {
     return !relay->ranks->welcome.elastic || (rank->roster_rank >= 0 && rank->epoch == epoch);

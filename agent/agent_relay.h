@@ -24,11 +24,11 @@ struct agent_relay {
     const struct agent_config *config;
     struct agent_ranks *ranks;
     struct outbox *outbox;
-    void (*cards_posted)(void *arg); /* ranks wait for a roster */
+    void (*cards_posted)(void *arg); /* cards were posted: ranks wait for a roster now */
     void *arg;
     struct member_ends ends;
     uint32_t epoch;            /* epoch of the last roster that ranks got */
-    struct roster_body roster; /* the last roster, in an elastic job */
+    struct roster_body roster; /* the last roster, which a rejoin repeats */
     int *world;                /* members of the last roster [nworld] */
     int nworld;
     uint32_t change;            /* number of the last planned change announced to ranks */
@@ -47,7 +47,8 @@ void agent_relay_fini(struct agent_relay *relay);
 /* Handles a frame of a rank and closes its descriptors. */
 void agent_relay_frame(struct agent_relay *relay, struct rank *rank, struct ctl_frame *frame);
 
-/* The process that said HELLO has ended before its rank. */
+/* Call when the process that said HELLO has ended while the rank's own process still runs: tells
+ * the other ranks. */
 void agent_relay_hello_ended(struct agent_relay *relay, struct rank *rank);
 
 /* Returns true if a rank waits for a roster. */
@@ -66,8 +67,8 @@ void agent_relay_consider_cards(struct agent_relay *relay);
 
 /* ---- agent_elastic.c ------------------------------------------------------------------------- */
 
-/* Elastic jobs: a rank gets a lifeline when it says HELLO without having one. -EINVAL:
- * HVD_HEARTBEAT_MS is invalid. */
+/* In an elastic job a rank gets a lifeline when it says HELLO without having one.
+ * agent_relay_open_lifelines() prepares this; it returns -EINVAL if HVD_HEARTBEAT_MS is invalid. */
 int agent_relay_open_lifelines(struct agent_relay *relay, struct err *err);
 void agent_relay_give_lifeline(struct agent_relay *relay, struct rank *rank);
 

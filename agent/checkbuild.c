@@ -41,8 +41,8 @@ struct python {
     char torch[PATH_MAX], hvd[PATH_MAX]; /* folders of these packages; "": not installed */
 };
 
-/* Stores what the interpreter prints in dst. Returns false if there is no output, or if it takes
- * too long. */
+/* Stores what the interpreter prints in dst. Returns false if the interpreter cannot run, fails, or
+ * takes too long. */
 static bool ask_python(const char *python, char *dst, size_t size)
 {
     int ends[2];

@@ -77,9 +77,9 @@ static void help(const struct command *c)
                : c->run == command_attach ? "say what happens"
                                           : "a line for each member, those that have ended too");
     if (strchr(c->options, 'w'))
-        printf("  --watch[=SECONDS]    again and again (1), until the job has ended\n");
+        printf("  --watch[=SECONDS]    print again every SECONDS (1), until the job has ended\n");
     if (strchr(c->options, 't'))
-        printf("  --wait SECONDS       say how it goes on, until the change is in effect\n");
+        printf("  --wait SECONDS       print progress until the change is in effect\n");
 }
 
 /* Parses the seconds of an option. */

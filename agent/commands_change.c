@@ -71,7 +71,7 @@ static int wait_for(const struct job_entry *job, int64_t change, double seconds,
             return 0;
         if (deadline_passed(deadline))
             return err_set(err, ETIMEDOUT,
-                           "change %lld is not in effect after %g s (%s); it stays asked for",
+                           "change %lld is not in effect after %g s (%s); the request stands",
                            (long long)change, seconds, said);
         usleep(LOOK_MS * 1000);
     }

@@ -54,7 +54,7 @@ static void add_row(struct table *t, const struct job_entry *job, const struct s
     table_add(t, "%.60s", job->command);
 }
 
-/* A text may have been cut inside a UTF-8 character. */
+/* Returns a new JSON string; s may have been cut inside a UTF-8 character. */
 static json_t *text(const char *s)
 {
     return json_lossy_string(s, strlen(s));
@@ -96,7 +96,7 @@ int command_list(const struct command_line *line, struct err *err)
     if (!line->json && orphans > 0)
         printf("gone: the job's hvdrun was killed; hvdrun attach NAME takes over an elastic job\n");
     if (!line->json && line->verbose && jobs.others > 0)
-        printf("%d of other users, which are theirs alone\n", jobs.others);
+        printf("%d of other users, which only they can see\n", jobs.others);
     table_fini(&t);
     jobs_fini(&jobs);
     return rc;

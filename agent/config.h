@@ -54,11 +54,11 @@ char *config_write(const struct agent_config *config);
 int config_read(const char *text, size_t len, struct agent_config *ret, struct err *err);
 void config_fini(struct agent_config *config);
 
-/* Reads "core", "numa" or "none"; -EINVAL. */
+/* Reads "core", "numa" or "none". Returns 0, or -EINVAL for another word. */
 int bind_to_parse(const char *word, enum bind_to *ret);
 const char *bind_to_name(enum bind_to bind_to);
 
-/* Reads "warn", "fail" or "off"; -EINVAL. */
+/* Reads "warn", "fail" or "off". Returns 0, or -EINVAL for another word. */
 int doctor_policy_parse(const char *word, enum doctor_policy *ret);
 const char *doctor_policy_name(enum doctor_policy policy);
 

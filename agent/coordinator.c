@@ -18,9 +18,9 @@
 
 #define TICK_MS        100
 #define PEER_REPORT_MS 1000   /* time for ranks to report a lost peer and exit */
-#define LEAVER_MS      5000   /* time for a rank that called hvd_shutdown() too early to exit */
+#define LEAVER_MS      5000   /* time to exit for a rank that called hvd_shutdown() too early */
 #define ABSENT_MS      300ULL /* missing ranks are reported this long before hvd_init() times out */
-#define AGENT_END_MS   10000  /* after the last rank: agents that still run are killed */
+#define AGENT_END_MS   10000  /* agents that still run so long after the last rank are killed */
 
 /* ---- decisions ------------------------------------------------------------------------------ */
 
@@ -348,13 +348,13 @@ static int begin(struct coordinator *c, const struct job_entry *entry,
         coordinator_say(&c->core, 1, "job %s: %d ranks on %d host(s); membership socket %s",
                         c->core.roster.job, c->core.roster.size, c->core.roster.agents.n,
                         c->servers.unix_path);
-    if (saved) /* its agents run; coordinator_check_attached() starts the discovery */
+    if (saved) /* agents run already; coordinator_check_attached() starts the discovery */
         return 0;
     rc = coordinator_agents_launch(&c->agents, err);
     return rc < 0 ? rc : coordinator_discovery_start(&c->discovery, err);
 }
 
-/* saved NULL: starts a new job. c has only its first fields set. */
+/* saved NULL: starts a new job. make() has prepared c. */
 static int run(struct coordinator *c, const struct job_entry *entry, const struct saved_job *saved,
                struct err *err)
 {

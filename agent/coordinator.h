@@ -16,8 +16,8 @@
  *   coordinator_discovery  hosts that appear and disappear
  *
  * coordinator.c has main loop and decisions, coordinator_open.c setup and teardown,
- * coordinator_attach.c the setup of a job that another hvdrun began. Only these include this
- * header.
+ * coordinator_attach.c the setup of a job that another hvdrun began. Besides these,
+ * commands_attach.c and main_hvdrun.c include this header.
  */
 #ifndef HVD_AGENT_COORDINATOR_H
 #define HVD_AGENT_COORDINATOR_H
@@ -49,8 +49,8 @@ struct coordinator {
     bool signaled;                  /* ranks were sent a signal */
     int interrupts;                 /* SIGINTs received */
     int output_lost;                /* exit code for output that could not be written; 0: none */
-    char absent[1200];              /* ranks that did not call hvd_init() in time; "" */
-    bool attached;                  /* another hvdrun began the job */
+    char absent[1200]; /* text about ranks that did not call hvd_init() in time; "": none */
+    bool attached;     /* another hvdrun began the job */
     /* What -v has printed so far: */
     int said_running;
     bool said_connected, said_attached;
@@ -59,8 +59,8 @@ struct coordinator {
 /* Runs the job to its end and returns hvdrun's exit code. err: a failure before ranks ran. */
 int coordinator_run(struct coordinator *c, struct job *job, struct err *err);
 
-/* The same for a job whose hvdrun was killed. saved holds the job; lock, from jobs_lock(), is taken
- * over. */
+/* Like coordinator_run(), for a job whose hvdrun was killed. saved holds the job; lock, from
+ * jobs_lock(), is taken over. */
 int coordinator_attach(struct coordinator *c, const struct job_entry *entry,
                        struct saved_job *saved, int lock, struct err *err);
 

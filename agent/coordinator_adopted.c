@@ -8,7 +8,7 @@
 #include "agent/coordinator_agents.h"
 #include "core/base/clock.h"
 
-/* Only lost agents count as ended. */
+/* Allocates the agents, which run already. Only lost ones count as ended. */
 int coordinator_agents_adopt(struct coordinator_agents *as, struct err *err)
 {
     int rc = coordinator_agents_make(as, err);

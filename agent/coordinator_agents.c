@@ -201,8 +201,8 @@ void coordinator_agents_reaped(struct coordinator_agents *as, pid_t pid, int sta
     }
 }
 
-/* This process was stopped or had no processor: it received nothing from agents, so their silence
- * starts anew. */
+/* If this process was stopped or got no processor time, it received nothing from agents: their
+ * silence starts anew. */
 static void forgive_all(struct coordinator_agents *as, uint64_t now)
 {
     if (as->measured && now - as->measured > GAPS_LEAST_MS / 2 * CLOCK_MS)

@@ -39,7 +39,8 @@ int coordinator_agents_launch(struct coordinator_agents *as, struct err *err);
 int coordinator_agents_launch_more(struct coordinator_agents *as, int index, char *ca,
                                    struct err *err);
 
-/* The agents of a job that another hvdrun began run already and are no children of this process. */
+/* Allocates the agents of a job that another hvdrun began. They run already and are no children of
+ * this process. */
 int coordinator_agents_adopt(struct coordinator_agents *as, struct err *err);
 
 /* Call in each tick for adopted agents: watches their processes and their losses. */
@@ -49,7 +50,7 @@ void coordinator_agents_check_adopted(struct coordinator_agents *as);
 int coordinator_agents_take_output(struct coordinator_agents *as, int agent,
                                    const struct printed_body *body);
 
-/* A child of this process has ended with this wait status. */
+/* Call when a child of this process has ended, with its wait status. */
 void coordinator_agents_reaped(struct coordinator_agents *as, pid_t pid, int status);
 
 /* Stops or resumes reading the agents' output. */

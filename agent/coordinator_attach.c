@@ -125,7 +125,7 @@ int coordinator_reopen(struct coordinator *c, const struct job_entry *entry,
     return rc;
 }
 
-/* ---- its agents ----------------------------------------------------------------------------- */
+/* ---- the job's agents ----------------------------------------------------------------------- */
 
 static void begin_again(struct coordinator *c)
 {

@@ -10,7 +10,7 @@
 
 #include "core/base/clock.h"
 
-#define KILL_AFTER_MS 3500 /* after a stop: agents that still run are killed */
+#define KILL_AFTER_MS 3500 /* from a stop with STOP_GRACE_MS until agents are killed */
 
 void coordinator_say(struct coordinator_core *c, int level, const char *fmt, ...)
 {

@@ -28,7 +28,7 @@ struct coordinator_core {
     struct explain explain;
     uint64_t started;  /* clock_ns() */
     uint64_t kill_at;  /* clock_ns() when agents that still run are killed; 0: not set */
-    char reason[1024]; /* why the job failed, if no rank caused it; "" */
+    char reason[1024]; /* why the job failed, if no rank caused it; "": not set */
 };
 
 /* Prints "hvdrun: ..." on standard error if -v was given at least level times. */

@@ -32,7 +32,7 @@ static bool is_same(const struct host *a, const struct host *b)
     return strcmp(a->name, b->name) == 0 || (a->local && b->local);
 }
 
-/* The agent of a host, unless lost; -1: none. */
+/* Returns the index of the host's agent that is not lost; -1: none. */
 static int find_agent(const struct coordinator_discovery *d, const struct host *host)
 {
     for (int i = 0; i < d->core->roster.agents.n; i++)
@@ -134,7 +134,8 @@ static void scale_up(struct coordinator_discovery *d, const struct hosts *hosts)
     slots = slots < d->core->job->max_np ? slots : d->core->job->max_np;
     if (slots > d->core->roster.target && !d->core->roster.stopping &&
         roster_scale(&d->core->roster, slots, clock_ns(), &change, &err) < 0)
-        coordinator_say(d->core, 1, "the hosts have %d slots: %s", slots, err_text(&err));
+        coordinator_say(d->core, 1, "the hosts have %d slots, but the job stays as it is: %s",
+                        slots, err_text(&err));
 }
 
 static void apply_hosts(struct coordinator_discovery *d, const struct hosts *hosts)

@@ -31,7 +31,8 @@ struct coordinator_discovery {
 /* Starts the discovery script, if there is one, which then names the hosts. */
 int coordinator_discovery_start(struct coordinator_discovery *d, struct err *err);
 
-/* No agent is running, but an elastic job will start one again on a host that was lost. */
+/* Returns whether an elastic job will start agents again on hosts that were lost. Such a job goes
+ * on even while no agent runs. */
 bool coordinator_discovery_may_retry(const struct coordinator_discovery *d);
 
 /* Call in each tick. Treats agents that do not join in time as lost, and starts agents on lost

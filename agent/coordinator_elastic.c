@@ -12,7 +12,7 @@
 
 /* ---- giving up ------------------------------------------------------------------------------ */
 
-/* No further rank will start or become ready by itself. */
+/* Returns whether no further rank will start or become ready. */
 static bool is_hopeless(const struct roster *r)
 {
     for (int i = 0; i < r->members.n; i++) {

@@ -17,10 +17,10 @@ struct coordinator_elastic {
     bool said_waiting;        /* "waiting for" was printed */
     uint32_t said_epoch;      /* epoch whose line was printed, or is held */
     uint32_t said_state_lost; /* epoch for which the loss of the state was printed */
-    bool gave_up;             /* the job waited longer than its limit */
+    bool gave_up;             /* the job waited too long for ranks, or none can come any more */
     char change[700]; /* the line about the last epoch, held until a dead rank's exit code is known
                        */
-    uint64_t change_held; /* clock_ns() since when it is held; 0: not held */
+    uint64_t change_held; /* clock_ns() when this line was held back; 0: not held */
 };
 
 /* Call in each tick, also for a fixed job. Applies the time limits of an elastic job and prints its

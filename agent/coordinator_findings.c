@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define AT_A_FAILURE 8 /* findings printed for a failed rank */
+#define AT_A_FAILURE 8 /* most findings of one weight() that are printed for a failed rank */
 
 static void say(struct coordinator_core *c, int level, const char *host, const struct finding *f)
 {
@@ -41,8 +41,8 @@ void coordinator_say_cause(struct coordinator_core *c)
         coordinator_say(c, 0, "  fix: %s", why.fix);
 }
 
-/* Order of findings for a failed rank: failures first, and of equally severe findings those that
- * appeared while the job ran (watch). */
+/* Returns the weight of a finding; for a failed rank the heaviest are printed first: failures, and
+ * of equally severe findings those that appeared while the job ran (watch). */
 static int weight(const struct finding *f)
 {
     return 2 * (f->status == FINDING_FAIL) + (strcmp(f->source, "watch") == 0);

@@ -30,7 +30,8 @@ int coordinator_servers_open_unix(struct coordinator_servers *s, struct err *err
     return server_open(&s->unix_server, &config, err);
 }
 
-/* Finds this machine's address that routes to a host. Returns its index in tcp_addresses. */
+/* Finds this machine's address that routes to a host. Returns the index of this address in
+ * addresses, to which it is added if it is new, or -errno. */
 static int address_toward(struct coordinator_servers *s, const char *host, struct err *err)
 {
     struct sock_addr found[SOCK_MAX_ADDRS];

@@ -94,7 +94,8 @@ static int start_run(const char *script, bool quiet, pid_t *ret_pid, int *ret_ou
     return 0;
 }
 
-/* Reads what is available, at most a full pipe. False at the end, or when the text is too long. */
+/* Reads what is available, at most 64 times 4 KiB. Returns false at the end, after an error, or
+ * when the text is too long. */
 static bool read_some(int fd, struct buf *text)
 {
     for (int i = 0; i < 64 && text->len <= TEXT_MAX; i++) {

@@ -43,8 +43,8 @@ int discovery_parse(const char *text, size_t len, int slots, struct hosts *hosts
 /* Runs the script once and waits, at most 10 s. On failure err names the script and the reason. */
 int discovery_first(const char *script, int slots, struct hosts *hosts, struct err *err);
 
-/* Runs the script each second from now on. known (copied) is the result of the last run. The caller
- * keeps script alive. */
+/* Runs the script each second from now on. known (copied): the hosts in use, with which the first
+ * run's result is compared. The caller keeps script alive. */
 int discovery_start(struct discovery *d, struct loop *loop, const char *script, int slots,
                     const struct hosts *known, discovery_f *cb, void *arg);
 

@@ -10,16 +10,18 @@
 #include <string.h>
 
 #include "agent/preflight.h"
+#include "agent/printer.h"
 #include "core/base/log.h"
 
 static const char *const stream_names[FRAME_STREAMS] = {"stdout", "stderr"};
 
 void explain_init(struct explain *e, int nranks, const char *dir)
 {
-    *e = (struct explain){.nranks = nranks, .dir = dir, .reads = true};
+    *e = (struct explain){.nranks = nranks, .first_ranks = nranks, .dir = dir, .reads = true};
 }
 
-/* Makes the matcher at the first output, because that takes milliseconds. */
+/* Returns whether output can be scanned. Makes the matcher at the first output, because that takes
+ * milliseconds. */
 static bool get_ready(struct explain *e)
 {
     struct err err;
@@ -61,10 +63,10 @@ void explain_feed(struct explain *e, const struct frame *frame)
         return;
     struct match_source **s = &e->sources[frame->rank][frame->stream];
     if (!*s) {
-        char name[600];
+        char name[600], folder[PRINTER_FOLDER];
+        printer_rank_folder(e->first_ranks, (int)frame->rank, folder);
         if (e->dir)
-            snprintf(name, sizeof(name), "%s/rank.%u/%s", e->dir, frame->rank,
-                     stream_names[frame->stream]);
+            snprintf(name, sizeof(name), "%s/%s/%s", e->dir, folder, stream_names[frame->stream]);
         else
             snprintf(name, sizeof(name), "rank %u %s", frame->rank, stream_names[frame->stream]);
         *s = match_open_source(e->match, name, (int)frame->rank);

@@ -14,7 +14,8 @@ struct explain {
     bool reads;
     struct match *match; /* NULL: nothing was printed yet */
     int nranks;
-    const char *dir;                                /* folder of the output files, NULL: none */
+    int first_ranks; /* nranks at the start, for printer_rank_folder() */
+    const char *dir; /* folder of the output files, NULL: none */
     struct match_source *(*sources)[FRAME_STREAMS]; /* [nranks] */
 };
 

@@ -29,8 +29,8 @@ struct hosts {
  * so do all names of this machine. Replaces *hosts; unchanged on failure. */
 int hosts_parse(struct hosts *hosts, const char *text, struct err *err);
 
-/* Adds one entry of that form, [text, end), with slots slots if the entry names none. Unchanged on
- * failure. */
+/* Adds one entry of the form that hosts_parse() reads, [text, end), with slots slots if the entry
+ * names none. Unchanged on failure. */
 int hosts_add(struct hosts *hosts, const char *text, const char *end, int slots, struct err *err);
 
 /* Reads lines "host slots=N", "host:N" or "host"; # starts a comment. err has file and line. */
@@ -40,14 +40,14 @@ int hosts_read(struct hosts *hosts, const char *path, struct err *err);
  * hosts without ranks. Without hosts: this machine, with np slots. */
 int hosts_assign(struct hosts *hosts, int np, struct err *err);
 
-/* The same for an elastic job: hosts without ranks stay, for joiners. Without hosts: this machine,
- * with max slots. */
+/* Like hosts_assign(), for an elastic job: hosts without ranks stay, for joiners. Without hosts:
+ * this machine, with max slots. */
 int hosts_assign_elastic(struct hosts *hosts, int np, int max, struct err *err);
 
 int hosts_ranks(const struct hosts *hosts);
 void hosts_fini(struct hosts *hosts);
 
-/* Does name mean this machine: localhost, a loopback address, or its own host name? */
+/* Does name mean this machine: localhost, 127.0.0.1, ::1, or the machine's own host name? */
 bool host_is_local(const char *name);
 
 #endif

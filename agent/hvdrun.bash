@@ -11,7 +11,7 @@ _hvdrun() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} program=${COMP_WORDS[0]} words=''
     local commands='list status scale drain attach'
     local gone=''
-    [ "${COMP_WORDS[1]}" != attach ] || gone=-v # the job of an hvdrun that was killed
+    [ "${COMP_WORDS[1]}" != attach ] || gone=-v # for attach: list names jobs of killed hvdruns, too
     COMPREPLY=()
     [[ " $commands " == *" ${COMP_WORDS[1]} "* ]] || commands=''
     if [ -n "$commands" ] && [ "$COMP_CWORD" -ge 2 ]; then

@@ -17,8 +17,8 @@
 #include "core/member/protocol.h"
 
 #define FILE_MAX   (1u << 20)
-#define NEST_MAX   500  /* most fields of one mapping */
-#define FIELDS_MAX 1000 /* fields of one mapping */
+#define NEST_MAX   500  /* most levels of nested brackets */
+#define FIELDS_MAX 1000 /* most fields of one mapping */
 #define VARS_MAX   5000
 
 struct reading {
@@ -356,8 +356,8 @@ static int expect_text(struct reading *r, yaml_node_t *root, const char *key, co
     return fail(r, node ? node : root, key, what, err);
 }
 
-/* Reads one of the numbers of workers; 0 if absent. Stores it in ranks in *ret, unless the command
- * line has set that. */
+/* Reads the number of workers in the field key into *ret_workers, which stays as it is if the field
+ * is absent. Stores the number of their ranks in *ret, unless the command line has set *ret. */
 static int take_size(struct reading *r, yaml_node_t *spec, const char *key, int slots,
                      int *ret_workers, int *ret, struct err *err)
 {

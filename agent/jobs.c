@@ -40,7 +40,8 @@ static size_t list_bases(const char *bases[BASES], char *run, size_t size)
 {
     const char *own = getenv("HVD_RUN_DIR");
     snprintf(run, size, "/run/user/%u", (unsigned)geteuid());
-    /* The last is for a shell without XDG_RUNTIME_DIR when hvdrun's had one. */
+    /* The last is only searched for jobs: hvdrun may have had an XDG_RUNTIME_DIR that this shell
+     * lacks. */
     const char *all[BASES] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp", "/dev/shm", run};
     bases[0] = own;
     if (own && *own)

@@ -37,12 +37,13 @@ struct jobs {
  * NULL: none. */
 const char *jobs_base(void);
 
-/* Lists all jobs, also those whose hvdrun is gone, in all these directories. Skips private
- * directories without the file "job". Free *ret with jobs_fini(). -ENOMEM. */
+/* Lists all jobs, also those whose hvdrun is gone, in all directories that jobs_base() tries, and
+ * in /run/user/UID. Skips private directories without the file "job". Free *ret with jobs_fini().
+ * -ENOMEM. */
 int jobs_find(struct jobs *ret, struct err *err);
 void jobs_fini(struct jobs *jobs);
 
-/* The job of that name whose hvdrun listens; NULL. */
+/* Returns the job of that name whose hvdrun listens; NULL: none. */
 const struct job_entry *jobs_get(const struct jobs *jobs, const char *name);
 
 /* Parses the file "job"; fills all but dir and gone. Pure. */

@@ -21,7 +21,7 @@ struct launched {
     pid_t pid; /* pid of the agent, or of ssh; 0: none */
     bool ended;
     int status;          /* wait status of the process */
-    uint64_t reap_until; /* clock_ns() until when leftovers of its session are killed; 0: not set */
+    uint64_t reap_until; /* clock_ns() until when leftovers of the session are killed; 0: not set */
     int out, err;        /* read ends, -1: closed */
     struct loop_fd out_lfd, err_lfd;
     struct buf frames;   /* received, not a whole frame yet */

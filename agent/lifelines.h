@@ -25,7 +25,7 @@ struct lifelines;
 
 /* The lifeline of one rank, embedded in struct rank. Zero-initialized: none. */
 struct rank_lifeline {
-    struct lifeline *line; /* NULL: none, or its end was reported */
+    struct lifeline *line; /* NULL: none, or the rank's end was reported */
     struct lifelines *of;
     struct loop_fd lfd;
     struct list node;
@@ -36,7 +36,7 @@ struct lifelines_ops {
     /* The rank is dead, or (evict) alive and to be killed. text: "died", "was stopped (state T) and
      * silent for 410 ms: it was ended". The lifeline is stopped already. */
     void (*gone)(void *arg, struct rank_lifeline *rl, bool evict, const char *text);
-    /* The rank is silent (text: "is silent for 310 ms: asleep (state S)"), or is no longer silent.
+    /* The rank is silent (text: "is silent for 2010 ms: asleep (state S)"), or is no longer silent.
      */
     void (*suspected)(void *arg, struct rank_lifeline *rl, const char *text);
 };
@@ -57,7 +57,7 @@ struct lifelines {
     int64_t throttles; /* counter at the last read; -1: not read lately */
 };
 
-/* -EINVAL: HVD_HEARTBEAT_MS is invalid. */
+/* Returns 0, or -EINVAL if HVD_HEARTBEAT_MS is invalid. */
 int lifelines_init(struct lifelines *ls, struct loop *loop, const struct lifelines_ops *ops,
                    void *arg, struct err *err);
 

@@ -12,8 +12,8 @@
 #define END_FINAL UINT32_MAX /* as an epoch: the process has ended */
 
 struct member_end {
-    bool known, lost; /* lost: ranks that work with it must be told */
-    uint32_t epoch;   /* holds for rosters up to this one; a later one may list the member again */
+    bool known, lost; /* lost: ranks that work with the member must be told */
+    uint32_t epoch;   /* the end holds for rosters up to this one; a later may list the member */
     int code;
     char text[512];
 };
@@ -35,7 +35,7 @@ const struct member_end *member_ends_first(const struct member_ends *ends, int *
 /* The member's entry, to be filled; NULL: no memory, or no such member. */
 struct member_end *member_ends_entry(struct member_ends *ends, int member);
 
-/* The member has started anew. */
+/* Forgets the end of a member that has said HELLO again. */
 void member_ends_forget(struct member_ends *ends, int member);
 
 /* Returns the highest member number with a known end, plus 1; 0: no end is known. */

@@ -52,7 +52,7 @@ void outbox_cards(struct outbox *o, struct cards_body *cards);
 void outbox_forget(struct outbox *o);
 void outbox_release(struct outbox *o);
 
-/* Nothing is queued or in flight. */
+/* Returns whether nothing is queued or in flight. */
 bool outbox_empty(const struct outbox *o);
 
 #endif

@@ -21,7 +21,7 @@ struct peer_silence {
     uint64_t measured; /* clock_ns() of the last call; 0: none */
 };
 
-/* The peer has sent something. */
+/* Call when the peer has sent something: ends its silence. */
 void peer_silence_end(struct peer_silence *s, uint64_t now);
 
 /* Call in each iteration of the loop that listens. Returns the length of the silence in ns. */

@@ -120,7 +120,7 @@ static int read_numbers(struct agent_config *c, struct err *err)
     if (rc == 0)
         rc = read_number("COORDINATOR_LOST_SECONDS", LOST_S, 1, 86400, &c->lost_seconds, err);
     if (rc == 0)
-        rc = read_number("DRAIN_SECONDS", DRAIN_S, 0, 86400, &c->drain_seconds, err);
+        rc = read_number("DRAIN_SECONDS", DRAIN_S, 1, 86400, &c->drain_seconds, err);
     if (rc == 0)
         rc = read_number("REJOIN_JITTER_MS", JITTER_MS, 0, 60000, &c->jitter_ms, err);
     return rc;

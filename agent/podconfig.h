@@ -8,8 +8,8 @@
 
 #include "agent/config.h"
 
-/* argv: the command of a rank, NULL-terminated. Removes the variables that it reads from the
- * environment: ranks do not need them. -EINVAL names the variable; free *ret with config_fini(). */
+/* argv: the command of a rank, NULL-terminated. Removes from the environment the variables that
+ * ranks do not need. -EINVAL names the variable; free *ret with config_fini(). */
 int podconfig_read(char *const *argv, struct agent_config *ret, struct err *err);
 
 #endif

@@ -166,9 +166,10 @@ static void on_limit(void *arg)
     finish(arg, "hvd-doctor did not end within 15 s");
 }
 
-static void on_absent(void *arg)
+static void on_not_started(void *arg)
 {
-    finish(arg, "there is no hvd-doctor beside hvd-agent");
+    struct preflight *p = arg;
+    finish(p, p->not_started);
 }
 
 static _Noreturn void child_run(const char *path, char *const *words, int out, pid_t parent)
@@ -228,10 +229,14 @@ void preflight_start(struct preflight *p, struct loop *loop, int level, int rank
     p->fd = -1;
     p->running = true;
     int rc = program_beside(path, sizeof(path), "hvd-doctor", &err);
-    if (rc == 0)
+    snprintf(p->not_started, sizeof(p->not_started), "there is no hvd-doctor beside hvd-agent");
+    if (rc == 0) {
         rc = start_process(p, path, level, ranks, local_ranks);
+        snprintf(p->not_started, sizeof(p->not_started), "hvd-doctor could not be started: %s",
+                 strerror(-rc));
+    }
     if (rc < 0)
-        loop_timer_start(loop, &p->limit, 0, on_absent, p);
+        loop_timer_start(loop, &p->limit, 0, on_not_started, p);
     else
         loop_timer_start(loop, &p->limit, LIMIT_MS, on_limit, p);
 }

@@ -31,6 +31,7 @@ struct preflight {
     int nresults, cap;
     struct preflight_result *results; /* owned */
     bool complete;                    /* the last line, with the verdict, was read */
+    char not_started[96];             /* why there is no hvd-doctor process */
     /* Called for each warning and failure. */
     void (*found)(void *arg, const struct finding *finding);
     /* Called once, at the end. trouble: NULL, or why the checks are incomplete. */
@@ -42,7 +43,7 @@ struct preflight {
  * preflight_start(). level: hvd-doctor --level; 0: its default. */
 void preflight_start(struct preflight *p, struct loop *loop, int level, int ranks, int local_ranks);
 
-/* Ends it without calling done. The owner reaps the process. */
+/* Ends the preflight without calling done. The owner reaps the process. */
 void preflight_fini(struct preflight *p);
 
 /* Chooses from fixes for docker, Kubernetes and a host (enum fix_place, each may be NULL) the one

@@ -47,7 +47,7 @@ void printer_grow(struct printer *p, int nranks)
     for (int r = first; r < p->nranks; r++) {
         if (printer_open_files(p, r, &err) < 0 && !p->file_error) {
             p->file_error = -err.code;
-            snprintf(p->file_name, sizeof(p->file_name), "rank.%d", r);
+            printer_rank_folder(p->first_ranks, r, p->file_name);
         }
     }
 }

@@ -24,6 +24,8 @@ struct printer_stream {
     struct outlet_loss file_loss;
 };
 
+#define PRINTER_FOLDER 24
+
 struct printer {
     struct loop *loop;
     int nranks;
@@ -33,9 +35,9 @@ struct printer {
     struct printer_stream **streams; /* [nranks], each an array of FRAME_STREAMS */
     char *dir;                       /* folder of the output files, NULL: none */
     struct sink sinks[FRAME_STREAMS];
-    struct printer_stream *open[FRAME_STREAMS]; /* has an incomplete line on this sink */
+    struct printer_stream *open[FRAME_STREAMS]; /* stream with an incomplete last line, or NULL */
     struct outlet_loss loss[FRAME_STREAMS];     /* losses of the sinks that are not yet reported */
-    bool dropping[FRAME_STREAMS];               /* printer_stalled() has reported it */
+    bool dropping[FRAME_STREAMS];               /* printer_stalled() has reported this loss */
     struct writer *writer;                      /* writes the files, NULL: no files */
     size_t max; /* HVD_OUTPUT_BUFFER: if so many bytes wait for one outlet, ranks wait or output is
                    dropped (outlet.h) */
@@ -45,9 +47,9 @@ struct printer {
     void (*drained)(void *arg);
     void *arg;
     bool finishing;
-    bool said;          /* printer_lost() has reported standard output */
-    int file_error;     /* errno for printer_lost(); -1: reported */
-    char file_name[32]; /* the file that file_error is about */
+    bool said;                          /* printer_lost() has reported standard output */
+    int file_error;                     /* errno for printer_lost(); -1: reported */
+    char file_name[PRINTER_FOLDER + 8]; /* the file that file_error is about */
 };
 
 /* dir NULL: no files. append: append to existing files. drained is called when printer_full()
@@ -55,6 +57,10 @@ struct printer {
 int printer_init(struct printer *p, struct loop *loop, int nranks, bool prefix, const char *dir,
                  bool append, void (*drained)(void *arg), void *arg, struct err *err);
 void printer_fini(struct printer *p);
+
+/* Writes the name of a rank's folder among the output files: "rank.03" if the job started with 11
+ * to 100 ranks. */
+void printer_rank_folder(int first_ranks, int rank, char dst[PRINTER_FOLDER]);
 
 /* Makes room for nranks ranks, for joiners of an elastic job. Output of ranks without room is lost.
  */
@@ -80,7 +86,7 @@ bool printer_stalled(struct printer *p, char *dst, size_t size);
  * FILES_LAST_MS. */
 size_t printer_pending(const struct printer *p);
 
-/* A reader or a disk is slow: the caller should make ranks wait. */
+/* Returns whether a reader or a disk is slow, so that the caller should make ranks wait. */
 bool printer_full(const struct printer *p);
 
 #endif

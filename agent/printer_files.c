@@ -42,14 +42,21 @@ static int open_file(struct printer *p, const char *path, struct err *err)
     return file < 0 ? err_set(err, ENOMEM, "no memory for %s", path) : file;
 }
 
+void printer_rank_folder(int first_ranks, int rank, char dst[PRINTER_FOLDER])
+{
+    char last[16];
+    int width = snprintf(last, sizeof(last), "%d", first_ranks - 1);
+    snprintf(dst, PRINTER_FOLDER, "rank.%0*d", width, rank);
+}
+
 int printer_open_files(struct printer *p, int rank, struct err *err)
 {
-    char path[4096], last[16];
-    int width = snprintf(last, sizeof(last), "%d", p->first_ranks - 1);
-    snprintf(path, sizeof(path), "%s/rank.%0*d", p->dir, width, rank);
+    char path[4096], folder[PRINTER_FOLDER];
+    printer_rank_folder(p->first_ranks, rank, folder);
+    snprintf(path, sizeof(path), "%s/%s", p->dir, folder);
     int rc = make_dir(path, err);
     for (int s = 0; s < FRAME_STREAMS && rc >= 0; s++) {
-        snprintf(path, sizeof(path), "%s/rank.%0*d/%s", p->dir, width, rank, frame_stream_name(s));
+        snprintf(path, sizeof(path), "%s/%s/%s", p->dir, folder, frame_stream_name(s));
         rc = open_file(p, path, err);
         p->streams[rank][s].file = rc >= 0 ? rc : -1;
     }
@@ -141,13 +148,16 @@ size_t printer_pending_files(const struct printer *p)
     return p->writer && !is_stuck(p) ? writer_pending(p->writer, NULL) : 0;
 }
 
-/* Writes the name of a file as the user knows it. */
+/* Sets p->file_name, for messages. */
 static void name_file(struct printer *p, int file)
 {
-    for (int r = 0; r < p->nranks; r++)
+    char folder[PRINTER_FOLDER];
+    for (int r = 0; r < p->nranks; r++) {
+        printer_rank_folder(p->first_ranks, r, folder);
         for (int s = 0; s < FRAME_STREAMS; s++)
             if (p->streams[r][s].file == file)
-                snprintf(p->file_name, sizeof(p->file_name), "rank.%d/%s", r, frame_stream_name(s));
+                snprintf(p->file_name, sizeof(p->file_name), "%s/%s", folder, frame_stream_name(s));
+    }
 }
 
 void printer_watch_files(struct printer *p)

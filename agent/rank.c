@@ -183,8 +183,8 @@ void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body, st
 
 /* ---- end ------------------------------------------------------------------------------------ */
 
-/* Once the leader was reaped and no process is left in the rank's group, another process group may
- * get the number, so the group is not signalled any more. */
+/* Returns whether the rank's process group has ended: its leader was reaped and no process remains
+ * in it. Another process group may then get the same id, so this one is not signalled any more. */
 static bool group_has_ended(struct rank *rank)
 {
     if (rank->reaped && !rank->group_ended)
@@ -244,7 +244,7 @@ static void check_closed(struct rank *rank)
     rank->ops->closed(rank->arg, rank);
 }
 
-/* ---- what it has said ------------------------------------------------------------------------ */
+/* ---- what the rank has said ------------------------------------------------------------------ */
 
 static void on_hello_end(void *arg, uint32_t events)
 {

@@ -66,7 +66,7 @@ struct rank {
     bool reaped, closed;
     bool group_ended; /* the rank's process group is empty and was reaped */
     int code;         /* exit code, or -signal */
-    char text[512];   /* why it could not be started */
+    char text[512];   /* why the rank could not be started, or the agent ended it; "": neither */
     struct rank_stream streams[FRAME_STREAMS];
     struct tail tail; /* the last bytes of stderr */
     int ctl_fd;       /* -1: closed */
@@ -80,7 +80,7 @@ struct rank {
     bool arrived;      /* a joiner that has got NUMBERS and has not said HELLO (enter) */
     bool dead;         /* known to be dead, or evicted, but not reaped yet */
     bool leaving;      /* the rank was sent LEAVE */
-    int bye_status;    /* the negative status of its BYE: it failed; 0: it did not */
+    int bye_status;    /* negative status of its BYE if the rank failed; 0: it did not fail */
     enum card_why why; /* why the rank said its last HELLO */
     uint64_t done;     /* operations that it had finished at its BYE */
     uint32_t was_in;   /* the epoch in its last HELLO */

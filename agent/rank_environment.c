@@ -13,7 +13,7 @@
 
 extern char **environ;
 
-/* Fills *ret with the NAME=value pairs that differ between ranks, under both prefixes. */
+/* Fills *ret with the NAME=value pairs of one rank; the numbers are under both prefixes. */
 static int rank_variables(const struct agent_config *config, const struct welcome_body *welcome,
                           const struct assignment *assignment, int agent_fd, char ***ret)
 {

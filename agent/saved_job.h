@@ -64,8 +64,8 @@ void saved_job_fini(struct saved_job *saved);
 /* Identifies this machine and pid namespace; "" if the system does not tell. */
 void saved_job_home(char dst[SAVED_JOB_HOME]);
 
-/* -EXDEV: the file was written on another machine or in another pid namespace, where the agent's
- * socket and pids are. */
+/* Returns 0, or -EXDEV: the file was written on another machine or in another pid namespace, where
+ * the agent's socket and pids are. */
 int saved_job_check_home(const struct saved_job *saved, struct err *err);
 
 /* Writes and reads the file atomically. -ENOENT: there is none, the job is not elastic. -EPERM:

@@ -12,7 +12,7 @@
 #include "core/base/clock.h"
 
 #define PIECE 4096
-#define AHEAD (1u << 20) /* most bytes that the thread has queued */
+#define AHEAD (1u << 20) /* the thread gets no more bytes while it has so many queued */
 
 static void flush(struct sink *s);
 

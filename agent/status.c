@@ -11,7 +11,7 @@
 #include "agent/table.h"
 #include "core/member/roster.h"
 
-#define LINES_MAX 32 /* more members are listed by host: one screen */
+#define LINES_MAX 32 /* if there are more members, they are listed by host: one screen */
 
 /* ---- reading -------------------------------------------------------------------------------- */
 

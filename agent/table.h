@@ -26,7 +26,7 @@ void table_init(struct table *t, const char *columns);
 /* Adds a cell, row by row. */
 void table_add(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* 0; -ENOMEM, and nothing is printed. The last column is not padded. */
+/* Returns 0, or -ENOMEM and prints nothing. The last column is not padded. */
 int table_print(const struct table *t, FILE *out);
 void table_fini(struct table *t);
 

@@ -12,7 +12,7 @@
 #include "diagnostics/machine.h"
 
 struct backends {
-    char torch[64], horovod[64], python[128]; /* versions, path; empty: none */
+    char torch[64], horovod[64], python[128]; /* versions; python: its path; empty: not found */
     char nccl[64], mpi[64], pmix[64];         /* "2.27.7", "Open MPI 4.1.4"; empty: none */
     char mpi_path[256];
 };

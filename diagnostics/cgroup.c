@@ -12,7 +12,7 @@
 #include "core/base/cleanup.h"
 #include "diagnostics/mounts.h"
 
-/* Version 1 writes "no limit" as the largest number of pages. */
+/* Version 1 writes "no limit" as 2^63 bytes less one page: all values from here on mean that. */
 #define V1_NO_LIMIT (INT64_C(1) << 62)
 
 static const char *const controllers[CGROUP_KINDS] = {"memory", "cpu", "pids"};
@@ -41,7 +41,8 @@ static void place(struct cgroup_place *ret, int version, const struct mount *mou
     ret->dir[top + path_len] = '\0';
 }
 
-/* The mount of a version 1 controller, or of the one hierarchy of version 2 (NULL). */
+/* Finds the mount of a version 1 controller, or of the one hierarchy of version 2 (controller
+ * NULL); false: there is none. */
 static bool find_mount(const char *mountinfo, const char *controller, struct mount *ret)
 {
     struct mount m;
@@ -49,7 +50,7 @@ static bool find_mount(const char *mountinfo, const char *controller, struct mou
     while (*mountinfo) {
         const char *end = strchrnul(mountinfo, '\n');
         if (!memmem(mountinfo, (size_t)(end - mountinfo), "cgroup", 6)) {
-            mountinfo = *end ? end + 1 : end; /* a node of many pods has thousands of others */
+            mountinfo = *end ? end + 1 : end; /* most of the thousands of mounts on a node */
             continue;
         }
         if (!mounts_next(&mountinfo, &m))
@@ -79,7 +80,8 @@ static bool line_has(const char *list, size_t len, const char *controller)
     return mount_has(words, controller);
 }
 
-/* The path of the process's cgroup in the hierarchy of a controller. */
+/* Finds the path of the process's cgroup in the hierarchy of a controller (NULL: version 2); false:
+ * there is none. */
 static bool find_path(const char *self, const char *controller, const char **ret, size_t *ret_len)
 {
     for (const char *line = self; *line;) {

@@ -90,7 +90,7 @@ static void set(struct result *r, enum check_status status, const char *fmt, va_
 {
     r->status = status;
     format(r->summary, sizeof(r->summary), fmt, ap);
-    if (!r->summary[0]) /* the whole text was unprintable */
+    if (!r->summary[0]) /* the text is empty */
         snprintf(r->summary, sizeof(r->summary), "(nothing)");
 }
 

@@ -143,12 +143,12 @@ bool result_needs(struct result *r, const struct answer *a, const char *what);
 void check_clean(char *text);
 
 /* Appends to a string of a result, with sep in front unless the string is empty. Text that does
- * not fit is replaced by "..." once, and later calls append nothing. The first text is cut
- * instead. */
+ * not fit is replaced by "..." once, and later calls append nothing. If the string is empty, the
+ * text is cut to fit instead. */
 void check_append(char *dst, size_t size, const char *sep, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* "64 MiB", "1.5 GiB": three digits, for summaries. Returns dst. */
+/* Writes "64 MiB" or "1.5 GiB", for summaries: at most one decimal. Returns dst. */
 char *check_bytes(char *dst, size_t size, uint64_t bytes);
 
 const char *check_status_name(enum check_status status); /* "pass" */

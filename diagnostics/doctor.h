@@ -41,17 +41,18 @@ typedef void doctor_result_f(void *arg, struct result *r);
 
 /* Runs the chosen checks of m. report is empty before the call, and stays empty on failure. m
  * gets the probes' answers if it is live. Errors: -ENOENT with "did you mean" for a pattern that
- * matches no check; -EBUSY for level 2 or 3 while ranks of a job run here. */
+ * matches no check; -EBUSY for level 2 or 3 while ranks of another job run here. */
 int doctor_run(struct machine *m, const struct setting *s, const struct choice *choice,
                const struct rules *rules, doctor_result_f *cb, void *arg, struct report *report,
                struct err *err);
 void report_fini(struct report *report);
 
-/* -EBUSY: level 2 or 3 while ranks of another job run here. Load tests would slow that job down,
- * and the job would distort their figures. doctor_run() calls this, too. */
+/* Returns 0 if the load tests of the level may run, or -EBUSY: level 2 or 3 while ranks of another
+ * job run here. The tests would slow that job down, and the job would distort their figures.
+ * doctor_run() calls this, too. */
 int doctor_may_load(struct machine *m, const struct setting *s, struct err *err);
 
-/* 0 no failure, 1 a failure (strict: a warning), 3 nothing could be determined. */
+/* 0 no failure, 1 a failure (strict: or a warning), 3 nothing could be determined. */
 int report_exit_code(const struct report *report, const struct choice *choice);
 
 #endif

@@ -133,12 +133,6 @@ static bool arm64(const struct view *v)
     return strcmp(answer_str(machine_answer(v->machine, "elf"), "machine", ""), "aarch64") == 0;
 }
 
-/* Known only after workers have been compared (hvdrun --doctor). */
-static bool unknown_here(const struct view *v)
-{
-    return false;
-}
-
 static const struct {
     const char *name;
     bool (*holds)(const struct view *v);
@@ -154,8 +148,6 @@ static const struct {
     {"gid-index-set", gid_index_set},
     {"no-gid-index", no_gid_index},
     {"arm64", arm64},
-    {"arch-mixed", unknown_here},
-    {"mtu-mixed", unknown_here},
 };
 
 /* ---- facts with a number ---- */

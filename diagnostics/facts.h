@@ -19,7 +19,7 @@ struct facts {
     const char *cuda; /* the CUDA runtime in question; NULL: unknown */
 };
 
-/* arg is a struct facts. */
+/* Returns whether a fact ("gpus>1") holds. arg is a struct facts. */
 bool facts_holds(void *arg, const char *fact);
 
 /* Returns false for a word that is no fact: a typing error in a rule. */
@@ -33,9 +33,10 @@ void facts_sm(const struct machine *m, int *ret_oldest, int *ret_newest);
 /* Writes "9.0" for 90. Returns dst. */
 const char *facts_sm_text(int sm, char dst[16]);
 
-/* Judges a component's version by the rules. Sets the result to the worst rules that match:
- * their severity, text, fix and reference, then the texts of the others. Returns false and
- * leaves the result when no rule matches. what: "libnccl 2.8.3 in /usr/lib". */
+/* Judges a component's version by the rules. The result gets the severity, text and fix of the
+ * worst rule that matches, and as its why the texts and references of all that match, as far as
+ * they fit. Returns false and leaves the result when no rule matches. what: "libnccl 2.8.3 in
+ * /usr/lib". */
 bool facts_judge(struct result *r, const struct facts *facts, const char *component,
                  const char *version, const char *what);
 

@@ -21,7 +21,7 @@ _hvd_doctor() {
     --only | --skip | --silence | explain)
         words=$("$program" list 2>/dev/null | awk '{ print $2; print $3 }' | sort -u)
         if [ "${cur%,*}" != "$cur" ]; then
-            # the last of a list with commas
+            # completes the last item of a comma-separated list
             mapfile -t COMPREPLY < <(compgen -P "${cur%,*}," -W "$words" -- "${cur##*,}")
             return
         fi

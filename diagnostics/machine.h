@@ -26,7 +26,7 @@ struct machine_answer {
     struct answer answer;
 };
 
-/* Called once for each path that a check reads. kind: 'f' file, 'd' folder, 'l' link, 'e' only
+/* Called each time a check reads a path. kind: 'f' file, 'd' folder, 'l' link, 'e' only
  * tested whether it exists. */
 typedef void machine_record_f(void *arg, char kind, const char *path);
 

@@ -26,7 +26,7 @@
             pieces */
 #define MATCH_OVERLAP 1024 /* bytes that two neighbouring pieces have in common */
 #define MATCH_TEXT    400  /* bytes of the matching line that are shown */
-#define MATCH_DETAIL  800  /* bytes of the lines after it */
+#define MATCH_DETAIL  800  /* bytes kept of the lines after the matching line */
 #define MATCH_SAY     240  /* bytes of the pattern's sentence, filled in */
 #define MATCH_RANKS   16   /* ranks listed by number */
 
@@ -67,7 +67,7 @@ enum match_verdict {
 struct match_finding {
     const struct pattern *pattern;
     enum match_kind_shown { MATCH_AS_CAUSE, MATCH_AS_EFFECT, MATCH_AS_INFO, MATCH_AS_FAILURE } as;
-    char say[MATCH_SAY]; /* the pattern's, filled in */
+    char say[MATCH_SAY]; /* the pattern's sentence with $1 or $0 filled in */
     const char *source;  /* source of the first matching line; owned by the matcher */
     int rank;            /* -1: not known */
     uint64_t line;       /* number of the line, from 1 */
@@ -97,11 +97,11 @@ struct match_result {
 int match_finish(struct match *m, struct match_result **ret, struct err *err);
 void match_result_destroy(struct match_result *r);
 
-/* 0 nothing, 1 a finding, 3 a failure that nothing explains */
+/* 0 nothing, 1 a cause or an effect, 3 a failure that nothing explains. */
 int match_exit_code(const struct match_result *r);
 
-/* The cause in full with its lines and what to type, then its effects; the verdict is the last
- * line. */
+/* Writes the cause in full with its lines and what to type, then its effects; the verdict is the
+ * last line. */
 void match_print(const struct match_result *r, FILE *out);
 
 /* One line: "shm-full: /dev/shm is full on rank 3 (rank.3/stderr:1042)". Returns dst. */

@@ -69,7 +69,7 @@ static void follow(struct match_source *s, const struct piece *p)
     bool exception = s->m->patterns->v[h->pattern].conditions & PATTERN_EXCEPTION;
     if (exception && inside_traceback(p, text))
         return;
-    if (*text) /* text without a launcher's prefix such as "3: " */
+    if (*text) /* lines of one rank are kept without the launcher's prefix, such as "3: " */
         add_detail(h, s->follow_rank >= 0 ? text : p->clean);
     if (exception || !*text || --s->follow_left <= 0)
         s->following = NULL;

@@ -27,8 +27,8 @@ size_t match_line_clean(const uint8_t *raw, size_t len, char *dst, size_t size);
 void match_line_meta(const char *clean, struct match_meta *ret);
 
 /* Copies a line to dst for people, at most size - 1 bytes: its beginning and the text around
- * position at of the cleaned line. Escape sequences are removed, control characters become \xNN,
- * invalid UTF-8 becomes U+FFFD. */
+ * position at of the cleaned line. Escape sequences are removed, a tab becomes a blank, other
+ * control characters become \xNN, invalid UTF-8 becomes U+FFFD. */
 void match_line_show(const uint8_t *raw, size_t len, size_t at, char *dst, size_t size);
 
 /* The rank in a file's name: "out/rank.3/stderr", "rank3.log", "train-rank_03.txt"; -1: none. */

@@ -129,7 +129,7 @@ void match_print(const struct match_result *r, FILE *out)
         fputc('\n', out);
     }
     print_list(out, "Also found:", r->findings + shown, r->n - shown);
-    print_list(out, "Effects of it, and less specific findings:", r->effects, r->neffects);
+    print_list(out, "Effects of the cause, and less specific findings:", r->effects, r->neffects);
     print_list(out, "Worth knowing:", r->notes, r->nnotes);
     fprintf(out, "%s\n", match_verdict_text(r, verdict, sizeof(verdict)));
 }

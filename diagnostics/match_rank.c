@@ -11,7 +11,7 @@
 #include "core/base/cleanup.h"
 #include "diagnostics/match_state.h"
 
-#define ABSENT_MAX 4 /* at most this many ranks are named as missing */
+#define ABSENT_MAX 4 /* if more ranks than this lack the line, none is named */
 
 /* The hits of one pattern over all sources. */
 struct group {
@@ -36,7 +36,7 @@ static int order(const struct match_finding *a, const struct match_finding *b)
     return 0;
 }
 
-/* a comes before b in the result. Strength 1 comes last, whatever its time. */
+/* Returns whether a comes before b in the result. Strength 1 comes last, whatever its time. */
 static bool better(const struct match_finding *a, const struct match_finding *b)
 {
     bool vague = a->pattern->strength == 1, other = b->pattern->strength == 1;
@@ -175,8 +175,8 @@ static bool has_cause(const struct match *m, const struct group *groups, const c
     return false;
 }
 
-/* Removes findings that count only in a failed run, and turns causes that others explain into
- * effects. Returns whether a cause of strength 2 or 3 remains. */
+/* Unless the run failed, removes findings that count only in a failed run. Turns causes that others
+ * explain into effects. Returns whether a cause of strength 2 or 3 remains. */
 static bool weigh(const struct match *m, struct group *groups, bool failed)
 {
     bool strong = false;
@@ -273,7 +273,7 @@ int match_finish(struct match *m, struct match_result **ret, struct err *err)
         n += groups[i].there;
     struct match_result *r = groups ? new_result(n) : NULL;
     if (!r)
-        return err_set(err, ENOMEM, "no memory for what the logs hold");
+        return err_set(err, ENOMEM, "no memory for the findings in the logs");
     bool failed = shows_failure(m, groups);
     bool strong = weigh(m, groups, failed);
     sort_out(m, groups, strong, r);

@@ -11,7 +11,7 @@
 
 #define MATCH_CARRY 8192 /* bytes of an incomplete line that are kept */
 
-/* The hits of a pattern in a source: its first line, and their number. */
+/* All hits of one pattern in one source: the first matching line, and how many lines match. */
 struct match_hit {
     struct match_hit *next;
     size_t pattern;
@@ -38,7 +38,7 @@ struct match_source {
     int follow_rank; /* rank in the prefix of the hit's line; -1: lines of any rank belong to it */
     int follow_left, follow_seen;
     const struct pattern *ignoring; /* an "ignore" pattern: the ids of its "of:" do not count for
-                                       the same rank until line ignore_until */
+                                       ignore_rank until line ignore_until */
     uint64_t ignore_until;
     int ignore_rank;
 };
@@ -49,7 +49,7 @@ struct match {
     char *as_cause, *as_noise;
     bool failed;
     bool no_memory;
-    size_t words; /* of a bit set of patterns, in uint64_t */
+    size_t words; /* length of seen, a bit set of patterns, in uint64_t */
     uint64_t *seen;
     struct match_source *sources, **last;
 };

@@ -171,7 +171,7 @@ static bool uptime(struct cursor *c, int64_t ns, struct match_time *ret)
     return c->ok;
 }
 
-/* At most 12 digits, so that the sum does not overflow; 12 digits of seconds are 30000 years. */
+/* Parses a number of at most 14 digits, so that 1000 times the number fits in 64 bits. */
 static int64_t count(struct cursor *c)
 {
     int64_t v = 0;

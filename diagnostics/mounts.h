@@ -27,13 +27,14 @@ struct mount {
 bool mounts_next(const char **text, struct mount *ret);
 
 /* Finds the mount that an absolute path is on: the deepest, and the last of several at one
- * point. */
+ * point; false: there is none. */
 bool mounts_of(const char *text, const char *path, struct mount *ret);
 
 /* True when the comma-separated list has the word. */
 bool mount_has(const char *options, const char *word);
 
-/* File systems that are served by another machine or process: access to them can hang. */
+/* Returns whether the file system is served by another machine or process: access to it can
+ * hang. */
 bool mount_is_remote(const struct mount *m);
 
 #endif

@@ -3,7 +3,7 @@
  * patterns_literal: the literal that every match of an expression contains, see patterns.h.
  *
  * Walks the top level of the expression. Groups, brackets and dots end a run; a character before
- * '?', '*' or '{' may be absent and does not belong to one.
+ * '?', '*' or '{' may be absent and does not belong to a run.
  */
 #include <ctype.h>
 #include <string.h>

@@ -84,7 +84,7 @@ static void settle(int out)
         _exit(EIO);
 }
 
-/* Runs hvd-probe, which is in this program's folder. */
+/* Runs hvd-probe: setting->prober, else the one in this program's folder. */
 static _Noreturn void exec_prober(const char *name, const struct setting *s)
 {
     char path[PATH_MAX], level[16];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * probe: functions that may hang, crash, or need more than reading files. Each runs in a child
- * process of its own, all of them at once, until a common deadline.
+ * process of its own, until a common deadline: all at the same time, except load tests.
  *
  * A probe writes an answer (answer.h) and returns 0 or -errno. Its folder decides how it runs:
  *   probes/    a function of this program, in a forked child
@@ -19,9 +19,9 @@
 #include "diagnostics/machine.h"
 #include "diagnostics/setting.h"
 
-/* Runs in the child. Standard input and output are /dev/null, other descriptors are inherited. m
- * is the live machine for reading files; it has no answers of other probes. Appends the answer
- * to out; returns 0 or -errno. */
+/* Runs in the child. Standard input and error are /dev/null, standard output is the pipe to the
+ * parent, other descriptors are inherited. m is the live machine for reading files; it has no
+ * answers of other probes. Appends the answer to out; returns 0 or -errno. */
 typedef int probe_f(struct buf *out, const struct machine *m, const struct setting *s);
 
 struct probe {
@@ -51,8 +51,9 @@ const struct probe *probe_find(const char *name);
 int probe_run(struct machine *m, const struct probe *const *probes, size_t n,
               const struct setting *s, struct err *err);
 
-/* Runs the named probes and adds their answers to m. Returns when all have answered, or at
- * latest after setting->timeout_ms. -ENOENT: an unknown name, which is a bug in a check. */
+/* Runs the named probes of setting->level or less that m has no answer of, and adds their answers
+ * to m. Returns when all have answered, or at latest after setting->timeout_ms, with load tests
+ * twice that. -ENOENT: an unknown name, which is a bug in a check. */
 int probe_ask(struct machine *m, const char *const *names, size_t n, const struct setting *s,
               struct err *err);
 

@@ -35,11 +35,11 @@ bool proc_in_user_namespace(const struct machine *m);
 /* The real user id, -1 where it cannot be read. */
 int64_t proc_uid(const struct machine *m);
 
-/* Recognizes Docker, containerd, CRI-O, podman and pods by their marks in files and the
- * environment. */
+/* Returns whether this is a container of Docker, containerd, CRI-O or podman, or a pod, by their
+ * marks in files and the environment. */
 bool proc_in_container(const struct machine *m);
 
-/* Returns true when as many ranks run here as the job has on this machine: the job has then
+/* Returns whether at least local_ranks ranks run here: the job of the setting has then
  * already taken its memory and processes. Reads the answer "ranks", which the calling check has
  * to name in its probes. */
 bool proc_ranks_run(const struct machine *m, int local_ranks);
@@ -49,8 +49,8 @@ struct proc_cpus {
     uint64_t bits[PROC_CPUS_MAX / 64];
 };
 
-/* Parses a list. -EINVAL: not a list, or a number above PROC_CPUS_MAX. An empty list is an empty
- * set. */
+/* Parses a list. -EINVAL: not a list, or a number of PROC_CPUS_MAX or more. An empty list is an
+ * empty set. */
 int proc_cpus_parse(const char *text, struct proc_cpus *ret);
 int proc_cpus_count(const struct proc_cpus *set);
 bool proc_cpus_meet(const struct proc_cpus *a, const struct proc_cpus *b);

@@ -9,7 +9,7 @@
 
 #include "core/base/nearest.h"
 
-/* One line for each file of checks/, in the order of codes. */
+/* One line for each table of checks/, ordered by the first code of each table. */
 /* clang-format off */
 static const struct check_table *const tables[] = {
     &checks_host,

@@ -16,7 +16,7 @@ extern const struct check_table checks_host, checks_kernel_log, checks_cgroup, c
     checks_sandbox, checks_storage, checks_k8s_dns, checks_kubernetes, checks_framework,
     checks_active, checks_workers, checks_workers_paths, checks_jobs;
 
-/* The i-th check in the order of groups and codes, NULL at the end. */
+/* The i-th check, table after table in the order of registry.c; NULL at the end. */
 const struct check *registry_at(size_t i);
 size_t registry_count(void);
 

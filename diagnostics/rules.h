@@ -3,10 +3,10 @@
  * rules: known faults and requirements of versions, as data. rules.conf is compiled in; --rules
  * FILE replaces it.
  *
- * A rule: component, range of versions, conditions, severity, text, reference. A line of the file:
+ * A rule is a line of the file:
  *   component | range | conditions | severity | text | fix | reference
  * range: "<2.8.3", ">=2.24 <=2.26.4", "=3.1.3", several ranges joined by " or ". conditions: facts
- * that must hold ("docker", "infiniband", "gpus>1", "ucx"), joined by "and"; "-" for none.
+ * that must hold ("container", "infiniband", "gpus>1", "ucx"), joined by "and"; "-" for none.
  * severity: info, warn, fail. Read once, then const; any thread.
  */
 #ifndef HVD_DIAGNOSTICS_RULES_H
@@ -39,7 +39,7 @@ void rules_destroy(struct rules *rules);
 size_t rules_count(const struct rules *rules);
 const struct rule *rules_at(const struct rules *rules, size_t i);
 
-/* Evaluates the facts of conditions: returns true when fact holds here ("docker", or "gpus>1",
+/* Evaluates the facts of conditions: returns true when fact holds here ("container", or "gpus>1",
  * which compares the number "gpus"). */
 struct rule_facts {
     bool (*holds)(void *arg, const char *fact);

@@ -29,7 +29,7 @@ static const struct condition {
     {"kernel-oom-events", "events", sample_kernel_oom, 1, NEVER, 1, 1, 60,
      "the kernel OOM-killed no process for 5 minutes"},
     {"gpu-xid", "events", sample_xid, NEVER, 1, 1, 1, 120,
-     "the GPU driver reported nothing for 10 minutes"},
+     "the GPU driver reported no Xid for 10 minutes"},
     {"cgroup-cpu-throttle", "percent", sample_throttle, 5, 25, 3, 2.5, 6,
      "the CPU quota is enough again"},
     {"cgroup-mem-limit", "percent", sample_memory, 90, 100, 2, 85, 3,
@@ -51,7 +51,7 @@ struct state {
     const struct check *check;
     enum check_status status; /* CHECK_PASS: not raised */
     double value;
-    int warns, fails, calms; /* samples in a row beyond that limit */
+    int warns, fails, calms; /* samples in a row from warn on, from fail on, below clear */
 };
 
 struct watch {

@@ -6,8 +6,8 @@
  * Each condition is a row of a const table: the measured value, the limits that raise a warning or
  * a failure after so many samples in a row, and the limit below which so many samples in a row
  * clear it. Between the limits nothing changes. A condition has the id of the check that explains
- * it. A sample reads only files of /proc and /sys: it takes well under a millisecond and keeps no
- * memory.
+ * it. A sample reads files of /proc and /sys, /dev/kmsg and the size of /dev/shm: it takes well
+ * under a millisecond and frees all memory that it allocates.
  */
 #ifndef HVD_DIAGNOSTICS_WATCH_H
 #define HVD_DIAGNOSTICS_WATCH_H
@@ -38,7 +38,7 @@ void watch_destroy(struct watch *w);
 int watch_processes(struct watch *w, const pid_t *pids, size_t n);
 
 /* Takes a sample; now is clock_ns(). Calls news for each condition that is raised, cleared, or
- * changes between warning and failure. */
+ * rises from a warning to a failure. */
 void watch_look(struct watch *w, uint64_t now, watch_news_f *news, void *arg);
 
 /* For /metrics: the i-th condition's id, last value and status (CHECK_PASS: not raised); false at

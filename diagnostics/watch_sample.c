@@ -19,7 +19,7 @@
 #include "core/base/clock.h"
 #include "diagnostics/check.h"
 
-#define KMSG_RECORDS  256 /* read in one sample; the next one continues */
+#define KMSG_RECORDS  256 /* read in one sample; the next sample reads the rest */
 #define STUCK_SAMPLES 5
 #define LOW_ROOM      (100ull << 20)
 
@@ -158,8 +158,8 @@ double sample_shm(struct sampler *l, char text[SAMPLE_TEXT])
 
 /* ---- the network ----------------------------------------------------------------------------- */
 
-/* A hardware interface, or a container's eth0. Bridges and veth pairs are ignored: they come and go
- * with containers. */
+/* Returns whether this is a hardware interface, or a container's eth0. Bridges and veth pairs are
+ * ignored: they come and go with containers. */
 static bool is_real(const struct machine *m, const char *name)
 {
     return strncmp(name, "eth", 3) == 0 || strncmp(name, "ib", 2) == 0 ||
@@ -260,8 +260,8 @@ double sample_stuck(struct sampler *l, char text[SAMPLE_TEXT])
         if (p->stuck < STUCK_SAMPLES)
             continue;
         snprintf(text, SAMPLE_TEXT,
-                 "process %d has been stuck in the kernel (state D) for %d samples", (int)p->pid,
-                 p->stuck);
+                 "process %d has been stuck in the kernel (state D) in %d samples, 5 s apart",
+                 (int)p->pid, p->stuck);
         n++;
     }
     return n;

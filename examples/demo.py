@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs `make demo`: digits_torch.py on 4 ranks and in one process, and compares the two; then
-digits_elastic.py on 4 ranks, of which it kills one and to which it adds two more.
+digits_elastic.py on 4 ranks, of which it kills one, which hvdrun replaces, and to which it adds two.
 
     demo.py BUILD        the folder with hvdrun and libhvd.so
 
@@ -115,7 +115,7 @@ def images_per_second(run):
 
 
 def tell_speed(ranks, single):
-    """Both speeds, and why more ranks are no faster here where that is so."""
+    """Prints both speeds and, if the ranks are not faster than one process, why."""
     fast, alone = images_per_second(ranks), images_per_second(single)
     print(f"{RANKS} ranks trained {fast:.0f} images/s, 1 process {alone:.0f} images/s.")
     if fast > alone:
@@ -131,7 +131,7 @@ def tell_speed(ranks, single):
 
 
 def demo(build):
-    """All trainings and all checks. Returns (accuracy, difference)."""
+    """Runs all trainings and all checks. Returns (accuracy, difference)."""
     folder = os.path.join(build, "demo")
     os.makedirs(folder, exist_ok=True)
     timeline = os.path.join(folder, "timeline.json")

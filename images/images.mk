@@ -13,7 +13,7 @@ OWN_LOADER  := $(patsubst x86_64,ld-linux-x86-64.so.2,$(patsubst aarch64,ld-linu
 bundle: $(BUNDLE)/share  ## agent, doctor, library and Python package for any image with glibc 2.28
 	@:
 
-# These are loaded by the image's loader, with the image's C library.
+# libhvd.so and hvd-probe are loaded by the image's loader, with the image's C library.
 OLD_LIBS := -L$(GLIBC_STUBS) -Wl,--no-as-needed -lpthread -ldl -Wl,--as-needed -lm
 $(GLIBC_STUBS)/libc.so: images/bundle/stubs.sh
 	$(call say,STUBS,$(@D))
@@ -30,9 +30,9 @@ $(BUILD)/images/old/hvd-probe: $(call objs,$(PROBER_SRCS)) $(OLD_GLIBC) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $(filter %.o %.a,$^) $(LDFLAGS) $(OLD_LIBS)
 
-# These are loaded by the bundle's own loader; the kernel needs its absolute path. RPATH instead of
-# RUNPATH, because RPATH takes precedence over LD_LIBRARY_PATH and also applies to the libraries' own
-# libraries.
+# hvd-agent, hvdrun and hvd-doctor are loaded by the bundle's own loader; the kernel needs that loader's
+# absolute path. RPATH instead of RUNPATH, because RPATH takes precedence over LD_LIBRARY_PATH and also
+# applies to the libraries' own libraries.
 OWN_FLAGS := -Wl,--dynamic-linker=$(BUNDLE_AT)/private/$(OWN_LOADER) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../private'
 $(BUILD)/images/own/hvd-agent $(BUILD)/images/own/hvdrun: $(BUILD)/images/own/%: $(BUILD)/agent/main_%.o \
     $(BUILD)/images/bundle/environment.o $(AGENT_A) $(DIAG_A) $(MEMBER_A) $(LIB_A)

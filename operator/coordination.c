@@ -25,7 +25,7 @@ struct coordination {
     bool leads;
     char key[KEYS_JOB_MAX]; /* returned by the last on_key() */
     int64_t term;
-    char host[256];   /* in the URL */
+    char host[256];   /* host name in config.url */
     char address[64]; /* "": all addresses */
     int port;
     struct loop_fd lfd;
@@ -260,7 +260,7 @@ void coordination_stop_leading(struct coordination *c)
     loop_fd_stop(c->loop, &c->lfd);
     loop_timer_stop(c->loop, &c->timer);
     loop_timer_stop(c->loop, &c->ready);
-    /* Before the plane: reviews in flight call it. */
+    /* The reviewer is closed before the plane, because reviews in flight call the plane. */
     reviewer_close(c->reviewer);
     c->reviewer = NULL;
     plane_destroy(c->plane);

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# deps.sh [GROUP...]: installs the Debian packages that are missing, with apt-get, as root or through
-# sudo. Groups: build; demo; check, what make check needs beside these two; test, what make test needs beside the others.
-# Without arguments these four. And arm64: compiler and emulator of the other architecture, for make test-arm64. Prints nothing when no package is missing. Otherwise it
-# prints how much apt-get downloads and how far it is; where it cannot install, it prints which packages are missing.
+# deps.sh [GROUP...]: installs the Debian packages that are missing, with apt-get, as root or through sudo. Groups: build;
+# demo; check, what make check needs beside these two; test, what make test needs beside the others. Without arguments these
+# four. And arm64: compiler and emulator of the other architecture, for make test-arm64. Prints nothing when no package is
+# missing. Otherwise it prints how much apt-get downloads and how far it is; where it cannot install, it prints which packages
+# are missing.
 # Made for Debian 12. Debian 13 and Ubuntu have packages of the same names (but libclang-rt of their own clang).
 # Elsewhere, install what the packages below contain.
 set -eu

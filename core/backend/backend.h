@@ -6,7 +6,8 @@
  *
  * The table is in backends.c. Each rank writes into its card what it can use (choice.h), before
  * anything is opened. Every rank then makes the same choice from all cards. Everything here runs
- * inside hvd_init() or under the progress lock.
+ * inside hvd_init() or under the progress lock, except that built and probe may be called on any
+ * thread (backends_tell(), backends_probe()).
  */
 #ifndef HVD_BACKEND_BACKEND_H
 #define HVD_BACKEND_BACKEND_H

@@ -63,8 +63,9 @@ static inline bool backends_cannot_cancel(const struct backends *b)
 int backends_tell(const struct backends *b, const char *name, struct hvd_backend *ret,
                   struct err *err);
 
-/* The same for a back end for tensors of GPUs that is not open: does this machine have what it
- * needs? Loads its libraries, touches no GPU. Any thread, without the progress lock. */
+/* For a back end for tensors of GPUs that backends_tell() has found not open: sets ret->built to
+ * whether this machine has what the back end needs, and ret->text to what it has, or lacks. Loads
+ * the back end's libraries, touches no GPU. Any thread, without the progress lock. */
 void backends_probe(const char *name, struct hvd_backend *ret);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * choice: which back ends a job uses. Pure: what each rank wants and has in, one list out, the same
- * on every rank that is given the same.
+ * choice: which back ends a job uses. Pure: takes what each rank wants and has, and returns one
+ * list, which is the same on every rank.
  *
  * HVD_BACKEND is "auto" (the default) or a list of names, the preferred one first. A name other
  * than the last may be missing on this machine: then the next one is used. A rank's list is the
@@ -27,11 +27,12 @@ struct backend_wish {
     uint8_t list[BACKENDS_MAX];
 };
 
-/* names: the table's, ends with NULL. text NULL: auto. -EINVAL, with the names there are. */
+/* Parses the value of HVD_BACKEND. names: the table's, ends with NULL. text NULL: auto. -EINVAL: an
+ * unknown name (err lists the known ones), a name twice, or a text that is too long. */
 int backend_wish_parse(const char *text, const char *const *names, struct backend_wish *ret,
                        struct err *err);
 
-/* "auto", "mpi,host" */
+/* Writes a wish as in HVD_BACKEND: "auto", "mpi,host". */
 void backend_wish_text(const struct backend_wish *w, const char *const *names, char *dst,
                        size_t size);
 
@@ -42,12 +43,12 @@ struct backend_said {
     struct {
         bool here;
         char text[BACKEND_TEXT_MAX]; /* name and version, or why this rank cannot use it */
-    } of[BACKENDS_MAX];              /* as wish.list */
+    } of[BACKENDS_MAX];              /* of[i] is about wish.list[i] */
 };
 
 void backend_said_put(const struct backend_said *said, struct buf *out);
 
-/* Parses and removes it from the front of buf. -EPROTO. */
+/* Parses a rank's report and removes it from the front of buf. -EPROTO: it is malformed. */
 int backend_said_take(struct buf *buf, const char *const *names, struct backend_said *ret,
                       struct err *err);
 

@@ -190,7 +190,7 @@ int cuda_stream_usable(struct cuda_device *d, struct CUstream_st *stream, struct
 {
     unsigned state = 0;
     unsigned code = d->api->stream_capturing(stream, &state);
-    /* while another stream is captured the default stream reports this */
+    /* CUDA_CAPTURE_IMPLICIT: the default stream reports it while another stream is captured. */
     if (code == CUDA_OK && state == 0)
         return 0;
     if (code != CUDA_OK && code != CUDA_CAPTURE_IMPLICIT)

@@ -8,8 +8,9 @@
  * graph capture in another thread is not disturbed. One thread at a time: all runs under the
  * engine's progress lock.
  *
- * Nothing here blocks on a device: callers poll for completion. Once a device has failed for good
- * (an illegal address, a memory error) every call returns that error with the same text.
+ * Nothing here blocks on a device, except that freeing memory may (cuda_memory_reserve() frees,
+ * too): callers poll for completion. Once a device has failed for good (an illegal address, a
+ * memory error) every call returns that error with the same text.
  */
 #ifndef HVD_BACKEND_CUDA_H
 #define HVD_BACKEND_CUDA_H
@@ -33,7 +34,7 @@ struct cuda_kernels;
 struct cuda_device {
     const struct cuda_api *api;
     struct CUctx_st *context;
-    int ordinal; /* as this process counts them */
+    int ordinal; /* the GPU's number, as this process counts GPUs */
     int handle;
     int sm; /* 90: compute capability 9.0 */
     int multiprocessors;
@@ -81,7 +82,7 @@ void cuda_stream_destroy(struct cuda_device *device, struct CUstream_st *stream)
  * an operation in which other ranks take part. */
 int cuda_stream_usable(struct cuda_device *device, struct CUstream_st *stream, struct err *err);
 
-/* ---- events: a pool; the steady state makes none ---- */
+/* ---- events: a pool; in the steady state no event is created ---- */
 
 int cuda_event_get(struct cuda_device *device, struct CUevent_st **ret, struct err *err);
 
@@ -119,7 +120,8 @@ enum cuda_copy { CUDA_COPY_IN, CUDA_COPY_OUT, CUDA_COPY_INSIDE };
 int cuda_copy(struct cuda_device *device, enum cuda_copy way, void *to, const void *from,
               size_t bytes, struct CUstream_st *stream, struct err *err);
 
-/* The device that a pointer is on, -1: host memory, page-locked or not. Needs no visit. */
+/* Sets *ret to the number of the device that a pointer is on, or to -1 for host memory, page-locked
+ * or not. Needs no visit. */
 int cuda_pointer_device(const struct cuda_api *api, const void *at, int *ret, struct err *err);
 
 #endif

@@ -4,8 +4,8 @@
  * headers.
  *
  * One list of functions makes the table of cuda_api.h, the fake library's prototypes, and, where a
- * real cuda.h is at hand, a comparison with it (tests/unit/backend/cuda_abi_check.c): the tags are
- * cuda.h's own, and its enums are unsigned to a caller.
+ * real cuda.h is at hand, a comparison with it (tests/unit/backend/cuda_abi_check.c). The structs
+ * have the tags of cuda.h; where cuda.h has an enum, this list has unsigned.
  */
 #ifndef HVD_BACKEND_CUDA_ABI_H
 #define HVD_BACKEND_CUDA_ABI_H
@@ -87,7 +87,7 @@ enum {
     CUDA_FLAG_EVENT_DISABLE_TIMING = 2,
     CUDA_FLAG_HOST_PORTABLE = 1,
 
-    CUDA_CAPTURE_GLOBAL = 0, /* what a thread may do while a stream is captured */
+    CUDA_CAPTURE_GLOBAL = 0, /* modes: what a thread may do while a stream is captured */
     CUDA_CAPTURE_RELAXED = 2,
 
     CUDA_ATTR_MULTIPROCESSORS = 16,

@@ -175,7 +175,7 @@ int cuda_api_open(const struct cuda_api **ret, struct err *err)
     return rc;
 }
 
-/* Failures of cuInit that a user can fix, with the ids of the doctor's checks. */
+/* Converts cuInit's result: 0, or -errno with what the user can do and the doctor's check. */
 static int why_not(unsigned code, struct err *err)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");

@@ -26,7 +26,7 @@ struct part {
     uint32_t sm;
 };
 
-/* Where the parts begin and end. */
+/* Finds where the parts begin and end. -EINVAL: not a file of kernels, or it is cut off. */
 static int find_parts(const uint8_t *bytes, size_t n, size_t *ret_begin, size_t *ret_end,
                       struct err *err)
 {

@@ -78,7 +78,7 @@ static int read_file(const char *path, char **ret, struct err *err)
             return err_sys(err, n < 0 ? errno : EIO, "%s", path);
         at += (size_t)n;
     }
-    data[size] = '\0'; /* the driver trusts the sizes in the file's head */
+    data[size] = '\0'; /* cuModuleLoadData() gets no size: this ends a file that is text (PTX) */
     *ret = TAKE(data);
     return 0;
 }

@@ -13,12 +13,14 @@
  * it. */
 #define CUDA_KERNELS_VERSION 13000
 
-/* The path of the file: HVD_KERNELS, else hvd_kernels.fatbin in the folder that libhvd.so is in, or
- * in lib beside it. -ENOENT: it is not there. */
+/* Stores the path of the file: HVD_KERNELS, else hvd_kernels.fatbin in the folder lib beside the
+ * folder of libhvd.so (or of the program that contains this code), else in that folder itself.
+ * -ENOENT: it is not there. */
 int cuda_kernels_path(char *ret, size_t size, struct err *err);
 
-/* Loads the kernels once; later calls return the first result. -ENOENT: there is no file of
- * kernels; -ENOTSUP: the driver is too old for it, or it has no code for this GPU. */
+/* Loads the kernels, once per device. A failure is not kept: the next call tries again. -ENOENT:
+ * there is no file of kernels; -ENOTSUP: the driver is too old for it, or it has no code for this
+ * GPU. */
 int cuda_kernels_load(struct cuda_device *device, struct err *err);
 
 /* For cuda_device_close(). */

@@ -140,8 +140,8 @@ static void tell_levels(struct device *d, const struct mesh *mesh, const char *w
         log_info("allreduce on GPUs: NCCL over all ranks: %s", why);
 }
 
-/* Under NCCL: should there be a second communicator for the ranks inside each host? The same
- * answer on every rank. */
+/* Called if this epoch uses NCCL. Sets d->two_levels: whether allreduce uses a second communicator,
+ * of the ranks inside each host (hier.h). All ranks choose the same. Returns 0 or -errno. */
 static int choose_levels(const struct coll *coll, struct job *j, struct err *err)
 {
     struct device *d = j->d;

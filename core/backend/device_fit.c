@@ -15,7 +15,7 @@ struct crew {
     const struct said *all;
     struct nccl_fact *facts; /* [n] of them */
     int n;
-    int first; /* rank */
+    int first; /* the rank that was added first */
     bool fallback, kernels;
 };
 
@@ -39,7 +39,8 @@ static bool has_way(const struct crew *c, bool *ret_nccl, struct err *ret_why)
     return *ret_nccl || c->ways->staged || c->fallback;
 }
 
-/* Is the last rank of the set like the others, with or without kernels? */
+/* Returns whether the rank that was added last has the others' HVD_HIERARCHICAL_ALLREDUCE and, if
+ * they use kernels with NCCL, also kernels. kernels: the others have them. */
 static bool is_alike(const struct crew *c, int rank, bool kernels, bool nccl, struct err *ret_why)
 {
     const struct said *s = &c->all[rank];

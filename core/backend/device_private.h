@@ -17,8 +17,8 @@ struct device {
     struct device_ways ways;
     struct gpu *gpu;       /* NULL: no tensor of a device yet */
     struct nccl_run *nccl; /* NULL: not used yet */
-    struct staged *staged; /* the same */
-    struct hier *hier;     /* the same */
+    struct staged *staged; /* NULL: not used yet */
+    struct hier *hier;     /* NULL: not used yet */
     struct kept kept;
     enum device_way way, told; /* way: the way of this epoch; told: the way that was logged last */
     bool newcomer;             /* this rank has joined, and has not taken part in a choice yet */
@@ -31,7 +31,7 @@ struct device {
 /* What a rank reports in the phase ask. Plain bytes. */
 struct said {
     struct nccl_said nccl;
-    struct nccl_said local; /* the same for the communicator of this host's ranks */
+    struct nccl_said local; /* like nccl, for the communicator of this host's ranks (hier.h) */
     bool fallback;
     bool newcomer;
     uint8_t levels; /* enum hier_wish */
@@ -46,7 +46,8 @@ struct job {
     bool agreed; /* the way of this epoch has been chosen */
     enum phase phase;
     enum device_way way;
-    bool staged_too; /* staged may be used where NCCL cannot: every rank allows it */
+    bool staged_too; /* staged may be used where NCCL cannot: the user has named it, every rank
+                        allows it, or there is only one rank */
     /* The operation; reads retained copies instead of inputs that it overwrites. */
     const struct coll_op *op;
     struct said mine, *all; /* [size] */
@@ -60,7 +61,7 @@ struct job {
     bool refused;       /* all ranks have failed to find a way */
 };
 
-/* The allgather of what each rank reports, as a part of the operation. */
+/* Starts the allgather of what each rank reports, as a part of the operation (coll_part_start). */
 int device_ask(struct coll *coll, struct job *job, struct err *err);
 
 /* Finds joiners that do not fit (device_fit.c, pure). Sets ret_unfit[size], which is all false

@@ -2,7 +2,7 @@
  *
  * gpu: the GPU of this rank: one stream, in whose order operations run, and memory. A rank has one,
  * from its first tensor on a device to the end of the engine, across epochs. Under the progress
- * lock. Functions marked "in a visit" are called between gpu_enter() and gpu_leave().
+ * lock. Functions marked "in a visit" are called between cuda_enter() and cuda_leave().
  */
 #ifndef HVD_BACKEND_GPU_H
 #define HVD_BACKEND_GPU_H

@@ -70,7 +70,7 @@ static struct kernel_change change_of(double prescale, int divisor, double posts
     };
 }
 
-/* -1: there is none. */
+/* Returns the number of the kernel for this conversion; -1: there is none. */
 static int conversion(enum hvd_dtype from, enum hvd_dtype to)
 {
     for (size_t i = 0; i < COUNT(conversions); i++)

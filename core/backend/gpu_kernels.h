@@ -18,10 +18,10 @@
 
 #define GPU_KERNELS 31 /* 20 that move, 11 that combine */
 
-/* In the order of the file; a kernel's number is its index here. */
+/* The kernels' names. A kernel's number is its index here. */
 extern const char *const gpu_kernel_names[GPU_KERNELS];
 
-/* count elements from one place to another. */
+/* A piece to move: count elements, from one place to another. */
 struct gpu_piece {
     const void *from;
     void *to;
@@ -43,7 +43,7 @@ struct gpu_move {
     int kernel; /* its number */
     struct kernel_change change;
     size_t from_bytes, to_bytes; /* bytes of an element before and after the conversion */
-    size_t unit;                 /* kernel elements per element of a piece: its bytes, or 1 */
+    size_t unit; /* what the kernel counts, per element of a piece: its bytes, or 1 */
 };
 
 /* -ENOTSUP: no kernel makes this conversion. */
@@ -54,7 +54,7 @@ int gpu_move_plan(const struct gpu_change *change, struct gpu_move *ret, struct 
 size_t gpu_move_fill(const struct gpu_move *move, const struct gpu_piece *pieces, size_t n,
                      struct kernel_move *ret);
 
-/* The number of the kernel. */
+/* Returns the number of the kernel that combines elements of this dtype. */
 int gpu_combine_kernel(enum hvd_dtype dtype);
 
 /* Fills the parameters for combining nsrc sources as core/coll/reduce.h says. -EINVAL: too many

@@ -32,7 +32,7 @@ struct hier {
     struct CUstream_st *outward, *inward;
     struct cuda_memory packed, locked;
     struct place places[PLACES];
-    size_t room; /* of a shard */
+    size_t room; /* bytes of memory for one shard */
     int shards, mine;
     size_t *counts; /* [shards] */
 
@@ -83,7 +83,7 @@ bool hier_destroy(struct hier *h)
         return true;
     struct cuda_device *d = h->gpu->device;
     if (h->packed.at)
-        nccl_run_use(h->run); /* freeing it would wait for whatever is on the stream */
+        nccl_run_use(h->run); /* drains the stream first: freeing would wait for all its work */
     bool gone = nccl_run_destroy(h->run);
     /* Memory on a lost device is freed when the process ends. */
     if (gone && !d->lost.code) {
@@ -115,7 +115,7 @@ enum nccl_verdict hier_hear(struct hier *h, const struct nccl_said *all, const s
     return nccl_run_hear(h->run, all, mesh->rank, mesh->size, mesh->host_of, err);
 }
 
-/* 1: copies of a cancelled operation are still in flight. */
+/* Polls the copies of a cancelled operation. 1: some are in flight; 0: none is. */
 static int copied(struct hier *h, struct err *err)
 {
     int rc = 0;
@@ -147,7 +147,8 @@ bool hier_can(const struct hier *h, const struct coll_op *op)
     return op->kind == HVD_ALLREDUCE && coll_count(op) > 0 && form_of(h, op, &form) == 0;
 }
 
-/* The operation on packed memory, on the host or between hosts. */
+/* Returns an operation of this kind on packed memory: for NCCL inside the host, or for the sum
+ * between hosts. */
 static struct coll_op bare(const struct hier *h, enum hvd_kind kind)
 {
     enum hvd_op o = h->op->op;
@@ -271,8 +272,8 @@ static int scatter(struct hier *h, struct err *err)
     return rc == 0 ? call(h, h->scattered, HVD_REDUCESCATTER, err) : rc;
 }
 
-/* The reduce-scatter is on the stream: queues the copy of this rank's shard to the host behind it.
- */
+/* Called when the reduce-scatter is on the stream: queues the copy of this rank's shard to the host
+ * behind it. */
 static int come(struct hier *h, struct err *err)
 {
     struct cuda_device *d = h->gpu->device;
@@ -287,7 +288,7 @@ static int come(struct hier *h, struct err *err)
     return rc == 0 ? mark(h, chunk, h->outward, err) : rc;
 }
 
-/* The sum between hosts is done: copies the shard back to the device. */
+/* Called when the sum between hosts is done: copies the shard back to the device. */
 static int go(struct hier *h, struct err *err)
 {
     uint64_t chunk = h->summed++;
@@ -333,7 +334,7 @@ static int sum_chunks(struct hier *h, struct coll *coll, bool *ret_moved, bool *
         rc = sum(h, coll, err);
     }
     if (rc == 0 && h->summing && (rc = coll_part_progress(coll)) < 0)
-        err_set(err, -rc, "a sum between hosts");
+        err_set(err, -rc, "the sum between the hosts has failed");
     *ret_between = rc < 0;
     if (rc != 0 || !h->summing)
         return rc < 0 ? rc : 0;

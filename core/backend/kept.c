@@ -26,7 +26,8 @@ static int make_room(struct kept *k, size_t n, struct err *err)
     return err_set(err, ENOMEM, "no memory to keep the inputs of %zu tensors", n);
 }
 
-/* Where each copy lies; 0 bytes: nothing is overwritten. */
+/* Fills k->at with the offset of each copy. Returns the bytes of all copies; 0: op overwrites none
+ * of its inputs. */
 static size_t lay_out(struct kept *k, const struct coll_op *op)
 {
     for (size_t i = 0; i < op->n; i++)
@@ -41,7 +42,8 @@ static int copy_all(struct kept *k, struct gpu *gpu, const struct coll_tensor *t
     size_t n = 0, elem = hvd_dtype_size(k->op.dtype);
     for (size_t i = 0; i < k->n; i++) {
         uint8_t *copy = (uint8_t *)k->memory.at + k->at[i], *own = tensors[i].out;
-        /* The duplicate operation reads from the retained copy where its input differs. */
+        /* Only tensors that have a copy: op reduces them in place, and its duplicate (for the way
+         * back) reads the copy. */
         if (tensors[i].count > 0 && tensors[i].in == (back ? copy : own))
             k->pieces[n++] =
                 (struct gpu_piece){back ? copy : own, back ? own : copy, tensors[i].count * elem};

@@ -29,7 +29,7 @@ int kept_begin(struct kept *kept, struct gpu *gpu, const struct coll_op *op,
 /* Copies the retained inputs back, if kept->owed is set. */
 int kept_restore(struct kept *kept, struct gpu *gpu, struct err *err);
 
-/* gpu NULL: there was none. */
+/* gpu NULL: the device's memory is not freed, because no GPU was used or NCCL may still use it. */
 void kept_fini(struct kept *kept, struct gpu *gpu);
 
 #endif

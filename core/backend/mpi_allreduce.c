@@ -32,7 +32,7 @@ struct mpi_allreduce {
     enum phase phase;
     int run;     /* number of the current run on the host: runs that sum, then as many runs that
                     distribute */
-    bool whole;  /* this rank's tensors are passed to MPI without a copy */
+    bool whole;  /* every rank passes its own tensors to MPI: HVD_MPI_FLAT=1, or op->across */
     bool shared; /* the host's shared segment is used */
     bool owner;  /* this rank takes part in MPI's allreduce */
     bool packed; /* the vector is not the tensor itself */
@@ -129,7 +129,8 @@ static void empty_vector(struct mpi_allreduce *a)
 
 /* ---- start ---------------------------------------------------------------------------------- */
 
-/* Where the segments of this lane are; returns the longest, in bytes of the vector. */
+/* Fills local and offsets with the places of this lane's segments. Returns the longest segment, in
+ * bytes of the vector. */
 static size_t measure(struct mpi_allreduce *a)
 {
     size_t elem = a->layout.elem, most = 0;
@@ -239,7 +240,8 @@ static int allreduce_start(struct coll *coll, void *state, struct err *err)
 
 /* ---- progress ------------------------------------------------------------------------------- */
 
-/* The runs on the host of one phase: 0 all done. */
+/* Makes progress on the runs of one phase on the host. Returns as coll_progress() does; 0: all runs
+ * are done. */
 static int progress_runs(struct coll *coll, struct mpi_allreduce *a)
 {
     for (;;) {

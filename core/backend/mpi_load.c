@@ -64,8 +64,8 @@ static void path_of(void *handle, char *dst, size_t size)
         snprintf(dst, size, "%s", map->l_name);
 }
 
-/* Which libmpi the loader finds, for a plugin that cannot be loaded: "; it finds FILE (VERSION)".
- */
+/* Writes which libmpi the loader finds, for the error about a plugin that cannot be loaded: "; the
+ * loader finds FILE (VERSION)". False: the loader finds none. */
 static bool look_for_others(char *dst, size_t size)
 {
     /* Open MPI 3 and later, MPICH and its kin, Open MPI 2 */
@@ -127,7 +127,7 @@ static int load(struct mpi_found *ret, struct err *err)
                        "(Debian: libopenmpi-dev), or name the file in HVD_MPI_PLUGIN (doctor: "
                        "mpi-load)",
                        path);
-    /* Global: MPI's own components look for its symbols there. */
+    /* RTLD_GLOBAL: MPI's own components look for MPI's symbols in the global scope. */
     void *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
     if (!handle)
         return cannot_load(path, err);

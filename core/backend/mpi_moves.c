@@ -23,7 +23,7 @@ struct mpi_moves {
     int *counts;             /* [4 x size]: send counts and places, receive counts and places */
     bool asked;              /* the request was passed to MPI */
     size_t own;              /* reduce-scatter: elements of this rank */
-    void *out;               /* where the sums of this rank are copied, if not to call.out */
+    void *out;               /* where the sums are copied from call.out; NULL: they stay there */
 };
 
 static int moves_init(struct coll *coll, void *state, struct err *err)

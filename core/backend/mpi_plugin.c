@@ -71,8 +71,8 @@ static const char *why(void)
 
 /* ---- types and operations ------------------------------------------------------------------- */
 
-/* A type that MPI sums as hvd.h says. For 16-bit floats, and for moving data, only the size counts.
- */
+/* The type that MPI sums as hvd.h says. 16-bit floats have none: MPI does not sum them here. For
+ * moving data only the size counts: see move_type(). */
 static MPI_Datatype sum_type(enum hvd_dtype dtype)
 {
     switch (dtype) {
@@ -126,7 +126,7 @@ static MPI_Datatype move_type(enum hvd_dtype dtype)
     return MPI_DATATYPE_NULL;
 }
 
-/* Operations that MPI lacks: min and max that propagate NaN, and those on bool. */
+/* Carries out the operations that MPI lacks: min and max that propagate NaN, and all on bool. */
 static void reduce(enum hvd_op op, void *in, void *inout, int n, MPI_Datatype type)
 {
     enum hvd_dtype dtype = type == MPI_FLOAT    ? HVD_FLOAT32
@@ -155,7 +155,9 @@ static void own_product(void *in, void *inout, int *n, MPI_Datatype *type)
     reduce(HVD_PRODUCT, in, inout, *n, *type);
 }
 
-/* The same bits on every rank: a minimum of -0 and +0 depends on the order, so MPI must keep it. */
+/* Creates each operation twice. MPI may change the order of the operands of g.own, and must keep it
+ * for g.ordered: a minimum of -0 and +0 depends on the order, and all ranks must get the same bits.
+ */
 static int make_ops(void)
 {
     static MPI_User_function *const functions[HVD_OPS] = {

@@ -4,7 +4,7 @@
  *
  * libhvd.so loads it at run time (mpi_load.h); nothing else of hvd knows a type of MPI. library()
  * and state() may be called at any time, all other functions only by the thread that may call MPI
- * at that moment (mpi_process.h). Functions return 0 or a negative errno; why() writes MPI's text
+ * at that moment (mpi_process.h). Functions return 0 or a negative errno; why() returns MPI's text
  * about the last failure.
  */
 #ifndef HVD_BACKEND_MPI_PLUGIN_H

@@ -25,9 +25,9 @@
 #define FINALIZE_S 3600
 #define YEAR_S     31536000
 #define SAY_MS     5000 /* a wait that takes longer is logged */
-#define LOOK_MS    20   /* between two looks at the mesh */
+#define LOOK_MS    20   /* between two looks at the mesh while a caller waits for the thread */
 #define CLOSE_MS   2000
-#define STOP_NAPS  50000          /* of 100 us */
+#define STOP_NAPS  50000          /* naps of 100 us for which a thread in a step is waited for */
 #define IDLE_NS    (5 * CLOCK_MS) /* interval between idle calls to MPI */
 /* wait for the end of an operation that is given up: all ranks have started it */
 #define DRAIN_MS 2000
@@ -64,7 +64,7 @@ static struct {
     _Atomic int leaving;   /* at exit: no more steps */
     bool entered, ours;
     bool lost;          /* MPI is not called any more, not even to finalize it */
-    bool broken;        /* a call or an operation was abandoned in it */
+    bool broken;        /* a rank was lost, or an operation was abandoned in MPI */
     int64_t finalize_s; /* HVD_MPI_FINALIZE_TIMEOUT */
     pid_t pid;
     struct mpi_here here;
@@ -72,7 +72,7 @@ static struct {
 
 /* ---- the thread ----------------------------------------------------------------------------- */
 
-/* One step, unless the process is ending. */
+/* Runs one step and returns as the step does. If the process is ending: no step, returns 1. */
 static int one_step(struct mpi_task *task)
 {
     int rc = 1;
@@ -125,9 +125,9 @@ static struct timespec in_ns(uint64_t ns)
     return (struct timespec){.tv_sec = (time_t)(at / CLOCK_S), .tv_nsec = (long)(at % CLOCK_S)};
 }
 
-/* (lock) Calls MPI while there is nothing to do: another rank may wait for messages that this
- * rank's MPI still holds. The lock is kept, because a thread that closes the mesh may finalize MPI
- * next.
+/* Called with g.lock held. Calls MPI while there is nothing to do: another rank may wait for
+ * messages that this rank's MPI still holds. The lock is kept during the call, because a thread
+ * that closes the mesh may finalize MPI next.
  */
 static void idle(void)
 {
@@ -167,7 +167,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* (lock) */
+/* Called with g.lock held. */
 static int start_thread(struct err *err)
 {
     pthread_t thread;
@@ -188,8 +188,8 @@ static int start_thread(struct err *err)
     return 0;
 }
 
-/* (lock) Waits for the errand. On 0 the caller owns it again; on an error the thread does. mesh may
- * be NULL. */
+/* Called with g.lock held. Waits for the errand. On 0 the caller owns it again; on an error the
+ * thread does. mesh may be NULL. */
 static int wait_for(struct errand *errand, const char *what, struct mesh *mesh, uint64_t deadline,
                     struct err *err)
 {
@@ -484,8 +484,8 @@ bool mpi_task_stop(const struct mpi_here *here, struct mpi_task *task)
     task->abandoned = rc != 0;
     if (!task->abandoned)
         return true;
-    /* While this holds the lock the thread cannot be in MPI; with leaving set it never returns to
-     * it. */
+    /* While this holds the lock, the thread is not in idle()'s call of MPI. With g.lost set, idle()
+     * never calls MPI again. */
     pthread_mutex_lock(&g.lock);
     g.lost = g.broken = true;
     pthread_mutex_unlock(&g.lock);

@@ -28,11 +28,12 @@ struct mpi_here {
 };
 
 /* Starts MPI unless it runs. If hvd started it, hvd also finalizes it at exit, where most MPIs wait
- * for all ranks: for at most HVD_MPI_FINALIZE_TIMEOUT seconds. HVD_MPI_THREADS=multiple|funneled
- * requests exactly this level. -EBUSY: an earlier hvd_init() of this process left an operation
- * behind in MPI, see mpi_process_close() and mpi_task_stop(). Watches the mesh meanwhile: a rank
- * that gives up ends the wait. mesh must stay valid until mpi_process_close(): unless operations
- * are direct, the end of each wakes the threads that sleep in it. */
+ * for all ranks: for at most HVD_MPI_FINALIZE_TIMEOUT seconds. If HVD_MPI_THREADS is set (multiple
+ * or funneled), a lower level is refused. -EBUSY: an earlier hvd_init() of this process lost a
+ * rank, or left an operation behind in MPI, see mpi_process_close() and mpi_task_stop(). Watches
+ * the mesh meanwhile: a rank that gives up ends the wait. mesh must stay valid until
+ * mpi_process_close(): unless operations are direct, the end of each wakes the threads that sleep
+ * in it. */
 int mpi_process_enter(const struct mpi_found *found, struct mesh *mesh, uint64_t deadline,
                       struct mpi_here *ret, struct err *err);
 
@@ -49,7 +50,7 @@ void mpi_process_close(const struct mpi_here *here, void *comm, bool lost);
 struct mpi_task {
     int (*step)(void *ctx);
     void *ctx;
-    _Atomic int state; /* if not direct */
+    _Atomic int state; /* TASK_... of mpi_process.c; if direct, only whether it was started */
     bool spin;         /* if not direct: the thread spins for a while and keeps its processor */
     bool abandoned;    /* see mpi_task_stop() */
     int rc;

@@ -44,7 +44,7 @@ struct mpi_sum {
     bool asked;   /* MPI_Iallreduce was started */
     struct mpi_request one;
     struct mpi_place posted, taken; /* receives: the next to post, the next to wait for */
-    struct mpi_place begun, gone;   /* the same for sends */
+    struct mpi_place begun, gone;   /* sends: the next to begin, the next to wait for */
     struct mpi_request recvs[MPI_SUM_WINDOW], sends[MPI_SUM_SENDS];
 };
 

@@ -2,7 +2,7 @@
  *
  * nccl_abi: what we use of NCCL's interface, declared by us: neither NCCL nor CUDA is needed to
  * build. Names and values are those of nccl.h; tests/e2e/nccl_abi.c compares the two where the real
- * header is there. Included by core/backend/nccl* and by the NCCL of tests/fake only.
+ * header is there. Included only by core/backend/nccl*, by the NCCL of tests/fake and by tests.
  */
 #ifndef HVD_BACKEND_NCCL_ABI_H
 #define HVD_BACKEND_NCCL_ABI_H

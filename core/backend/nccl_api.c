@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/backend/doctor.h"
 #include "core/backend/nccl_build.h"
@@ -108,7 +109,8 @@ int nccl_api_open(const struct nccl_place *place, struct nccl_api *ret, struct e
                           : dlopen(place->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle) {
         const char *why = dlerror();
-        return err_set(err, ENOENT, "NCCL does not load: %s " LOAD, why ? why : place->path);
+        return err_set(err, access(place->path, F_OK) == 0 ? ELIBBAD : ENOENT,
+                       "NCCL does not load: %s " LOAD, why ? why : place->path);
     }
     if (library_file(handle, api.path, sizeof(api.path)) < 0)
         snprintf(api.path, sizeof(api.path), "%s", place->path);
@@ -135,8 +137,8 @@ const struct nccl_api *nccl_api_loaded(void)
     return atomic_load_explicit(&g_nccl.ready, memory_order_acquire);
 }
 
-/* Uses the first file that exists, even if it does not load: falling back to another NCCL would
- * hide a broken setup. */
+/* Uses the first file that exists, even if it does not load, is too old or no NCCL: falling back to
+ * another NCCL would hide a broken setup. If none exists, err has the reason of the first. */
 static int open_first(struct nccl_api *ret, struct err *err)
 {
     struct nccl_place places[NCCL_PLACES];

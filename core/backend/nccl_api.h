@@ -32,15 +32,16 @@ struct nccl_api {
 
 #define NCCL_OLDEST 20800
 
-/* ncclGetVersion()'s number as major * 10000 + minor * 100 + patch; 0: it is none. */
+/* ncclGetVersion()'s number as major * 10000 + minor * 100 + patch; 0: code is no version. */
 int nccl_version_decode(int code);
 
 /* dst: 16 bytes; "2.27.7". Returns dst. */
 const char *nccl_version_text(int version, char dst[16]);
 
-/* -ENOENT: there is no NCCL; -ELIBBAD: it does not load, lacks a function, or does not say its
- * version; -ENOTSUP: it is too old; -EEXIST: two copies, see nccl_find.h. err says which file, and
- * the doctor's code. A failure is not kept: the next call looks again. */
+/* Loads NCCL, once per process. -ENOENT: there is no NCCL; -ELIBBAD: it does not load, lacks
+ * a function, or does not say its version; -ENOTSUP: it is too old; -EEXIST: two copies, see
+ * nccl_find.h. err says which file, and the doctor's code. A failure is not kept: the next call
+ * looks again. */
 int nccl_api_load(const struct nccl_api **ret, struct err *err);
 
 /* The functions of the NCCL that is loaded; NULL: none is. */

@@ -19,7 +19,8 @@
 #define RODATA_MAX   (64u << 20) /* limit for the read-only data; NCCL's has less than one MiB */
 #define NAME         ".rodata"
 
-/* A number of at most three digits at *at, up to end; -1: there is none. */
+/* Reads a number of at most three digits at *at, before end, and moves *at after it. -1: there is
+ * none. */
 static int number(const char **at, const char *end)
 {
     int v = -1;
@@ -68,7 +69,8 @@ static bool read_at(int fd, void *dst, size_t n, uint64_t offset)
     return true;
 }
 
-/* The read-only data among the sections; false: there is none, or its section is malformed. */
+/* Sets *ret to the section of the read-only data; false: there is none, it is empty, or it is
+ * larger than RODATA_MAX. */
 static bool find_rodata(int fd, const Elf64_Shdr *sections, const Elf64_Ehdr *head, Elf64_Shdr *ret)
 {
     if (head->e_shstrndx >= head->e_shnum)

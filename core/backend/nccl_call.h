@@ -22,8 +22,8 @@ typedef int nccl_call_f(void *arg);
 int nccl_call_start(struct nccl_thread *thread, nccl_call_f *fn, const void *arg, size_t size,
                     struct nccl_call **ret, struct err *err);
 
-/* If the thread is still in an earlier call, starts this one now on another thread. Without another
- * thread nothing changes. */
+/* If the thread is still in an earlier call, starts this one now on another thread. If no other
+ * thread can be created, this call goes on waiting for the earlier one. */
 void nccl_call_hasten(struct nccl_call *call);
 
 /* Returns whether the call has returned. */

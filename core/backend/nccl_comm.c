@@ -17,7 +17,7 @@
 static const struct nccl_row rows[] = {
     {NCCL_NEW, NCCL_ON_START, NCCL_ID, nccl_begin_id},
     {NCCL_GONE, NCCL_ON_START, NCCL_ID, nccl_begin_id},
-    /* Sent even if there is no id: the other ranks wait for it. */
+    /* Rank 0 sends its ticket even if it has no id: the other ranks wait for the ticket. */
     {NCCL_ID, NCCL_ON_DONE, NCCL_EXCHANGE, nccl_begin_exchange},
     {NCCL_ID, NCCL_ON_ERROR, NCCL_EXCHANGE, nccl_begin_exchange},
     {NCCL_ID, NCCL_ON_LATE, NCCL_EXCHANGE, nccl_begin_exchange},

@@ -63,8 +63,9 @@ struct nccl_limits {
 int nccl_comm_create(const struct nccl_api *api, const struct nccl_host *host,
                      const struct nccl_limits *limits, struct nccl_comm **ret, struct err *err);
 
-/* Aborts the communicators and waits for that, at most abort_ms. False: a call was abandoned in
- * NCCL, with its thread; the process should end soon. NULL is allowed. */
+/* Aborts the communicators and waits for that: at most abort_ms, or twice as long if a late call
+ * creates one more. False: a call was abandoned in NCCL, with its thread; the process should end
+ * soon. NULL is allowed. */
 bool nccl_comm_destroy(struct nccl_comm *comm);
 
 /* In the phases new or gone: becomes `rank` of `size` ranks, all of which do the same. -EBUSY in
@@ -99,7 +100,8 @@ bool nccl_comm_can_shrink(const struct nccl_comm *comm);
 /* What NCCL can do, for planning operations (nccl_steps.h); the caller adds its kernels. */
 struct nccl_means nccl_comm_means(const struct nccl_comm *comm);
 
-/* A number that identifies the communicator, equal on all its ranks; 0: it was never ready. */
+/* A number that identifies the communicator, equal on all its ranks; 0: no communicator has been
+ * ready since the last start or abort. */
 uint64_t nccl_comm_mark(const struct nccl_comm *comm);
 
 /* Number of calls that were abandoned in NCCL since it was created. */

@@ -302,7 +302,9 @@ static struct nccl_burial *free_grave(struct nccl_comm *c)
     return oldest;
 }
 
-/* Takes over the thread, if there is one. comm NULL: the call in b->kept has yet to create it. */
+/* Begins to abort comm on its thread, after the call `kept`, which is in progress there (NULL:
+ * none). Takes the thread over; thread NULL: creates one. comm NULL: there is none yet, but kept
+ * may create one. */
 static void bury(struct nccl_comm *c, struct nccl_thread *thread, struct ncclComm *comm,
                  struct nccl_call *kept)
 {
@@ -372,7 +374,7 @@ bool nccl_bury_on(struct nccl_comm *c)
 
 /* ---- polling a phase ---- */
 
-/* 1: still in progress, 0: fine, -errno with c->err. */
+/* Asks NCCL for comm's asynchronous error. 1: still in progress, 0: fine, -errno with c->err. */
 static int ask(struct nccl_comm *c, struct ncclComm *comm)
 {
     int state = NCCL_ABI_SUCCESS;

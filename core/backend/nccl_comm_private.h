@@ -46,7 +46,7 @@ struct nccl_comm {
     const char *doing;          /* name of the call in progress, for messages */
     struct nccl_ticket ticket;
     uint64_t mark;
-    int *excluded; /* shrink */
+    int *excluded; /* [nexcluded]: ranks that the shrink leaves out */
     int nexcluded;
     struct nccl_burial burial[NCCL_BURIALS];
     int abandoned;

@@ -62,7 +62,7 @@ static int ranks_on_host_of(const struct facts *f, int rank)
     return n;
 }
 
-/* Two ranks with one GPU: the pair of the lowest numbers. */
+/* Finds the two ranks with the lowest numbers that use the same GPU. False: there are none. */
 static bool find_shared(const struct facts *f, int *ret_a, int *ret_b)
 {
     for (int b = 1; b < f->n; b++) {

@@ -72,7 +72,8 @@ static bool same_file(const char *a, const char *b)
            sa.st_ino == sb.st_ino;
 }
 
-/* Old torch has NCCL linked into libtorch_cuda.so, and exports it. */
+/* Adds libtorch_cuda.so if NCCL is linked into it and exported by it, as in old torch. Returns
+ * whether it was added. */
 static bool in_torch(struct places *p)
 {
     struct library_copies torch;

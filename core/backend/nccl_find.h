@@ -40,7 +40,7 @@ int nccl_find(struct nccl_place ret[NCCL_PLACES], struct err *err);
  * describe other processes. */
 int nccl_find_for(const char *site, struct nccl_place ret[NCCL_PLACES]);
 
-/* "mapped already", "HVD_NCCL_LIB", "torch's package", ... */
+/* "mapped already", "HVD_NCCL_LIB", "beside torch", ... */
 const char *nccl_origin_name(enum nccl_origin origin);
 
 #endif

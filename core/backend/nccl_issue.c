@@ -113,7 +113,7 @@ int nccl_issue(const struct nccl_issue *i, const char **ret_call)
     } else {
         rc = group(i, op, ret_call);
     }
-    /* The calls hold their own reference: it can be destroyed at once. */
+    /* The calls hold their own reference to the operator: it can be destroyed at once. */
     if (made)
         i->api->ncclRedOpDestroy(op, i->comm);
     return rc;

@@ -12,14 +12,14 @@
 
 #include "core/base/library.h"
 
-/* NULL: not set, or empty. */
+/* Returns the value of an environment variable; NULL: not set, or empty. */
 static const char *setting(const char *name)
 {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
 }
 
-/* A folder that cannot be read may have ports. */
+/* Returns whether the folder lists a device, or exists and cannot be read: it may list one then. */
 static bool has_ports(const char *folder)
 {
     DIR *dir = opendir(folder);

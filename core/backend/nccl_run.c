@@ -21,7 +21,8 @@
 
 /* ---- struct nccl_host: callbacks of NCCL's calls, which may run on other threads ---- */
 
-/* The thread makes only such calls, so its former current context need not be restored. */
+/* Runs on a thread that only calls NCCL, so the context that was current there before need not be
+ * restored. */
 static int bind(void *ctx)
 {
     const struct nccl_ground *g = ctx;
@@ -84,7 +85,7 @@ int nccl_run_none(const struct nccl_run *run, struct err *err)
                    run->no_nccl.code ? ": " : "", run->no_nccl.code ? run->no_nccl.msg : "");
 }
 
-/* Waits until the stream has no work of hvd; bounded in time. */
+/* Waits until the stream has no work of hvd; bounded in time. Returns whether it has none. */
 static bool drain(struct nccl_run *run)
 {
     const struct timespec nap = {.tv_nsec = 500000};
@@ -112,7 +113,7 @@ bool nccl_run_destroy(struct nccl_run *run)
         return true;
     nccl_run_give_up(run);
     if (run->fusion.at)
-        nccl_run_use(run); /* freeing memory would wait for all work on the stream */
+        nccl_run_use(run); /* drains the stream first: freeing would wait for all its work */
     bool lost = run->gpu->device->lost.code != 0;
     bool clean = nccl_comm_destroy(run->comm);
     bool rid = clean && !lost && drain(run);
@@ -268,7 +269,8 @@ static int plan(struct nccl_run *run, const struct coll_op *op, struct err *err)
     struct nccl_form form;
     struct err why = {0};
     int rc = nccl_form_of(&means, op, run->size, &form, &why);
-    bool kernels = rc < 0 || nccl_form_is_rough(&form, run->size); /* NCCL alone cannot do it */
+    /* Kernels are needed if NCCL cannot run the operation, or would round its factor roughly. */
+    bool kernels = rc < 0 || nccl_form_is_rough(&form, run->size);
     if (rc < 0 && !run->kernels)
         return refuse(run, op, &why, err);
     run->packed = run->kernels && (kernels || !is_single(op));
@@ -331,7 +333,7 @@ int nccl_run_prepare(struct nccl_run *run, const struct mesh *mesh, const struct
     if (mesh->rank != run->me || mesh->size != run->world)
         return err_set(err, EINVAL, "rank %d of %d, but NCCL's ranks are those of another epoch",
                        mesh->rank, mesh->size);
-    /* Earlier work may still use the buffer: this is added to the stream after it. */
+    /* Earlier work may still use the buffer: this operation is added to the stream after it. */
     int rc = plan(run, op, err);
     if (rc < 0)
         return rc;

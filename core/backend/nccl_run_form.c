@@ -124,7 +124,8 @@ static int ranks_of(const struct nccl_said *said)
     return said->was > 0 && said->was <= RANKS_MAX ? said->was : 0;
 }
 
-/* Which ranks share a communicator: those of one host, or all. */
+/* Fills group with the reports of the ranks that share a communicator: those of `host`, or all if
+ * host_of is NULL. Returns how many they are. *ret_was: the size of their previous communicator. */
 static int pick(const struct nccl_run *run, const struct nccl_said *all, const int *host_of,
                 int host, struct nccl_survivor *group, int *ret_was)
 {

@@ -43,10 +43,10 @@ struct nccl_form_way {
                      it */
     uint64_t deadline; /* of the part */
     struct err why;    /* not good: this rank's reason */
-    int *excluded;     /* [nexcluded], of the former communicator */
+    int *excluded;     /* [nexcluded]: lost ranks, as numbered in the previous communicator */
     int nexcluded;
     uint8_t *ids;   /* of all ranks, where there are several communicators */
-    size_t *counts; /* [world], of that part */
+    size_t *counts; /* [world]: bytes from each rank, for the part that gathers ids */
 };
 
 enum nccl_doing {
@@ -62,14 +62,14 @@ struct nccl_run {
     struct nccl_limits limits;
     const struct nccl_api *api; /* NULL: not loaded */
     struct nccl_ground *ground;
-    struct nccl_comm *comm;   /* NULL: as api */
+    struct nccl_comm *comm;   /* NULL: NCCL is not loaded */
     int comm_rank, comm_size; /* in the communicator */
     struct err no_nccl;       /* why NCCL is not loaded */
 
     /* This epoch. */
     bool heard;
     bool kernels;   /* every rank has hvd's kernels */
-    int rank, size; /* in its communicator */
+    int rank, size; /* in the epoch's communicator */
     int me, world,
         lead;     /* in the epoch; lead: the rank in the epoch that is rank 0 of the communicator */
     bool grouped; /* one communicator for each host */
@@ -80,8 +80,8 @@ struct nccl_run {
     const struct coll_op *op;
     bool packed;
     struct nccl_steps steps;
-    bool direct;              /* packed: large tensors are not */
-    struct coll_tensor *seen; /* [cap + 1] packed: what NCCL sees, the buffer first */
+    bool direct;              /* if packed: large tensors are not packed */
+    struct coll_tensor *seen; /* [cap + 1] if packed: what NCCL sees, the buffer first */
     size_t nseen;
     struct gpu_piece *pieces; /* [cap], in and out */
     size_t *counts, *places;  /* [cap] */
@@ -92,7 +92,7 @@ struct nccl_run {
     struct cuda_memory fusion;
     struct CUevent_st *event;
     bool used;     /* hvd's work is on the stream, or was at the last check */
-    bool marked;   /* the event follows all of it */
+    bool marked;   /* event was recorded after all of hvd's work on the stream */
     bool given_up; /* the launched work never ends by itself */
     uint64_t drain_deadline;
 };

@@ -65,7 +65,7 @@ static enum hvd_dtype travels_as(const struct nccl_means *means, enum hvd_dtype 
     }
 }
 
-/* or: the largest; and: the smallest */
+/* Returns NCCL's operator for bool: "or" is the maximum, "and" the minimum. */
 static int bool_op(enum hvd_op op)
 {
     return op == HVD_SUM || op == HVD_MAX ? NCCL_ABI_MAX : NCCL_ABI_MIN;

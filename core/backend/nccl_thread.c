@@ -22,10 +22,10 @@ struct nccl_thread {
     struct given *first, **end;
     pthread_t thread;
     bool last;      /* no more calls will be given */
-    bool abandoned; /* the thread frees this */
+    bool abandoned; /* the thread frees this struct when it ends */
 };
 
-/* NULL: there are no more calls. */
+/* Waits for the next call and takes it from the queue. NULL: there are no more calls. */
 static struct given *next(struct nccl_thread *t)
 {
     pthread_mutex_lock(&t->lock);

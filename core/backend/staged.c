@@ -21,9 +21,9 @@ struct place {
 
 struct staged {
     struct gpu *gpu;
-    /* stream for copies to the device; the GPU's own stream waits for it */
+    /* stream for copies to the host; results are copied back on the GPU's own stream */
     struct CUstream_st *outward;
-    struct cuda_memory locked, packed; /* for all slots; packed: gathers several pieces */
+    struct cuda_memory locked, packed; /* for all slots; packed: pieces gathered on the device */
     struct place places[STAGED_PLACES];
     struct staged_cut cut;
     size_t room;                   /* bytes of a slot */

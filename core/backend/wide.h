@@ -19,7 +19,7 @@ static inline bool wide_needed(enum hvd_dtype dtype)
     return wide_type(dtype) != dtype;
 }
 
-/* n numbers of a 16-bit type, of any alignment, times scale. */
+/* Converts n numbers of a 16-bit type to float32, times scale. Any alignment. */
 void wide_from(enum hvd_dtype dtype, const void *src, void *dst, size_t n, double scale);
 
 /* Converts n float32 numbers back, rounded to nearest even. */

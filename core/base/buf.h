@@ -66,7 +66,7 @@ uint32_t reader_u32(struct reader *r);
 uint64_t reader_u64(struct reader *r);
 double reader_f64(struct reader *r);
 
-/* The next n bytes, inside the reader's own memory; NULL past the end. */
+/* Returns a pointer to the next n bytes, inside r->data; NULL past the end. */
 const void *reader_bytes(struct reader *r, size_t n);
 
 /* Copies a string of buf_put_str() into dst, NUL-terminated. Sets failed when the string contains a

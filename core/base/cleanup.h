@@ -34,7 +34,7 @@ static inline void cleanup_close(int *fd)
         taken_;                                                                                    \
     })
 
-/* The same for a descriptor; sets it to -1. */
+/* Returns the descriptor and sets *fd to -1, so that its cleanup closes nothing. */
 static inline int take_fd(int *fd)
 {
     int taken = *fd;

@@ -14,8 +14,8 @@
 #define CPUS_MASK_BITS  1024
 #define CPUS_MASK_WORDS (CPUS_MASK_BITS / 64)
 
-/* Stores the affinity of the calling thread; leaves out processors from CPUS_MASK_BITS on. 0 or
- * -errno. */
+/* Stores the affinity of the calling thread; leaves out processors whose number is CPUS_MASK_BITS
+ * or more. 0 or -errno. */
 int cpus_affinity(uint64_t ret_mask[CPUS_MASK_WORDS]);
 
 /* How many bits are set. */

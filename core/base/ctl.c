@@ -188,7 +188,8 @@ int ctl_send(struct ctl *c, enum ctl_type type, const struct buf *body, const in
 }
 
 /* The kernel passes no descriptors at present: too many are in flight. This changes when the
- * receiver, or other processes of this user, receive some. */
+ * receiver, or other processes of this user, receive some. Returns CTL_RETRY, or rc if the kernel
+ * has refused for CTL_REFUSED_S. */
 static int refused(struct ctl *c, int rc)
 {
     uint64_t now = clock_ns();

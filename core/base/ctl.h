@@ -77,7 +77,7 @@ enum ctl_roster_flag {
  * reference closes them. */
 struct ctl_fds {
     int refs;
-    bool lent; /* dropping does not close them */
+    bool lent; /* ctl_fds_drop() does not close the descriptors */
     size_t n;
     int fd[]; /* [n] */
 };
@@ -147,7 +147,8 @@ void ctl_refused_text(int rc, char *text, size_t size);
  */
 int ctl_recv(struct ctl *c, struct ctl_frame *ret);
 
-/* Waits for a frame until the deadline; flushes the queue meanwhile. */
+/* Waits for a frame until the deadline; flushes the queue meanwhile. 0: a whole frame in *ret;
+ * -ETIMEDOUT; else the error of ctl_recv() or ctl_flush(). */
 int ctl_wait(struct ctl *c, struct ctl_frame *ret, uint64_t deadline);
 
 #endif

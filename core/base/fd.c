@@ -33,7 +33,7 @@ void fd_out_text(int rc, char *text, size_t size)
                  (unsigned long long)limit.rlim_cur);
 }
 
-/* The soft limit before fd_limit_raise(); 0: that changed nothing. */
+/* The soft limit before fd_limit_raise(); 0: fd_limit_raise() has changed nothing. */
 static rlim_t limit_before;
 
 void fd_limit_raise(void)
@@ -56,7 +56,7 @@ void fd_limit_restore(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* 0 when /proc cannot be read. */
+/* Returns how many descriptors this process has open; 0 when /proc cannot be read. */
 static size_t count_open(void)
 {
     DIR *d = opendir("/proc/self/fd");

@@ -15,11 +15,12 @@
 
 #include "core/base/err.h"
 
-/* Is rc -EMFILE or -ENFILE? This process, or the machine, has reached its limit of descriptors. */
+/* Returns whether rc is -EMFILE or -ENFILE: this process, or the machine, has reached its limit of
+ * descriptors. */
 bool fd_limit_reached(int rc);
 
-/* Describes which limit that is and how to raise it: "this process may have no more than 10
- * descriptors: raise the limit (ulimit -n)". */
+/* Writes to text which limit rc (-EMFILE or -ENFILE) means and how to raise it: "this process may
+ * have no more than 10 descriptors: raise the limit (ulimit -n)". */
 void fd_out_text(int rc, char *text, size_t size);
 
 /* Raises the soft limit of descriptors to the hard one. For hvd's own processes, not the user's: a

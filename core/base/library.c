@@ -56,8 +56,8 @@ struct search {
     } file[LIBRARY_COPIES];
 };
 
-/* DT_SONAME, NULL when there is none. The loader has relocated the table's addresses in nearly
- * every object (not in the vDSO). */
+/* Returns the DT_SONAME of a loaded object, NULL when it has none. The loader has relocated the
+ * addresses in the object's dynamic section, except in the vDSO's. */
 static const char *soname_of(const struct dl_phdr_info *info)
 {
     const ElfW(Dyn) *dyn = NULL;

@@ -30,7 +30,7 @@ struct lifeline {
     _Atomic int state;
     uint64_t pidns;
     uint64_t stale_ns; /* a watcher that has not polled for this long starts to measure anew */
-    /* lifeline_silence() */
+    /* for lifeline_silence() only */
     uint64_t beats, seen_at, looked_at;
 };
 
@@ -189,8 +189,7 @@ uint64_t lifeline_silence(struct lifeline *l, uint64_t now)
 
 pid_t lifeline_pid(const struct lifeline *l)
 {
-    if (atomic_load(&l->page->pidns) !=
-        l->pidns) /* differs also before the holder has written it */
+    if (atomic_load(&l->page->pidns) != l->pidns) /* 0 until the holder writes it */
         return 0;
     uint32_t pid = atomic_load(&l->page->pid);
     return pid <= INT32_MAX ? (pid_t)pid : 0;

@@ -17,7 +17,7 @@ struct nearest {
 void nearest_init(struct nearest *n, const char *word);
 void nearest_try(struct nearest *n, const char *candidate);
 
-/* NULL: no candidate is close. */
+/* Returns the closest of the candidates tried; NULL: none is close enough. */
 const char *nearest_best(const struct nearest *n);
 
 #endif

@@ -42,7 +42,8 @@ char vitals_parse(const char *stat);
 /* -ESRCH: no such process. State Z: it has ended and its parent has not waited for it yet. */
 int vitals_read(pid_t pid, struct vitals *ret);
 
-/* "stopped (state T)", "running, or wanting to (state R), out of its processor quota". */
+/* Describes v in buf, and returns buf: "stopped (state T)", "running, or wanting to (state R), out
+ * of its processor quota". */
 const char *vitals_text(const struct vitals *v, char *buf, size_t size);
 
 #endif

@@ -217,9 +217,10 @@ static void say_waiting(const struct boot *boot, struct waiting *w)
     uint64_t now = clock_ns();
     if (boot->why != CTL_ENTER || now < w->due)
         return;
-    log_warn("ready to join for %llu s: the ranks that train let new ones in at their next "
-             "boundary, hvd_commit() (Python: state.commit()), and have come to none since",
-             (unsigned long long)((now - w->since) / CLOCK_S));
+    log_warn(
+        "ready to join for %llu s: the ranks that train admit joiners only at a step boundary, "
+        "hvd_commit() (Python: state.commit()), and have reached none since",
+        (unsigned long long)((now - w->since) / CLOCK_S));
     w->due = now + SAY_AGAIN;
 }
 

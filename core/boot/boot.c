@@ -115,7 +115,7 @@ void boot_take_lifeline(struct boot *boot, int fd)
 {
     struct err err = {0};
     if (lifeline_hold(fd, &err) < 0)
-        log_warn("the agent will hear late of this rank's death: %s", err_text(&err));
+        log_warn("no lifeline: if this rank dies, the agent learns of it late: %s", err_text(&err));
     else
         boot->has_lifeline = true;
 }

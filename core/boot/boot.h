@@ -75,10 +75,10 @@ int boot_open(struct boot *boot, struct err *err);
 
 /* Gives this rank's card and gets every rank's. Under an agent it is called again for each epoch.
  * Results other than 0 and -errno of a failure, in an elastic job only: -ESHUTDOWN: this rank was
- * asked to leave. -EAGAIN: a rank of the roster is lost already, so ask again. 1: the
- * members train, and this joiner (why CTL_JOIN) has its provisional numbers; its card is forgotten.
- * To join, the joiner asks again with why CTL_ENTER, which waits for the members' next step
- * boundary and warns when that takes long. */
+ * asked to leave, or *boot->cancel was set. -EAGAIN: a rank of the roster is lost already, so ask
+ * again. 1: the members train, and this joiner (why CTL_JOIN) has its provisional numbers; its card
+ * is forgotten. To join, the joiner asks again with why CTL_ENTER, which waits for the members'
+ * next step boundary and warns when that takes long. */
 int boot_exchange(struct boot *boot, const struct buf *card, uint64_t deadline, struct err *err);
 
 /* Tells the agent, if there is one, that this rank leaves: see CTL_BYE. done: operations that it

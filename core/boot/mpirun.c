@@ -13,7 +13,7 @@
 /* The variables that tell the number of ranks and this rank's number. */
 struct numbers {
     const char *rank, *size;
-    bool slurm_too; /* srun --mpi=pmi2 sets them too; slurm.c then serves the rank better */
+    bool slurm_too; /* srun --mpi=pmi2 sets both, too; slurm.c then serves the rank better */
 };
 
 static const struct numbers open_mpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", false};
@@ -40,8 +40,8 @@ static bool is_set(const char *name)
 }
 
 /* Returns whether Slurm's numbers are this rank's own. In a Slurm job hydra's proxies are the tasks
- * of srun, and ranks inherit their proxy's numbers. So they are only if there are as many tasks as
- * ranks. */
+ * of srun, and ranks inherit their proxy's numbers. The numbers are the rank's own only if there
+ * are as many tasks as ranks. */
 static bool slurm_says_so(int64_t size)
 {
     return getenv("SLURM_STEP_ID") && boot_number("SLURM_PROCID") >= 0 &&

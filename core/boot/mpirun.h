@@ -11,8 +11,8 @@
 
 #include <stdbool.h>
 
-/* For a rank of Open MPI without a libpmix: are its numbers enough? Yes with HVD_RENDEZVOUS, or
- * when it is the only rank. */
+/* Returns whether this rank of Open MPI needs no libpmix, because its numbers are enough: with
+ * HVD_RENDEZVOUS, or when it is the only rank. */
 bool mpirun_will_do(void);
 
 #endif

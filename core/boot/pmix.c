@@ -19,7 +19,8 @@ static bool started_us(void)
     return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE");
 }
 
-/* Some Open MPI 4 contain a private PMIx with other names and need no libpmix. Their ranks know
+/* Called when libpmix cannot be used. Returns 0 if mpirun.c can serve the rank without it, else an
+ * error with both texts. Some Open MPI 4 contain a private PMIx with other names; their ranks know
  * their numbers, which is enough for mpirun.c when HVD_RENDEZVOUS is set. */
 static int without_pmix(const char *why, const char *cure, struct err *err)
 {
@@ -63,7 +64,8 @@ struct pmix {
 };
 
 /* PMIx belongs to the process, not to one hvd_init(): fences no longer wait for a process that has
- * called PMIx_Finalize. It is called at exit; without it mpirun reports the exit as a crash. */
+ * called PMIx_Finalize. leave_pmix() calls it at exit; without it mpirun reports the exit as a
+ * crash. */
 static struct {
     pthread_mutex_t lock;
     struct pmix pmix;

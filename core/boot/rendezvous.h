@@ -49,8 +49,8 @@ int rendezvous_peer(const struct rendezvous *rv, const struct buf *card, uint64_
 /* Opens rank 0's listening socket; retries for 2 s while the port is in use. */
 int rendezvous_listen(const struct rendezvous *rv, uint64_t deadline, int *ret_fd, struct err *err);
 
-/* Resolves the address; *ret goes to freeaddrinfo(). 1: the name does not resolve now, err has the
- * reason. -EPERM: an address other than loopback, without a key. -ENOMEM. */
+/* Resolves the address; the caller frees *ret with freeaddrinfo(). 1: the name does not resolve
+ * now, err has the reason. -EPERM: an address other than loopback, without a key. -ENOMEM. */
 int rendezvous_resolve(const struct rendezvous *rv, struct addrinfo **ret, struct err *err);
 
 #endif

@@ -12,7 +12,9 @@
 #include "core/base/fd.h"
 #include "core/boot/rendezvous.h"
 
-#define BIND_MS 2000 /* a connecting peer may hold the port as its own local port for a moment */
+/* How long to retry while the port is in use: a connecting peer may hold it as its own local port
+ * for a moment. */
+#define BIND_MS 2000
 
 static int listen_at(int family, const struct sockaddr *address, socklen_t len)
 {

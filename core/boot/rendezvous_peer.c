@@ -22,7 +22,7 @@
 
 #define RETRY_MS       50   /* longest pause between tries; the first ones are shorter */
 #define TRY_MS         5000 /* one connection attempt */
-#define ROOT_REPORT_MS 1000 /* beyond the deadline: the root names the missing ranks */
+#define ROOT_REPORT_MS 1000 /* wait beyond the deadline for the root to name the missing ranks */
 
 struct peer {
     const struct rendezvous *rv;
@@ -31,7 +31,8 @@ struct peer {
     struct buf in, out;
 };
 
-/* TCP can connect a free local port to itself: then nobody listens there. */
+/* Returns whether the socket is connected to itself: TCP can do this with a free local port when
+ * nothing listens there. */
 static bool met_itself(int fd)
 {
     struct sockaddr_storage here, there;
@@ -70,7 +71,8 @@ static int try_address(const struct addrinfo *a, uint64_t deadline)
     return take_fd(&fd);
 }
 
-/* Is this process out of descriptors or memory? Retrying does not help then. */
+/* Returns whether code means that this process is out of descriptors or memory: retrying does not
+ * help then. */
 static bool lacks_means(int code)
 {
     return code == EMFILE || code == ENFILE || code == ENOMEM || code == ENOBUFS;

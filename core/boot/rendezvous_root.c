@@ -33,7 +33,7 @@
 static const char NO_MEMORY[] = "rank 0 gave up: out of memory";
 
 enum phase {
-    PHASE_HELLO,   /* the peer has sent nothing yet */
+    PHASE_HELLO,   /* no whole HELLO has arrived yet */
     PHASE_CARD,    /* the challenge was sent */
     PHASE_READY,   /* the peer's card is here; the peer waits for the roster */
     PHASE_SENDING, /* rank 0 is sending the roster to this peer */
@@ -247,8 +247,8 @@ static void drop_slow_conns(struct root *root)
     }
 }
 
-/* No descriptor is free for the next connection. Is there a connection without a proof, whose end
- * would free one? */
+/* Called when no descriptor is free for the next connection. Returns whether there is a connection
+ * that has not proved the key: its end would free one. */
 static bool may_leave(const struct root *root)
 {
     for (size_t i = 0; i < root->nconns; i++)

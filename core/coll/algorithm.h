@@ -141,8 +141,8 @@ size_t coll_count(const struct coll_op *op);
  * other. */
 bool coll_is_empty(const struct mesh *mesh, const struct coll_op *op);
 
-/* One message in one direction, and whether it is in flight. The three functions return as
- * xfer_send() and xfer_recv() do. */
+/* One message in one direction, and whether it is in flight. message_send() and message_recv()
+ * return as xfer_send() and xfer_recv() do. */
 struct message {
     struct xfer x;
     bool active;

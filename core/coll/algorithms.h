@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * algorithms: the list of algorithms, one for each file. coll_select.c has their order and the
- * reasons for it.
+ * algorithms: declares the algorithms of core/coll. coll_select.c has their order and the reasons
+ * for it.
  */
 #ifndef HVD_COLL_ALGORITHMS_H
 #define HVD_COLL_ALGORITHMS_H

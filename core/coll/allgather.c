@@ -46,7 +46,8 @@ static bool allgather_applies(const struct mesh *mesh, const struct coll_op *op)
     return op->kind == HVD_ALLGATHER;
 }
 
-/* The rank whose part is sent in step i; the part received in step i is that of i + 1. */
+/* The rank whose part is sent in step i; the part received in step i is that of
+ * owner(a, i + 1). */
 static int owner(const struct allgather *a, int i)
 {
     int p = a->members.n;

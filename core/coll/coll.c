@@ -14,7 +14,7 @@
 #include "core/coll/shm_steps.h"
 #include "core/transport/shm.h"
 
-/* Adds an algorithm at the end of coll->list. */
+/* Inserts an algorithm into coll->list, behind those of back ends and before coll's own. */
 static int add(struct coll *coll, const struct algorithm *alg, struct err *err)
 {
     if (coll->n == COLL_MAX_ALGORITHMS)
@@ -221,14 +221,15 @@ static int begin(struct coll *coll, const struct coll_op *op, struct err *err)
     return coll->alg->start(coll, coll->alg_state, err);
 }
 
-/* Every rank has entered the operation. */
+/* Starts the operation that waited for all ranks, because every rank has entered it. */
 static int begin_gathered(struct coll *coll)
 {
     const struct coll_op *op = TAKE(coll->gathering);
     struct err err = {0};
     coll->seq++;
     coll->op = op;
-    int rc = choose(coll, op) ? coll->alg->start(coll, coll->alg_state, &err) : -ENOTSUP;
+    int rc = choose(coll, op) ? coll->alg->start(coll, coll->alg_state, &err)
+                              : err_set(&err, ENOTSUP, "no algorithm for this collective");
     if (rc < 0)
         log_warn("%s", err_text(&err));
     return rc;

@@ -3,9 +3,9 @@
  * coll: one collective operation at a time over a mesh.
  *
  * The engine starts operations in the order of the log, which is the same on every rank, and drives
- * each to its end with coll_progress() under its progress lock. Each file of this folder is an
- * algorithm with a start and a progress function. coll_select.c chooses one by mesh, kind and size;
- * every rank chooses the same.
+ * each to its end with coll_progress() under its progress lock. An algorithm has a start and a
+ * progress function (algorithm.h). coll.c chooses one from the table in coll_select.c by mesh, kind
+ * and size; every rank chooses the same.
  *
  * Stable completion: when coll_progress() returns 0, the outputs are written and the caller may
  * overwrite inputs and outputs at once. Data that slower peers still need is in our own memory

@@ -2,11 +2,11 @@
  *
  * direct_allreduce: a small allreduce over several hosts in log2(hosts) rounds: the first rank of
  * every host gets the inputs of all hosts (Bruck's allgather) and does all sums itself. Ranks that
- * share a host sum there first and get the result from their first rank (shm_pieces.h). A sum
- * across hosts is made by each rank with the ranks of its local rank. It makes the same sums as the
- * rings, in the same order and with the same intermediate rounding: piece l x hosts + k starts at
- * host k. So the bits do not depend on the choice between the two, and the choice may depend on the
- * size of the whole batch.
+ * share a host sum there first and get the result from their first rank (shm_pieces.h). For a
+ * sum across hosts each rank does this with the ranks of other hosts that have its local rank. The
+ * sums are those of the rings, in the same order and with the same intermediate rounding: piece
+ * l x hosts + k starts at host k. So the bits do not depend on the choice between the two, and the
+ * choice may depend on the size of the whole batch.
  */
 #include <string.h>
 
@@ -95,8 +95,8 @@ static int direct_start(struct coll *coll, void *state, struct err *err)
     return 0;
 }
 
-/* Starts a round: sends the inputs that this rank has (at most `distance` of them) that far
- * down, and receives as many. */
+/* Starts a round: sends the inputs that this rank has (at most `distance` of them) to the host that
+ * is `distance` below, and receives as many from the host that is `distance` above. */
 static int begin_round(struct coll *coll, struct direct *d)
 {
     const struct mesh *mesh = coll->mesh;

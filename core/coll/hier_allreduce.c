@@ -3,10 +3,11 @@
  * hier_allreduce: allreduce over several hosts, for ranks that share their host with others.
  *
  * A tensor has lanes x hosts pieces; owner l of every host, its local rank l, has the pieces
- * l x hosts ... of the whole host's sum. The segments are summed on the host one after the other,
- * in the order in which the ring needs them (shm_pieces.h). Owner l's ring starts meanwhile, and
- * the segments that the ring has finished are copied to all local ranks while it continues. Ranks
- * that own nothing only take part in the runs on the host.
+ * l x hosts to (l + 1) x hosts - 1 of the whole host's sum. Segment k is piece l x hosts + k of
+ * each owner l. The segments are summed on the host one after the other, in the order in which the
+ * ring needs them (shm_pieces.h). Owner l's ring starts meanwhile, and the segments that the ring
+ * has finished are copied to all local ranks while it continues. Ranks that own nothing only take
+ * part in the runs on the host.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ struct hier {
     struct ring ring;
     size_t *offsets;   /* [hosts + 1] */
     size_t *delivered; /* [hosts] bytes of each segment that are final */
-    int run;           /* hosts runs that sum, then hosts runs that distribute results */
+    int run;           /* current run: first `hosts` runs that sum, then as many that give out */
     bool owner, ring_done;
 };
 

@@ -28,7 +28,7 @@ static bool has_f16c(void)
 }
 #endif
 
-/* Runs before main() and before any thread starts. */
+/* Runs while the library is being loaded, before any of its functions can be called. */
 __attribute__((constructor)) static void choose_kernels(void)
 {
     const char *limit = env_get("SIMD");
@@ -100,7 +100,7 @@ static void finish_block(const struct job *job, void *acc, size_t n)
         scale(acc, acc, job->plan->postscale, n);
 }
 
-/* Source s with its prescale, as numbers of job->dtype: in place, or converted into tmp. */
+/* Returns source s with its prescale, as numbers of job->dtype: in place, or converted into tmp. */
 static const void *load_block(const struct job *job, const uint8_t *src, int s, size_t n, void *tmp)
 {
     bool scaled = job->prescale && !(job->prescaled && job->prescaled[s]);

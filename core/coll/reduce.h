@@ -21,8 +21,8 @@ struct reduce_plan {
     enum hvd_dtype dtype;
     enum hvd_op op;   /* AVERAGE reduces like SUM */
     double prescale;  /* each source is multiplied by this first (float32 arithmetic for 16-bit
-                         floats; the  tensor's own type for float32 and float64; double, truncated,
-                         for  integers); 1.0: none. Sources that carry it already: prescaled. */
+                         floats; the tensor's own type for float32 and float64; double, truncated,
+                         for integers); 1.0: none. See reduce() for sources that carry it already */
     int divisor;      /* > 1: the sum divided by this (average); integers truncate toward zero */
     double postscale; /* then times this; 1.0: none */
 };

@@ -24,7 +24,7 @@ struct reduce_kernels {
     const char *name;
     /* dst = a op b; 16-bit floats: in float32, rounded */
     reduce_combine_f *combine[HVD_DTYPES][REDUCE_OPS];
-    /* 16-bit floats only: dst and a are float32, b is of the type */
+    /* 16-bit floats only: dst and a are float32, b has the 16-bit type */
     reduce_combine_f *fold[HVD_DTYPES][REDUCE_OPS];
     reduce_convert_f *widen[HVD_DTYPES];  /* to float32 */
     reduce_convert_f *narrow[HVD_DTYPES]; /* from float32 */

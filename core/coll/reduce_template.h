@@ -129,7 +129,8 @@ static void combine_bool_and(void *dst, const void *av, const void *bv, size_t n
 #define SUM(a, b)     ((a) + (b))
 #define PRODUCT(a, b) ((a) * (b))
 
-/* One element at a time; bfloat16 becomes vectors by itself. */
+/* The elements that combine8 and fold8 leave, one at a time. The compiler vectorizes these loops
+ * for bfloat16. */
 #define SIXTEEN(type, op, f)                                                                       \
     static void combine_##type##_##op(void *dst, const void *av, const void *bv, size_t n)         \
     {                                                                                              \
@@ -182,7 +183,7 @@ static void combine_bool_and(void *dst, const void *av, const void *bv, size_t n
 #define bfloat16_load  bfloat_to_float
 #define bfloat16_store bfloat_from_float
 
-/* The multiples of eight in vectors; how many were done. */
+/* Process elements in vectors of eight. Return how many elements were processed. */
 #if defined(REDUCE_EIGHT)
 
 #define EIGHT(op)                                                                                  \

@@ -10,7 +10,7 @@
 
 #include "core/coll/algorithms.h"
 
-#define CHUNK ((size_t)128 << 10) /* bytes from each peer at a time; a multiple of all elements */
+#define CHUNK ((size_t)128 << 10) /* bytes from each peer; a multiple of every dtype's size */
 
 /* The exchange with one other rank. */
 struct exchange {
@@ -23,7 +23,7 @@ struct reducescatter {
     size_t *offsets;            /* [size + 1] bytes in the input, by rank */
     struct exchange *peers;     /* [size]; the own one is not used */
     const void **sources;       /* [size] */
-    uint8_t *result, *incoming; /* own part; [size] chunks */
+    uint8_t *result, *incoming; /* result: own part; incoming: [size] chunks */
     size_t reduced;             /* bytes of the own part */
 };
 

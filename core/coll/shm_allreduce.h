@@ -2,11 +2,11 @@
  *
  * shm_allreduce: allreduce among the seats of one host (hosts == 1, local_size > 1), and barriers.
  *
- * Up to SHM_INLINE_MAX bytes the payload is stored beside the flag; up to about a megabyte every
- * seat reduces all data from the staging of all seats; above that each seat reduces its slice.
- * Nonblocking, under the engine's progress lock; never sleeps or spins. After the operation has
- * finished the caller may overwrite inputs and outputs. No output is written before every seat has
- * started.
+ * Up to SHM_INLINE_MAX bytes the payload is stored beside the flag; up to 768 KiB / (seats - 1)
+ * every seat reduces all data from the staging of all seats; above that each seat reduces its
+ * slice. Nonblocking, under the engine's progress lock; never sleeps or spins. After the operation
+ * has finished the caller may overwrite inputs and outputs. No output is written before every seat
+ * has started.
  */
 #ifndef HVD_COLL_SHM_ALLREDUCE_H
 #define HVD_COLL_SHM_ALLREDUCE_H

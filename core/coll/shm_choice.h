@@ -40,8 +40,8 @@ struct shm_choice {
 
 void shm_choice_init(struct shm_choice *c, struct shm *shm);
 
-/* Begins a run of so many bytes on each seat. All seats call it, and count from 0 again in a new
- * generation. Returns true if staging is to be written past the cache. */
+/* Begins a run of so many bytes on each seat. All seats call it. The count of runs begins at 0
+ * again in a new generation. Returns true if staging is to be written past the cache. */
 bool shm_choice_begin(struct shm_choice *c, uint32_t generation, size_t bytes);
 
 /* Returns whether the caller has to add its working time to c->spent. */

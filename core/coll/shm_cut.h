@@ -21,7 +21,7 @@ struct shm_cut {
     int owners;
     size_t first, stride; /* by shape */
     bool flat;
-    size_t total, part; /* flat: number of elements of all owners, and of each owner but the last */
+    size_t total, part;   /* flat, in parts: elements of all owners; of the longest part */
     const size_t *begins; /* in parts: [owners + 1] */
 };
 

@@ -23,7 +23,7 @@
 #define OWN_CHUNK  (256u << 10)
 #define STREAM_MIN (1u << 20) /* outputs of at least this size are written past the cache */
 
-/* A row: sent to this seat or received from it. */
+/* The row that is sent to one other seat, or that is received from it. */
 struct row {
     size_t at, bytes; /* offset and length in the user's memory */
     size_t place;     /* offset of the row's part in the cell */
@@ -317,8 +317,8 @@ static bool try_own(struct shm_exchange *x)
 
 /* ---- progress ------------------------------------------------------------------------------- */
 
-/* Called when this seat has nothing more to do. Returns whether all seats have finished their
- * steps. */
+/* Returns whether this seat has finished all its steps, and all seats have staged all their
+ * rows. */
 static bool is_over(struct shm_exchange *x)
 {
     return x->all > 0 && x->filled == x->all && x->told_out == x->all && x->own_done == x->own &&

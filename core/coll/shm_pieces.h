@@ -9,7 +9,7 @@
  * when every seat has published that it is done with the step that used it last.
  *
  * The first `owners` seats own pieces: owner o has piece `first + o * stride` of every tensor of a
- * layout (layout.h), which together are its vector. On one host with several lanes and hosts:
+ * layout (layout.h), which together are its vector. With several hosts, each of them runs:
  *
  *     layout.pieces = lanes * hosts;
  *     for each segment h: reduce_scatter(first = h, stride = hosts, owners = lanes) into the work

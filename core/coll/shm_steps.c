@@ -41,7 +41,7 @@ void shm_steps_enter(struct shm_steps *s)
     s->generation = s->mesh->generation;
     s->entered = true;
     s->given = s->small = 0;
-    /* No seat has to be waited for yet: stamp 0 of generation 0 would match fresh memory. */
+    /* UINT64_MAX is no stamp: the next check of this watch begins at the first seat. */
     s->room = (struct shm_watch){.need = UINT64_MAX};
     shm_steps_tell(s, SHM_OUT, 0);
 }

@@ -47,7 +47,8 @@ struct shm_steps {
 
 void shm_steps_init(struct shm_steps *s, struct mesh *mesh);
 
-/* Call at the start of a run: in a new generation it publishes that and restarts the count. */
+/* Call at the start of a run. In a new generation it publishes that this seat has left the former
+ * one, and counts steps from 0 again. */
 void shm_steps_enter(struct shm_steps *s);
 
 /* Publishes that this seat has finished steps 0..count-1; wakes sleeping seats. */
@@ -76,8 +77,8 @@ static inline bool shm_steps_told(const struct shm_steps *s, struct shm_watch *w
     return true;
 }
 
-/* The steps that a seat has published in this generation; 0 when it is in a later one: it has
- * finished, or the operation was cancelled there and not yet on this seat. */
+/* The number of steps that a seat has published in this generation. 0 if that seat is in a later
+ * generation: it has finished, or the operation was cancelled there and not yet on this seat. */
 static inline uint64_t shm_steps_count(const struct shm_steps *s, int seat, enum shm_tell what)
 {
     uint64_t flag = atomic_load_explicit(shm_steps_flag(shm_flags_of(s->shm, seat), what),
@@ -87,12 +88,12 @@ static inline uint64_t shm_steps_count(const struct shm_steps *s, int seat, enum
     return flag > shm_stamp(s->generation, 0) ? flag - shm_stamp(s->generation, 0) : 0;
 }
 
-/* May a finished operation be returned as finished? In an elastic job not if some rank has given
- * the epoch up already: that rank has reported what it saw of the operation, and if this rank is
- * lost next, no rank knows that the operation was finished (engine/REPAIR.md, Which results are
- * safe). The rank that gives up writes the abort word before it reads the flags; this rank
- * writes its last flag, then a fence (shm_ring_all), before it reads the word. So either that
- * rank sees all that this one has seen, or this rank sees the word. */
+/* Returns whether a finished operation may be returned as finished. In an elastic job it may not if
+ * some rank has given the epoch up already: that rank has reported what it saw of the operation,
+ * and if this rank is lost next, no rank knows that the operation was finished (engine/REPAIR.md,
+ * Which results are safe). The rank that gives up writes the abort word before it reads the flags;
+ * this rank writes its last flag, then a fence (shm_ring_all), before it reads the word. So either
+ * that rank sees all that this one has seen, or this rank sees the word. */
 static inline bool shm_steps_may_return(const struct shm_steps *s)
 {
     return !s->elastic || !shm_aborted(s->shm);

@@ -120,7 +120,8 @@ static void append(struct batches *b, struct batch *batch)
     b->end = &batch->next;
 }
 
-/* In a frozen schedule negotiate_submit() may hand out a batch before it returns the id. */
+/* The slot with this id. In a frozen schedule negotiate_submit() may hand out a batch before it
+ * returns the id: then the slot is the one that is being submitted. */
 static struct slot *slot_of(struct engine *e, uint64_t id)
 {
     struct slot *slot = ids_get(&e->ids, id);

@@ -79,7 +79,7 @@ void batches_fini(struct engine *e);
 void batches_on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t n, bool frozen);
 void batches_on_thawed(void *ctx, uint64_t keep, uint64_t dropped);
 
-/* Runs batches until one has to wait. Returns true when a batch began or ended. */
+/* Runs batches until one has to wait. Returns true when an operation finished or failed. */
 bool batches_progress(struct engine *e);
 
 static inline bool batches_idle(const struct batches *b)
@@ -96,7 +96,8 @@ bool batches_owed(const struct batches *b);
 bool batches_small(const struct batches *b);
 
 /* The fast path: negotiate_try_next() has accepted the operation of slot e->fast. Starts it and
- * spins for it briefly. Returns true when it is done, false when it is now the active batch. */
+ * spins for it briefly. Returns true when it is done, false when it is now the active batch (or
+ * there was no memory for one: e->trouble is set). */
 bool batches_run_fast(struct engine *e, uint64_t id);
 
 /* Adds one finished operation to the timeline, which must be on. start_ns: when its batch started;

@@ -15,8 +15,9 @@ struct engine;
  */
 int boundary_commit(struct engine *e, struct err *err);
 
-/* The last step of hvd_init(): agrees on the epoch with the ranks at the boundary and with other
- * joiners. Afterwards this rank counts as one that has the training state. */
+/* The last step of hvd_init(), or of a joiner's admission: agrees on the epoch with the ranks at
+ * the boundary and with other joiners. Afterwards this rank counts as one that has the training
+ * state. */
 int boundary_join(struct engine *e, struct err *err);
 
 #endif

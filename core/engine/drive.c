@@ -357,7 +357,8 @@ static void nap(struct engine *e)
 {
     struct drive *d = &e->drive;
     atomic_store(&d->thread_state, THREAD_NAPS);
-    /* No caller takes care of what was submitted while the thread held the lock. */
+    /* Whether the thread has to take care of what was submitted while it held the lock, because no
+     * caller does. */
     bool mine = !atomic_load(&d->driver) && !atomic_load(&d->waiters) &&
                 !atomic_load(&d->lock_requests) && !atomic_load(&d->closing) &&
                 (atomic_load(&d->work) || queue_has_new(e->queue));

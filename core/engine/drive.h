@@ -86,7 +86,7 @@ void drive_wait(struct engine *e, struct slot *slot);
 /* Called after a submission: has a driver look at it. */
 void drive_submitted(struct engine *e);
 
-/* A caller waits for this slot, or polls it, without being the driver. */
+/* Tells the driver that a caller waits for this slot, or polls it, without being the driver. */
 void drive_prioritize(struct engine *e, struct slot *slot);
 
 /* Spins or yields once. Returns false when the driver should sleep instead. */

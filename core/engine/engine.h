@@ -112,7 +112,7 @@ int engine_create(struct boot *boot, const struct settings *set, uint64_t first_
                   struct engine **ret, struct err *err);
 
 /* Ends the engine: operations in flight fail with -ESHUTDOWN. Waits at most 5 s for the other
- * ranks. */
+ * ranks, or 7 s if a back end cannot cancel operations. */
 void engine_close(struct engine *e);
 
 /* Called repeatedly after engine_close() until no other thread is inside a call: fails operations

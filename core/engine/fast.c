@@ -11,7 +11,7 @@
 #include "core/engine/engine.h"
 #include "core/engine/launch.h"
 
-/* No other operation is in flight on this rank, so the plan's next operation may be this one. */
+/* Returns whether this operation may be the plan's next one: no other is in flight on this rank. */
 static bool can_be_next(struct engine *e, const struct hvd_request *r)
 {
     return r->name && !e->fast_busy && !e->failed && !timeline_on(&e->timeline) &&

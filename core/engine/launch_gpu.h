@@ -20,7 +20,7 @@ struct launch_gpu {
     struct CUevent_st *packed;
 };
 
-/* Returns scratch memory of at least `bytes` bytes for the next operation. NULL: out of memory. */
+/* Returns scratch memory of at least `bytes` bytes for the next operation. NULL: it failed. */
 uint8_t *launch_gpu_scratch(struct engine *e, const struct slot *slot, size_t bytes);
 
 /* launch_gpu_pack() enqueues one copy after the slot's event. launch_gpu_packed() records an event

@@ -176,8 +176,8 @@ static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
     return make_world(e, err);
 }
 
-/* A rank was lost meanwhile, or could not be reached: the coordinator will say which ranks are
- * alive. */
+/* Returns whether the next epoch may succeed: a rank was lost meanwhile, or could not be reached,
+ * and the coordinator will say which ranks are alive. */
 static bool may_try_again(int rc)
 {
     return rc == -EAGAIN || rc == -ECONNRESET || rc == -ETIMEDOUT;
@@ -211,7 +211,8 @@ static int enter_epoch(struct engine *e, struct err *err)
     return rc == 0 ? settle(e, err) : rc;
 }
 
-/* Tells the other ranks, which may have completed the mesh and be in it. */
+/* Tells the other ranks that this rank has given up the mesh: for them it may be complete already.
+ */
 static void leave_mesh(struct engine *e, const struct err *why)
 {
     mesh_abort(e->mesh, err_text(why));

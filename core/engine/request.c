@@ -169,7 +169,7 @@ int request_check(const struct hvd_request *r, const char *name, int rank, int s
                   struct request_facts *ret, struct err *err)
 {
     struct request_facts f;
-    memset(&f, 0, sizeof(f)); /* zero the padding too: signatures are compared as bytes */
+    memset(&f, 0, sizeof(f)); /* zeroes unused dimensions and the padding, too */
     if ((unsigned)r->kind >= HVD_KINDS)
         return err_set(err, EINVAL, "%s: unknown kind of operation %d", name, (int)r->kind);
     f.sig.kind = (uint8_t)r->kind;

@@ -30,7 +30,8 @@ static int by_handle(const void *a, const void *b)
     return hx < hy ? -1 : hx > hy;
 }
 
-/* Ungroups the rest of a group of which a part is done. The same on every rank. */
+/* Ungroups the remaining members of a group of which a part is done. The outcome is the same on
+ * every rank. */
 static void ungroup_rest(struct unfinished *p)
 {
     for (size_t i = 0, n; i < p->n; i += n) {

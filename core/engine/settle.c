@@ -138,8 +138,8 @@ static int run_rest(struct engine *e, const struct decision *d, struct err *err)
     op.tensors = f->rest.list;
     op.n = f->rest.n;
     op.contributors = e->size;
-    /* No tensor may remain to be run (a gather never has one), but every rank must take part in the
-     * barriers. */
+    /* Perhaps nothing remains to be run (as always for a gather), but every rank must take part in
+     * the barriers. */
     if (op.n == 0)
         op = coll_barrier;
     return run_safely(e, &op, err);

@@ -16,7 +16,7 @@
 #include "core/negotiate/signature.h"
 
 #define PROGRESS_NS (1 * CLOCK_S) /* least time between two progress reports to the agent */
-#define FAREWELL_NS (1 * CLOCK_S) /* time without progress after a farewell */
+#define FAREWELL_NS (1 * CLOCK_S) /* wait for batches of the plan, from the first farewell on */
 
 static void finish_with(struct engine *e, struct slot *slot, const struct err *err)
 {

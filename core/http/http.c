@@ -50,8 +50,8 @@ struct http_call {
     struct buf body;
     char reason[CURL_ERROR_SIZE];
     char *sent;
-    bool inside;    /* in a curl callback of this call, where curl does not allow its removal */
-    bool cancelled; /* from such a callback: to be removed afterwards */
+    bool inside;    /* its data or done callback runs: curl does not allow to remove the call now */
+    bool cancelled; /* by http_cancel(); if inside, finish_calls() destroys the call later */
     http_data_f *data;
     http_done_f *done;
     void *arg;

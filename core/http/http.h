@@ -30,7 +30,7 @@ struct http_site {
     bool one_connection; /* a request prefers to wait for a connection that it can share, instead of
                             opening another */
     const char *user_agent; /* NULL: none is sent */
-    size_t answer_max;      /* most bytes that are kept of a body */
+    size_t answer_max;      /* most bytes of a collected body; a longer one fails the request */
     int connect_ms;         /* limit for making a connection; 0: the request's own */
     int unacknowledged_ms;  /* a connection ends when its peer acknowledges nothing for so long; 0:
                                TCP's own limit */

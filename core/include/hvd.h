@@ -289,9 +289,10 @@ HVD_API const char *hvd_kind_name(enum hvd_kind kind);
  * Errors: -ESHUTDOWN: the job does not need this rank any more (it shrinks, or has ended): the
  *   process should exit. -ETIMEDOUT: the other ranks reached no boundary within the time limit of
  *   hvd_init(); a program that never calls hvd_commit() admits no joiner. After either error, all
- * calls fail in the same way until hvd_shutdown(). hvd_submit() that enters may also fail with
- * -ESTALE, with nothing submitted: rank() or size() changed and the request depends on them
- * (splits, a reduce-scatter). Threads: any. */
+ *   calls fail in the same way until hvd_shutdown(). hvd_submit() that enters may also fail with
+ *   -ESTALE, with nothing submitted: rank() or size() changed and the request depends on them
+ *   (splits, a reduce-scatter).
+ * Threads: any. */
 HVD_API int hvd_enter(void);
 
 /* The world as of the last boundary. */
@@ -300,8 +301,8 @@ struct hvd_world {
     uint32_t epoch;          /* number of the roster; increases with every change */
     int rank, size;
     int source;   /* the lowest rank that was a member before: it has the training state */
-    int joined;   /* ranks that have joined since the last boundary */
-    int left;     /* ranks that have left or were lost since then */
+    int joined;   /* ranks that have joined since the previous world */
+    int left;     /* ranks that have left or were lost since the previous world */
     bool is_new;  /* this rank is a joiner: it has no training state yet */
     bool elastic; /* the job is elastic */
     /* From the news of the last lost rank until work continued; 0: none was lost. */

@@ -43,7 +43,7 @@ void json_put(json_t **j, const char *key, json_t *item);
  * becomes '?'. */
 json_t *json_lossy_string(const char *bytes, size_t len);
 
-/* The same for a NUL-terminated text; NULL counts as "". */
+/* json_lossy_string() for a NUL-terminated text; NULL counts as "". */
 json_t *json_lossy_text(const char *text);
 
 /* json_bytes() encodes bytes in base64 (RFC 4648) as a new JSON string. json_bytes_read() decodes

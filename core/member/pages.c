@@ -2,8 +2,8 @@
  *
  * pages: see pages.h. As in server.c, libmicrohttpd runs without threads: its epoll descriptor is
  * in our loop, its timeout is a loop timer. Its own timeout counts from the last byte received.
- * Ours counts from the first, so that a client which sends one byte now and then is disconnected
- * too.
+ * Ours counts from the start of the connection, so that a client which sends one byte now and then
+ * is disconnected too.
  */
 #include "core/member/pages.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * pages: a few pages over plain HTTP (libmicrohttpd) for Prometheus and for kubelet's probes, on
- * the owner's loop, one thread: /metrics, /readyz, /healthz. A page is a path and a function that
+ * the owner's loop, one thread: /metrics, /healthz and so on. A page is a path and a function that
  * fills a buffer; the function must not block. GET and HEAD only, no TLS, no secrets.
  *
  * Any client may connect, so the cost of a client is bounded: at most PAGES_CONNECTIONS connections

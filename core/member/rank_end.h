@@ -42,7 +42,7 @@ enum end_time {
     END_LEFT_EARLY, /* elastic: it had called hvd_shutdown(), other ranks train on */
     END_LEFT,       /* it had called hvd_shutdown(); elastic: no other rank trains any more */
     END_CLOSING,    /* elastic: a signal to hvdrun ends the job */
-    END_LEAVING,    /* it was asked to leave; if it ended with 0: and is out of the world */
+    END_LEAVING,    /* it was asked to leave and failed, or it ended with 0 outside the world */
     END_STOPPING,   /* the job was being stopped */
     END_TIMES,
 };

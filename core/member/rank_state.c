@@ -38,7 +38,7 @@ static const struct rank_row rows[] = {
     {RANK_READY, RANK_EXIT_BAD, RANK_FAILED, RANK_DO_END},
     {RANK_READY, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_END},
 
-    {RANK_ACTIVE, RANK_CARD, RANK_READY, RANK_DO_CARD}, /* hvd_init again after an error */
+    {RANK_ACTIVE, RANK_CARD, RANK_READY, RANK_DO_CARD}, /* a loss, a boundary, or hvd_init again */
     {RANK_ACTIVE, RANK_BYE, RANK_LEFT, RANK_DO_NOTHING},
     {RANK_ACTIVE, RANK_UNABLE, RANK_LEFT, RANK_DO_TELL},
     {RANK_ACTIVE, RANK_EXIT_OK, RANK_FINISHED, RANK_DO_END},

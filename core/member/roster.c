@@ -102,7 +102,7 @@ int roster_make_elastic(struct roster *r, const struct roster_elastic *elastic, 
         return err_set(err, ENOMEM, "no memory for %d ranks", elastic->max);
     r->is_elastic = true;
     r->elastic = *elastic;
-    /* Started as soon as a host has a slot. */
+    /* These members are started as soon as a host has a slot. */
     for (int i = r->members.n; i < r->size && r->hosted; i++)
         roster_starts_add(&r->starts, (struct roster_start){.agent = -1});
     return 0;

@@ -166,8 +166,8 @@ int roster_named(const struct roster *r);
 void roster_signal(struct roster *r, int signo);
 void roster_stop(struct roster *r, const char *reason, int grace_ms);
 
-/* True when every member has ended and none is to be started. A member may be waiting for a host
- * with a free slot. */
+/* True when every member has ended and none is to be started. A member that waits for a host with a
+ * free slot is still to be started. */
 bool roster_done(const struct roster *r);
 
 /* True when --reset-limit allows no more replacements. */
@@ -199,9 +199,9 @@ int roster_resize(struct roster *r, int min, int max, int target, uint64_t now, 
  * The target stays, so replacements start on other agents. */
 void roster_leave(struct roster *r, int agent, const char *text, uint64_t now);
 
-/* Adds a host, or changes the slots of one, while an elastic job runs. Starts no
- * member: roster_scale() does that. A drained host may be used again. -ENOENT: the host's agent is
- * lost. */
+/* While an elastic job runs: roster_add_host() adds a host; roster_set_slots() changes the slots of
+ * one, which may then be used again if it was drained. -ENOENT: its agent is lost. Neither starts a
+ * member: roster_scale() does that. */
 int roster_add_host(struct roster *r, const struct roster_host *host, struct err *err);
 int roster_set_slots(struct roster *r, int agent, int slots, struct err *err);
 

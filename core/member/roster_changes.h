@@ -18,7 +18,7 @@ struct roster_changes {
     char plan[256];
 };
 
-/* Adds to the text of what was requested. */
+/* Appends a description of a requested change to plan. */
 void roster_changes_add_plan(struct roster_changes *c, const char *text);
 
 /* Announces what was requested, or a change that nobody requested (joiners), and forgets its text.

@@ -11,7 +11,8 @@
  * next boundary. */
 void roster_ask_to_leave(struct roster *r, int member, const char *text);
 
-/* n ranks fewer. Pending starts are cancelled before any rank is asked to leave. */
+/* Makes the job n ranks smaller; n <= 0: does nothing. Pending starts are cancelled before any rank
+ * is asked to leave. */
 void roster_shrink(struct roster *r, int n, const char *text);
 
 /* A rank that had left has called hvd_init() again. Another rank may have been started in its

@@ -78,7 +78,7 @@ static bool is_real_first(const struct roster *r, int member, uint64_t now)
 }
 
 /* The end of a member that was asked to leave and is out of the world is no loss. An exit with 0 is
- * one if other ranks may wait for the member. */
+ * a loss if other ranks may wait for the member. */
 static enum note_type end_note(const struct roster_member *m, const struct before *before)
 {
     if (m->leaving && !before->survived)

@@ -25,7 +25,7 @@ struct roster_member {
     int rank;     /* rank in the current world, -1: the member is not in it */
     int was_rank; /* the last rank that the member had, -1: none */
     int pid;
-    int code;          /* how the process ended: exit code, -signal */
+    int code;          /* how the process ended: exit code, -signal; unable: -errno */
     enum rank_end end; /* what its end means for the job */
     bool disturbed;    /* fixed: it said that another rank's end made its operations fail */
     uint64_t left_at;  /* clock: when it called hvd_shutdown() in a world; 0: it did not */
@@ -74,7 +74,8 @@ bool member_is_joiner(const struct roster_member *m);
  * in the roster of an epoch that failed. */
 bool member_awaits_boundary(const struct roster_member *m);
 
-/* Its last card says "join" or "enter": it has no training state for the next epoch. */
+/* True when the member's last card says "join" or "enter": it has no training state for the next
+ * epoch. */
 bool member_says_join(const struct roster_member *m);
 
 /* True for a member that is to go on: it has not ended, can go on, and was not asked to leave. */

@@ -13,11 +13,11 @@
 #include <stdint.h>
 
 struct roster_next {
-    uint64_t cause_at;        /* the first loss or announcement that the next epoch answers */
-    char cause[512];          /* the causes as text; cut to the size of the array */
-    uint64_t answering_since; /* some survivors wait for other survivors' cards */
-    uint64_t waiting_since;   /* the job is below min, or without a world */
-    uint64_t joiner_ready;    /* a joiner waits */
+    uint64_t cause_at; /* time of the first loss or announcement that the next epoch answers */
+    char cause[512];   /* the causes as text; cut to the size of the array */
+    uint64_t answering_since; /* since when survivors wait for other survivors' cards */
+    uint64_t waiting_since;   /* since when the job is below min, or without a world */
+    uint64_t joiner_ready;    /* since when a joiner waits */
     uint32_t judged;          /* the last epoch that has lost all of its members */
     int erred_worlds; /* consecutive epochs in which every rank ended with an error of its own */
 };

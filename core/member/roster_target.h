@@ -12,7 +12,7 @@
 void roster_start_due(struct roster *r, uint64_t now);
 
 /* Called after the target, or the set of wanted members, has changed: gives the planned change a
- * number and starts or removes members. */
+ * number, starts or removes members, and returns the number. */
 uint32_t roster_apply_change(struct roster *r, uint64_t now);
 
 /* Called after a rebuild: starts missing members and asks surplus ones to leave. */

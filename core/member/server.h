@@ -76,7 +76,7 @@ int server_open(struct server **ret, const struct server_config *config, struct 
 /* Returns the port that s listens on; 0 for a Unix socket. */
 int server_port(const struct server *s);
 
-/* Number of requests refused for a wrong or missing token. */
+/* Number of requests that were not allowed (401, 403 or 404, see server_admit_f). */
 uint64_t server_refused(const struct server *s);
 
 /* Number of requests refused because their body was too long. */

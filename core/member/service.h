@@ -25,7 +25,7 @@ struct service {
      * alone decides. */
     int (*arrive)(void *arg, const struct join_body *body, struct err *err);
     /* A planned change was decided: stores it, before the response is sent, for a coordinator that
-     * takes over. NULL: there can be none. */
+     * takes over. NULL: no coordinator can take over. */
     void (*keep)(void *arg);
 };
 

@@ -234,8 +234,8 @@ static int recv_full(struct negotiate *n, int child, struct reader *r, bool prio
         e = tensors_get(&n->table, name);
     if (!e)
         return -ENOMEM;
-    /* The id was evicted: the by-id claims are read and dropped; the child announces the tensor
-     * again. */
+    /* Not known: the id was evicted, or is 0. If the message has claims by an evicted id, all its
+     * claims are read and dropped, and the child announces the tensor again. */
     struct signature nothing = {.device = -1};
     struct signature cached = known ? e->cached : nothing;
     struct claim *claims = NULL;
@@ -337,7 +337,7 @@ void announce_anew(struct negotiate *n, bool frozen)
         return;
     list_for_each(at, next, &n->submitted)
     {
-        /* Counts from the first submission, not from now. */
+        /* The tensor has waited since it was submitted, not since now. */
         struct tensor *e = list_entry(at, struct tensor, mine);
         announce_submitted(n, e, e->submitted);
     }

@@ -14,11 +14,12 @@
 #include "core/negotiate/negotiate_impl.h"
 #include "core/negotiate/signature.h"
 
-/* An alltoall's table has size * size numbers; larger tables are not cached, so as not to hold
- * them on every rank. */
+/* Bytes. An alltoall's table has size * size numbers of 8 bytes. Larger tables than this are not
+ * cached, so as not to hold them on every rank. */
 enum { CACHED_TABLE_MAX = 64 << 10 };
 
-/* A record that did not fit leaves the buffer failed until the log is flushed. */
+/* Begins a DOWN_LOG message if none is begun. If there was no memory for a record, the buffer stays
+ * failed until decide_flush_log() reports it. */
 static void start_log(struct negotiate *n)
 {
     if (n->down.len == 0 && !n->down.failed)
@@ -99,7 +100,8 @@ static bool take_slot(struct negotiate *n, uint32_t *ret_slot)
     return true;
 }
 
-/* The id under which the log will list e, which some rank has announced in full. */
+/* Returns the new id under which the log lists e, which some rank has announced in full; 0: e is
+ * not cached. */
 static uint64_t new_id(struct negotiate *n, const struct tensor *e)
 {
     uint64_t size = (uint64_t)n->config.size;

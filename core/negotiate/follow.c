@@ -24,7 +24,7 @@ void follow_forget(struct negotiate *n, struct tensor *e)
     tensors_release(&n->table, e);
 }
 
-/* Makes room for a batch of count tensors in the scratch arrays and in the queue. */
+/* Makes room for a batch of count tensors in n->batch, n->picked and n->running. */
 static int make_room(struct negotiate *n, size_t count)
 {
     if (count > n->cap_batch) {

@@ -9,7 +9,7 @@
 
 #include "core/negotiate/signature.h"
 
-/* A group in flight. Members are counted when every rank has them. */
+/* A group in flight. A member is counted once every rank has submitted it. */
 struct group {
     struct group *next;
     uint64_t hash;
@@ -69,7 +69,7 @@ static int find_bucket(const struct fusion *f, const struct signature *key)
     return -1;
 }
 
-/* Finds or creates the bucket for such a tensor, with room for more bytes. */
+/* Finds or creates the bucket for such a tensor, with room for more bytes. Returns its index. */
 static int open_bucket(struct fusion *f, const struct signature *key, uint64_t bytes, uint64_t now)
 {
     int i = find_bucket(f, key);

@@ -57,8 +57,8 @@ int fusion_failed(struct fusion *f, const struct signature *sig, int code, const
 /* Flushes bucket i. The last bucket gets index i. */
 void fusion_flush(struct fusion *f, int i, enum flush_why why);
 
-/* A caller waits for e, which is in a bucket: the bucket is flushed without waiting for the
- * cycle. */
+/* Reports that a caller waits for e. Marks the bucket that e is in, if any, to be flushed before
+ * its cycle ends. */
 void fusion_prioritize(struct fusion *f, const struct tensor *e);
 
 /* Returns whether no tensor is held back. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * log_record: the records of a DOWN_LOG message, which decide.c and stall.c write and follow.c
- * reads.
+ * log_record: the records of a DOWN_LOG message, which decide.c writes and follow.c reads.
  */
 #ifndef HVD_NEGOTIATE_LOG_RECORD_H
 #define HVD_NEGOTIATE_LOG_RECORD_H

@@ -272,7 +272,7 @@ int negotiate_recv(struct negotiate *n, int from, const void *msg, size_t len, u
         return err_set(err, -rc, "negotiation: %s from %s %d (type %u, %zu bytes)",
                        rc == -ENOMEM   ? "out of memory at a message"
                        : rc == -EPROTO ? "bad message"
-                                       : "over; message",
+                                       : "has failed earlier; message",
                        from == NEGOTIATE_PARENT ? "parent" : "child",
                        from == NEGOTIATE_PARENT ? n->config.parent : from, type, len);
     return 0;

@@ -121,7 +121,7 @@ void negotiate_prioritize(struct negotiate *n, uint64_t id, uint64_t now);
 
 /* Processes a message from a child (its rank) or the parent (NEGOTIATE_PARENT). The bytes are
  * untrusted: -EPROTO for a malformed message, after which the state is undefined. Call
- * negotiate_tick() when the inbox is empty. */
+ * negotiate_tick() when no more messages are there. */
 int negotiate_recv(struct negotiate *n, int from, const void *msg, size_t len, uint64_t now,
                    struct err *err);
 

@@ -25,7 +25,8 @@ enum message {
     UP_HELLO = 1,  /* rankset: the sender and all ranks below it */
     UP_READY,      /* records of tensors */
     UP_THAW_ASK,   /* a rank at or below the sender cannot follow the plan */
-    UP_THAW_AT,    /* u64: how many batches every rank at or below the sender has handed out */
+    UP_THAW_AT,    /* u64: the smallest number of batches that a rank at or below the sender has
+                      handed out */
     UP_STATUS,     /* status.c */
     UP_STALLED,    /* stall.c */
     DOWN_LOG = 32, /* records of the log */
@@ -34,7 +35,7 @@ enum message {
     DOWN_THAWED, /* u64 keep; begins a generation */
     DOWN_STALL,  /* str: one line of a stall report */
     DOWN_STATUS, /* status.c */
-    DOWN_LOST,   /* str: why no operation can continue */
+    DOWN_LOST,   /* u32 rank, str why no operation can continue: stall.c */
 };
 
 enum {
@@ -69,7 +70,7 @@ struct negotiate {
     uint64_t handed, done; /* batches handed out and done since the beginning */
     struct buf up, down;
     uint64_t now; /* time of the current call */
-    int failed;   /* -ENOMEM from a call without a result; the next negotiate_recv() or
+    int failed;   /* negative errno: why negotiation cannot continue; the next negotiate_recv() or
                      negotiate_submit() returns it */
     struct rankset scratch;
     struct negotiate_tensor *batch; /* arguments of ops.batch */
@@ -117,7 +118,8 @@ void announce_prioritize(struct negotiate *n, struct tensor *e);
  * needed. */
 uint64_t announce_flush(struct negotiate *n, uint64_t now);
 
-/* Forgets the announcements of the former generation and announces all submitted tensors again. */
+/* Forgets the announcements of the former generation and announces all submitted tensors again.
+ * frozen: announces none, because ranks follow the plan without announcements. */
 void announce_anew(struct negotiate *n, bool frozen);
 
 /* decide.c */
@@ -157,7 +159,7 @@ uint64_t stall_tick(struct negotiate *n, uint64_t now);
 /* status.c */
 int status_follow(struct negotiate *n, struct reader *r);
 
-/* Begins collecting answers with this rank's own; sends them if all are there. */
+/* Begins collecting the answers to the inquiry, with this rank's own. */
 void status_own(struct negotiate *n);
 void status_answer(struct negotiate *n);
 int status_recv(struct negotiate *n, int child, struct reader *r);
@@ -168,7 +170,8 @@ int follow_log(struct negotiate *n, struct reader *r);
 /* Hands tensors that were submitted on this rank to the engine as the next batch. -ENOMEM. */
 int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count, bool frozen);
 
-/* Forgets which ranks below this node have announced the tensor. */
+/* Forgets the announcements of the tensor, by this node and by its children. Frees the entry if
+ * nothing needs it. */
 void follow_forget(struct negotiate *n, struct tensor *e);
 
 /* Completes the claims of the subtree: adds this rank's own and those by cache id. -ENOMEM. */
@@ -177,7 +180,7 @@ int announce_gather(struct negotiate *n, struct tensor *e);
 /* The id of e was evicted: announcements by it (own: by this rank) must be repeated in full. */
 void announce_evicted(struct negotiate *n, struct tensor *e, bool own);
 
-/* Sends down to every child. */
+/* Sends msg to every child. */
 void negotiate_send_down(struct negotiate *n, const struct buf *msg);
 
 /* Starts a message. */

@@ -100,7 +100,8 @@ bool rounds_complete(const struct rounds *r)
     return r->cur.count && alike(r, (uint64_t)r->best);
 }
 
-/* The hash of the `count` tensors of the log before its last `skip` tensors. */
+/* Computes the hash of the `count` tensors of the log before its last `skip` tensors. false: the
+ * log does not hold that many. */
 static bool window(const struct rounds *r, uint64_t skip, uint64_t count, uint64_t *ret_hash)
 {
     uint64_t end = r->nlog - skip;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rounds: the root's record of ready tensors, for detecting that they repeat. A round ends before a
- * tensor that the round has already. Rounds are compared as sets, because tensors become ready in
+ * tensor that is in it already. Rounds are compared as sets, because tensors become ready in
  * varying order. Programs may alternate between steps, so rounds are compared with the rounds Q
  * before them, for every Q up to ROUNDS_PERIOD. It also records the log, from which a plan is made.
  * Called by negotiate on the root only.
@@ -39,9 +39,10 @@ struct rounds {
     uint64_t serial;                /* number of the current round; tensors store it */
     struct round kept[ROUNDS_KEPT]; /* ring */
     uint64_t nkept;
-    uint32_t run[ROUNDS_PERIOD + 1]; /* a ring buffer */
-    int best;                        /* q with the longest run */
-    struct log_entry *log;           /* ring buffer of ROUNDS_LOG entries, allocated at first use */
+    /* run[q]: how many rounds in a row, up to the last one, equalled the round q before them */
+    uint32_t run[ROUNDS_PERIOD + 1];
+    int best;              /* q with the longest run */
+    struct log_entry *log; /* ring buffer of ROUNDS_LOG entries, allocated at first use */
     uint64_t nlog;
 };
 

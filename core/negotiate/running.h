@@ -24,7 +24,8 @@ void running_fini(struct running *r);
 /* Makes room for one more batch of n tensors. -ENOMEM. */
 int running_reserve(struct running *r, size_t n);
 
-/* After running_reserve(): adds one tensor; after all n of them, the batch. */
+/* After running_reserve(): running_add() adds one tensor; running_close() ends the batch after its
+ * n tensors. */
 void running_add(struct running *r, struct tensor *e);
 void running_close(struct running *r, uint32_t n);
 

@@ -235,7 +235,7 @@ static void lose(struct negotiate *n, int rank, const char *text)
         n->ops.lost(n->ctx, rank < n->config.size ? rank : -1, &err);
 }
 
-/* u32 rank (the number of ranks: none of them), str text */
+/* u32 rank that is silent (the number of ranks: no rank is), str text */
 int stall_follow_lost(struct negotiate *n, struct reader *r)
 {
     char text[1024];
@@ -247,8 +247,8 @@ int stall_follow_lost(struct negotiate *n, struct reader *r)
     return 0;
 }
 
-/* Fails all operations: a rank is silent and the current batch needs it, or (rank -1) no rank is
- * silent and the batch hangs all the same. */
+/* Fails all operations: a rank is silent and the current batch needs it, or (rank: the number of
+ * ranks) no rank is silent and the batch hangs all the same. */
 static void give_up_all(struct negotiate *n, int rank, const char *text)
 {
     negotiate_begin(n, &n->down, DOWN_LOST);
@@ -260,8 +260,8 @@ static void give_up_all(struct negotiate *n, int rank, const char *text)
     lose(n, rank, text);
 }
 
-/* Fails the tensor and its group on all ranks. Announcements of it may still be in flight: a new
- * generation invalidates them. */
+/* Fails the tensor and its group on all ranks. Announcements of it may still be in flight: the
+ * new generation that report() then begins invalidates them. */
 static void give_up(struct negotiate *n, const char *name, const char *text)
 {
     const struct tensor *e = tensors_find(&n->table, name);
@@ -389,7 +389,7 @@ uint64_t stall_tick(struct negotiate *n, uint64_t now)
     if (n->config.stall_ns == 0 || (!n->root && !n->hello_sent))
         return due;
     if (s->open) {
-        /* Nodes nearer to the root wait longer for answers. */
+        /* The root waits longer for answers than other nodes, which have to send theirs on. */
         uint64_t most = 2 * CLOCK_S, eighth = n->config.stall_ns / 8;
         uint64_t patience = eighth < most ? eighth : most;
         due = s->opened + (n->root ? 2 * patience : patience);

@@ -36,14 +36,14 @@ struct stall {
     uint32_t number;      /* number of the inquiry */
     bool open;
     uint64_t opened;
-    int nanswers;            /* of children */
+    int nanswers;            /* children that have answered */
     struct rankset answered; /* ranks */
     struct rankset scratch;
     struct buf ranks;     /* u32 rank, u64 ns since its last call, str what it waits in; repeated */
     uint64_t due;         /* when the list of partial tensors has to be checked */
     uint64_t run_told;    /* when a batch without progress was last reported */
     uint64_t last_call;   /* time of the last negotiate_submit() on this rank */
-    uint64_t still_since; /* since when no batch was handed out or finished; */
+    uint64_t still_since; /* since when no batch was handed out or finished */
     uint64_t still_mark;  /* handed + done at that time */
 };
 

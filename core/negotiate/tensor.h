@@ -39,7 +39,7 @@ struct tensor {
     int64_t *want_splits;  /* [size], alltoall */
     bool by_id;            /* the request equals the cached one */
     struct list mine;      /* negotiate.submitted */
-    uint64_t submitted;    /* when */
+    uint64_t submitted;    /* time of its submission */
     uint64_t submit_batch; /* how many batches were finished here at its submission */
 
     /* What this rank and its children have announced in this generation. */

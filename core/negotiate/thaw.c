@@ -45,7 +45,7 @@ static uint64_t batch_bytes(const struct negotiate *n, uint64_t place, uint32_t 
 }
 
 /* Returns whether the batch at `next`, of `count` tensors, may be merged into the batch at `first`:
- * only if no rank's program waited for `first` before it submitted them. */
+ * only if the root's rank submitted all of them before `first` was done there. */
 static bool may_join(const struct negotiate *n, uint64_t first, uint64_t next, uint32_t count)
 {
     const struct rounds *r = &n->rounds;

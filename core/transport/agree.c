@@ -140,8 +140,9 @@ static int send_map(struct agree *a, struct mesh_net *net, struct err *err)
     return 0;
 }
 
-/* Whether this rank has heard from r. Ranks that did not report because their group failed
- * contact rank 0 here for the first time. */
+/* Returns whether rank 0 has sent the map to r, or need not: a rank with another local rank than 0
+ * gets it from the lowest rank of its host. Rank 0 may connect to r only now: if r's group has
+ * failed, another rank reported for it. */
 static bool reached(const struct mesh_net *net, int r)
 {
     const struct link *link = net->links[r * LINK_CLASSES + LINK_CONTROL];

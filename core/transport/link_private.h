@@ -97,8 +97,8 @@ void link_say(struct link *link, uint64_t tag, const struct buf *body);
 /* Reads a data link to its end and drops all but a goodbye. */
 void link_drain(struct link *link);
 
-/* Returns whether nothing has arrived for so long, not even an acknowledgement of data or of a
- * keep-alive probe: the peer's machine has failed or is disconnected. (For a process that is
+/* Returns whether nothing has arrived for ms milliseconds, not even an acknowledgement of data or
+ * of a keep-alive probe: the peer's machine has failed or is disconnected. (For a process that is
  * only stopped the kernel still acknowledges.) */
 bool link_silent(struct link *link, uint64_t ms);
 
@@ -110,7 +110,8 @@ void link_destroy(struct link *link);
 void link_put_header(uint8_t dst[LINK_HEADER_SIZE], uint32_t generation, uint64_t tag,
                      uint64_t length);
 
-/* Sends the rest of a cancelled message. 0, 1, -errno. */
+/* Sends the rest of a cancelled message. 0: all is sent; 1: call again, also after an error of the
+ * carrier, which link_write_failed() has handled. */
 int link_flush_debt(struct link *link);
 
 /* 0: link->rx is the header of the next message; stale messages have been dropped, and messages

@@ -36,7 +36,8 @@ static void give_up(struct mesh_net *net, const char *why)
         log_warn("%d ranks of this host cannot share memory: %s; they use TCP", l->n, why);
 }
 
-/* Without descriptors TCP would not work either. */
+/* The ranks of this host use TCP instead of shared memory. Without descriptors TCP would not work
+ * either: then this rank fails. */
 static void cannot_share(struct mesh_net *net, int rc, const char *why)
 {
     if (fd_limit_reached(rc))

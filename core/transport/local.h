@@ -14,7 +14,7 @@
  *   FAILED    any rank      why it cannot share memory: each of the ranks is then its own host
  *   MAP       lowest rank   the host of each rank of the job (agree.h)
  *   GOODBYE   any rank      only if there is no segment to record it in
- *   LOST      any rank      body of a CTL_LOST, for connections without CTL_LOST
+ *   LOST      any rank      which rank it takes for lost, and why; same body as a CTL_LOST
  */
 #ifndef HVD_TRANSPORT_LOCAL_H
 #define HVD_TRANSPORT_LOCAL_H
@@ -68,7 +68,8 @@ void local_from_agent(struct mesh_net *net, struct ctl_frame *frame);
 void local_tell_lost(struct mesh_net *net, const struct buf *body);
 void local_goodbye(struct mesh_net *net);
 
-/* Pipes signal only through memory: each call sends what is queued for them. */
+/* Sends what is queued for the pipes to ranks of this host, as far as they have room. Called by
+ * each mesh_progress(), because a pipe has no descriptor that epoll could watch. */
 void local_flush(struct mesh_net *net);
 
 void local_close(struct mesh_net *net);

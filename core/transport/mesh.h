@@ -39,8 +39,8 @@ struct mesh {
 };
 
 /* Call between boot_open() and boot_exchange(). Opens the sockets that peers connect to (none in
- * a job of one rank) and appends this rank's card to ret_card. Uses boot's rank, size, has_key
- * and agent_fd. */
+ * a fixed job of one rank) and appends this rank's card to ret_card. Uses boot's size, elastic,
+ * has_key and agent_fd. */
 int mesh_listen(const struct boot *boot, struct mesh_listener **ret, struct buf *ret_card,
                 struct err *err);
 
@@ -76,9 +76,9 @@ struct link *mesh_link(struct mesh *mesh, int peer, enum link_class cls);
 /* Accepts and makes connections, runs handshakes, flushes control queues. 0, or -ECONNRESET when
  * a peer was lost: *ret_peer (may be NULL) is its rank (-1: the agent), err says how it ended if
  * that is known. The mesh has then told the other ranks and closed every connection, and later
- * calls return the same. -ENOMEM, -EMFILE or -ENFILE when this rank itself had to give up for
- * lack of memory or descriptors. Cheap when there is nothing to do; called in each iteration of
- * a slow wait. */
+ * calls return the same. -ENOMEM, -EMFILE, -ENFILE or -ETOOMANYREFS when this rank itself had to
+ * give up for lack of memory or descriptors. Cheap when there is nothing to do; called in each
+ * iteration of a slow wait. */
 int mesh_progress(struct mesh *mesh, int *ret_peer, struct err *err);
 
 /* A transfer or a collective has failed: finds out why. Calls mesh_progress() for at most 300 ms
@@ -107,7 +107,7 @@ void mesh_sleep_begin(struct mesh *mesh);
 void mesh_sleep_end(struct mesh *mesh);
 
 /* Returns whether the ranks of this host may spin while they wait: only if each has a processor of
- * its own. Reads files if there is one rank. */
+ * its own. Reads files at each call if this rank is alone on its host. */
 bool mesh_may_spin(const struct mesh *mesh);
 
 /* Wakes a sleeper of this process (any thread, no lock needed). */
@@ -129,8 +129,8 @@ void mesh_goodbye(struct mesh *mesh);
 /* Returns whether this peer has said goodbye, or parted. */
 bool mesh_has_left(const struct mesh *mesh, int rank);
 
-/* Returns whether all these peers have said goodbye, too. Keep calling mesh_progress() until
- * then, for a limited time. */
+/* Returns whether all peers to which mesh_goodbye() said goodbye have said it, too, or the mesh has
+ * failed. Keep calling mesh_progress() until then, for a limited time. */
 bool mesh_all_left(const struct mesh *mesh);
 
 /* The frames to and from the agent (base/ctl.h) for sending PROGRESS; NULL without an agent.

@@ -69,7 +69,7 @@ struct mesh_net {
     struct net_watch agent_watch; /* its fd is owned by boot */
 
     uint64_t silence_ms; /* HVD_PEER_TIMEOUT_SECONDS */
-    uint64_t look_at;    /* when to check for silent peers next; 0: no link yet */
+    uint64_t look_at;    /* when to check for silent peers next; 0: not checked yet */
     bool *left;          /* [size] whether the rank has said goodbye */
     int seats_left;      /* number of the segment's seats that are counted in left */
     bool said_goodbye;
@@ -103,7 +103,7 @@ int net_turn(struct mesh_net *net);
 /* Counts a refused connection; the first one is logged. */
 void net_refuse(struct mesh_net *net, const char *from, const char *why);
 
-/* Writes "ranks 1, 2, 5" to text. */
+/* Writes the ranks r with in[r] to text: "1, 2, 5"; what does not fit: "and 7 more". */
 void net_rank_list(const bool *in, int size, char *text, size_t text_size);
 
 #endif

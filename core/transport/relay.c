@@ -207,7 +207,8 @@ bool local_expects(const struct mesh_net *net, int rank)
     return seat > 0 && l->spokes[seat].watch.fd < 0 && !l->spokes[seat].watch.ready;
 }
 
-/* Sends to a seat what the other ranks reported before it connected. */
+/* Sends to a seat that has just connected: the doorbells and the segment or, if the ranks cannot
+ * share memory, the reason. */
 static void catch_up(struct mesh_net *net, int seat)
 {
     struct local *l = net->local;

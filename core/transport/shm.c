@@ -29,8 +29,8 @@ struct shm_head {
     uint64_t size, cache_size;
     uint8_t token[16];
     _Alignas(SHM_LINE) _Atomic uint32_t abort;
-    _Alignas(SHM_LINE) _Atomic uint32_t attached; /* seats */
-    _Atomic uint32_t left;                        /* seats */
+    _Alignas(SHM_LINE) _Atomic uint32_t attached; /* how many seats have attached */
+    _Atomic uint32_t left;                        /* how many seats have left in order */
     _Alignas(SHM_LINE) _Atomic uint32_t sleeping[SHM_MAX_SEATS];
 };
 

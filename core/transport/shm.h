@@ -33,11 +33,11 @@ static inline size_t shm_line_up(size_t n)
 /* What a seat publishes about the current collective. Every word is generation << 40 | counter
  * (shm_stamp) and only increases; a generation is at most MESH_GENERATION_MAX. */
 struct shm_flags {
-    _Alignas(SHM_LINE) _Atomic uint64_t in; /* staged input chunks */
+    _Alignas(SHM_LINE) _Atomic uint64_t in; /* steps: the seat's cell holds its input */
     _Atomic uint8_t
         far[SHM_CHOICES][2]; /* written by seat 0: how to write staging, see shm_choice.h */
-    _Alignas(SHM_LINE) _Atomic uint64_t red; /* reduced chunks of the own slice */
-    _Alignas(SHM_LINE) _Atomic uint64_t out; /* chunks copied out: their staging may be reused */
+    _Alignas(SHM_LINE) _Atomic uint64_t red; /* steps: the seat's slice is summed in its cell */
+    _Alignas(SHM_LINE) _Atomic uint64_t out; /* steps: the seat has read all cells */
     /* the small path: stamp and payload side by side, two buffers used alternately */
     struct {
         _Alignas(SHM_LINE) _Atomic uint64_t stamp;

@@ -188,7 +188,8 @@ void verdict_look_for_goodbyes(struct mesh_net *net)
     }
 }
 
-/* The kernel itself would retry for a quarter of an hour. */
+/* Ends connections from which nothing has arrived for silence_ms. The kernel itself would retry for
+ * a quarter of an hour. */
 static void look_for_silence(struct mesh_net *net, uint64_t now)
 {
     for (int i = 0; i < net->mesh->size * LINK_CLASSES; i++)

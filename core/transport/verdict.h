@@ -47,7 +47,7 @@ void verdict_look_for_goodbyes(struct mesh_net *net);
 void verdict_tick(struct mesh_net *net, uint64_t now);
 
 /* Checks the abort word, and makes the verdict final when it is due: tells the other ranks and
- * closes everything. 0, -ECONNRESET or -ENOMEM. */
+ * closes everything. 0; -ECONNRESET: a rank was lost; else the rc of verdict_out_of(). */
 int verdict_check(struct mesh_net *net);
 
 /* This rank gives up; why: the reason, which its peers are told. */

@@ -113,7 +113,8 @@ void xfer_cancel_send(struct xfer *x)
 
 /* ---- receiving ---- */
 
-/* Reads from the carrier. A count, 0: nothing now; an ended carrier is reported. */
+/* Reads from the carrier. Returns the bytes read, 0: none now, -errno. Reports the end of the
+ * carrier to link_broken(). */
 static ssize_t read_carrier(struct link *link, void *dst, size_t n)
 {
     ssize_t got = link->ops->read(link, dst, n);

@@ -19,7 +19,7 @@ static double rate(const struct view *v, struct result *r, const char *probe, co
     result_observed(r, "%.2f GB/s", value / GB);
     if (value > 0)
         return value;
-    result_fail(r, "%s: no byte was transferred within a second", what);
+    result_fail(r, "%s: no byte was transferred during the test", what);
     return 0;
 }
 
@@ -77,7 +77,7 @@ static const struct check rows[] = {
      .run = check_shm,
      .title = "shared memory bandwidth",
      .why = "Ranks of one machine exchange gradients through shared memory.",
-     .fix = {"docker run --cpus higher or without; --ipc=host", "a larger CPU limit",
+     .fix = {"docker run with a higher --cpus or without it; --ipc=host", "a larger CPU limit",
              "stop other load (top); set governor performance; use all memory channels"},
      .action = ACTION_HOST,
      .explain = "One process copies 4 MiB slots into shared memory, another copies them out, for a "

@@ -219,8 +219,8 @@ static const struct check rows[] = {
      .run = check_version,
      .title = "version of cgroups",
      .why =
-         "Limits that are not visible cannot be checked; v1 does not report pressure and OOM kills "
-         "single processes.",
+         "Limits that are not visible cannot be checked. v1 does not report pressure, and its OOM "
+         "killer ends single processes of a container instead of all.",
      .fix = {"docker run --cgroupns=private ... mounts /sys/fs/cgroup", NULL,
              "kernel command line: systemd.unified_cgroup_hierarchy=1, reboot"},
      .action = ACTION_HOST,

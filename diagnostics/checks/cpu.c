@@ -32,7 +32,8 @@ static bool allowed(const struct view *v, struct result *r, struct proc_cpus *re
     return false;
 }
 
-/* This process may use every processor of the machine: a wider cpuset would not help. */
+/* Returns whether this process may use every processor of the machine: a wider cpuset would then
+ * not help. */
 static bool has_all(const struct view *v, int allowed_cpus)
 {
     char text[4096];
@@ -70,7 +71,7 @@ static void check_allowed(const struct view *v, struct result *r)
     else if (n < CPUS_A_RANK * ranks && v->setting->profiles & PROFILE_GPU)
         result_warn(r,
                     "%d processor%s for %d rank%s, fewer than 4 for each: data loading delays the "
-                    "GPUs up",
+                    "GPUs",
                     n, many, ranks, s);
     else if (n < CPUS_A_RANK * ranks)
         result_info(r, "%d processor%s for %d rank%s, fewer than 4 for each", n, many, ranks, s);
@@ -150,7 +151,7 @@ static bool has(const struct proc_cpus *set, int i)
     return i >= 0 && i < PROC_CPUS_MAX && set->bits[i / 64] >> (i % 64) & 1;
 }
 
-/* Nodes whose processors this process may use but whose memory it may not. */
+/* Warns of NUMA nodes whose processors this process may use but whose memory it may not. */
 static void check_nodes(const struct view *v, struct result *r)
 {
     struct proc_cpus cpus, mems;

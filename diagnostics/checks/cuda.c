@@ -167,7 +167,7 @@ static bool consumer(const struct view *v)
     return strstr(name, "GeForce") || strstr(name, "TITAN");
 }
 
-/* Without libcuda there is nothing to check: the result is a skip. */
+/* The answer "cuda"; NULL: libcuda was not found or did not answer, and the result is set. */
 static const struct answer *with_libcuda(const struct view *v, struct result *r)
 {
     const struct answer *a = machine_answer(v->machine, "cuda");
@@ -422,8 +422,8 @@ static const struct check rows[] = {
      .action = ACTION_VERSION,
      .explain =
          "Compute capability of the GPUs against the CUDA of torch, else of libcudart: 10.x 3.0 "
-         "to 7.5, 11.0 3.5 to 8.0, 11.8 to 9.0, 12.0 5.0 to 9.0, 12.8 to 12.1, 13 7.5 to "
-         "12.1. torch itself may be built for fewer: torch.cuda.get_arch_list().",
+         "to 7.5, 11.0 3.5 to 8.0, 11.1 to 8.7, 11.8 to 9.0, 12.0 5.0 to 9.0, 12.8 to 12.1, 13 7.5 "
+         "to 12.1. torch itself may be built for fewer: torch.cuda.get_arch_list().",
      .refs = {"https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/index.html",
               "https://developer.nvidia.com/cuda-gpus"}},
     {.id = "cuda-bad-env",

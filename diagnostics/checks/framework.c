@@ -239,7 +239,7 @@ static const struct check rows[] = {
              "--force-reinstall horovod; or use hvd"},
      .action = ACTION_INSTALL,
      .explain = "mpi_lib*.so of an installed Horovod either needs libnccl.so.2 (DT_NEEDED) or has "
-                "NCCL's text inside. With profile gpu neither warns.",
+                "NCCL's text inside. With profile gpu it warns if neither is so.",
      .refs = {HOROVOD "gpus.html"}},
     {.id = "horovod-lib-links",
      .code = "HVD9103",
@@ -250,7 +250,7 @@ static const struct check rows[] = {
      .title = "extensions find their libraries",
      .why = "\"ImportError: libmpi.so.40: cannot open shared object file\" or \"Extension "
             "horovod.torch has not been built\".",
-     .fix = {"the image in which it was built: rebuild Horovod in this one",
+     .fix = {"use the image in which Horovod was built, or build Horovod in this one",
              "an image in which Horovod was built",
              "ldconfig, LD_LIBRARY_PATH; else build Horovod "
              "again: pip install --no-cache-dir "

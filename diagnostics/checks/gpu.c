@@ -68,8 +68,8 @@ static void check_load(const struct view *v, struct result *r)
     }
 }
 
-/* NVML was opened and initialized, with whatever result. NULL: it was not, and the result is
- * set. */
+/* The answer "nvml" if the probe called nvmlInit, with whatever result. NULL: it did not, and the
+ * result is set. */
 static const struct answer *opened(const struct view *v, struct result *r)
 {
     const struct answer *a = machine_answer(v->machine, "nvml");

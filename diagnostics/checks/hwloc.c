@@ -42,8 +42,8 @@ static void check_version(const struct view *v, struct result *r)
         result_pass(r, "%s", what);
 }
 
-/* The libhwloc that Open MPI's libmpi loads, by that library's own answer; NULL: libmpi has
- * hwloc linked in. */
+/* The libhwloc that libmpi.so needs, as the loader would find it; NULL: none (libmpi has hwloc
+ * linked in, or there is no libmpi). */
 static const char *of_mpi(const struct view *v)
 {
     return answer_str_at(machine_answer(v->machine, "mpi"), "lib", 0, "hwloc_path", NULL);

@@ -85,7 +85,7 @@ static bool ports_read(const struct view *v, struct result *r, struct ports *ret
 
 struct port_list {
     char up[200], down[200];
-    int n, active, down_ib; /* ports that NCCL_IB_HCA allows */
+    int n, active, down_ib; /* ports that NCCL_IB_HCA allows; down_ib: not active, no Ethernet */
     bool one_kind, one_rate;
     const struct port *any; /* an active port */
 };

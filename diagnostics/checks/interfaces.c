@@ -18,7 +18,7 @@ struct wanted {
     const struct view *view;
     const struct nics *nics;
     const struct nic *found;
-    bool exact_only; /* names, no networks */
+    bool exact_only; /* words are names, never networks */
 };
 
 #define FLAPS 20 /* changes of a link that are too many */

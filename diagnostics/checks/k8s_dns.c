@@ -15,7 +15,8 @@
 #include "diagnostics/checks/kubernetes.h"
 #include "diagnostics/checks/nic.h"
 
-/* glibc before 2.26 takes six domains; resolv.conf(5): three name servers, ndots up to 15. */
+/* glibc before 2.26 takes six domains; resolv.conf(5): three name servers. resolv.conf(5) allows
+ * ndots up to 15; more than 5 warns (own threshold). */
 #define SEARCH_MANY 6
 #define SERVERS_MAX 3
 #define NDOTS_MAX   5

@@ -99,7 +99,7 @@ static int events(const struct view *v, struct result *r, const char *kind, cons
     return n;
 }
 
-/* "task=python,pid=123" of an oom-kill line. */
+/* Writes "python, process 123" for an oom-kill line with "task=python,pid=123". */
 static void oom_victim(const char *line, char *dst, size_t size)
 {
     char task[64] = "?";
@@ -131,7 +131,7 @@ static void check_oom(const struct view *v, struct result *r)
                     limit ? "its container's limit" : "the machine's memory was used up");
 }
 
-/* "task python:123 blocked for more than 122 seconds." */
+/* Writes "python:123" for a line "task python:123 blocked for more than 122 seconds." */
 static void hung_task(const char *line, char *dst, size_t size)
 {
     const char *at = strstr(line, "task "), *end = strstr(line, " blocked for");

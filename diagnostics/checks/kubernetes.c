@@ -154,7 +154,7 @@ static void check_crd(const struct view *v, struct result *r)
 
 /* ---- GPUs ---- */
 
-/* /dev/nvidia0, nvidia1, ... */
+/* How many device files /dev/nvidia0, /dev/nvidia1 ... there are. */
 static int device_files(const struct machine *m)
 {
     auto_free char **names = NULL;
@@ -256,8 +256,8 @@ static const struct check rows[] = {
           NULL},
      .action = ACTION_PERMISSION,
      .explain = "A SelfSubjectAccessReview for each right of hvd-operator in the pod's namespace: "
-                "HvdJobs, pods, services, secrets (create only), events, leases. With --profile "
-                "launcher a missing right fails; elsewhere having none is right.",
+                "HvdJobs, pods, secrets (create only), disruption budgets, events, leases. With "
+                "--profile launcher a missing right fails; elsewhere having none is right.",
      .refs = {"https://kubernetes.io/docs/reference/access-authn-authz/authorization/",
               "https://kubernetes.io/docs/reference/access-authn-authz/rbac/"}},
     {.id = "k8s-crd-version",

@@ -7,7 +7,7 @@
 
 #include "diagnostics/check.h"
 
-/* False outside a pod: the result is set to skip. */
+/* Returns whether the machine is a pod. If it is not, sets the result to a skip. */
 bool in_pod(const struct view *v, struct result *r);
 
 #endif

@@ -14,8 +14,8 @@
 /* The version that the copy reported, else the one in its file; NULL: unknown. */
 const char *libs_version(const struct answer *a, int i);
 
-/* The loader or its configuration finds the copy, as opposed to a Python package or another
- * folder. */
+/* Returns whether the loader, or its configuration, finds copy i. It does not find copies in Python
+ * packages, conda and other folders. */
 bool libs_reachable(const struct answer *a, int i);
 
 /* The leading number of a version, 0 without one. */
@@ -27,7 +27,8 @@ const char *libs_list(const struct answer *a, char *dst, size_t size);
 /* How many distinct versions there are. majors: compares the leading numbers only. */
 int libs_distinct(const struct answer *a, bool majors, bool only_reachable);
 
-/* The loader reported that there is no such file, as opposed to a broken one. */
+/* Returns whether there is no copy: the loader reported that there is no such file, as opposed to a
+ * broken one. */
 bool libs_absent(const struct answer *a);
 
 /* Why opening the loader's choice failed: "crashed ...", "timeout", the loader's message; NULL:

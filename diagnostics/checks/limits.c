@@ -56,8 +56,8 @@ static char *count(char dst[32], uint64_t n)
     return dst;
 }
 
-/* An InfiniBand device that this process can open. /sys alone also shows devices that only the
- * host can use. */
+/* Returns whether there are an InfiniBand device and /dev/infiniband. /sys alone also shows devices
+ * that only the host can use. */
 static bool has_infiniband(const struct machine *m)
 {
     auto_free char **names = NULL;

@@ -233,8 +233,8 @@ static bool listed(const char *list, const char *word)
     return false;
 }
 
-/* The first interface name of the list (networks in CIDR form are skipped) that does not exist
- * here. */
+/* Finds the first interface name of the list (networks in CIDR form are skipped) that does not
+ * exist here; false: all exist. */
 static bool first_missing(const struct machine *m, const char *list, char dst[64])
 {
     for (; *list; list += *list == ',') {
@@ -346,7 +346,8 @@ static const struct check rows[] = {
           "put Open MPI's bin into PATH for non-interactive shells (/etc/environment), or mpirun "
           "--prefix /opt/ompi"},
      .action = ACTION_ENVIRONMENT,
-     .explain = "orted beside mpirun in this PATH. A shell that ssh starts may have another PATH.",
+     .explain =
+         "orted (Open MPI 5: prted) in this PATH. A shell that ssh starts may have another PATH.",
      .refs = {"https://docs.open-mpi.org/en/v5.0.x/launching-apps/prerequisites.html"}},
     {.id = "mpi-root",
      .code = "HVD7005",

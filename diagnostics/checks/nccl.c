@@ -15,7 +15,8 @@
 
 #define PATH_LEN 1024
 
-/* The version of NCCL that is linked into torch itself; NULL: torch has none. */
+/* The version of NCCL that is linked into torch or into an extension of Horovod, *ret_path: the
+ * file; NULL: none. */
 static const char *inside_torch(const struct view *v, const char **ret_path)
 {
     const struct answer *a = machine_answer(v->machine, "elf");

@@ -7,8 +7,8 @@
 
 #include <stdbool.h>
 
-/* The name is one of NCCL 2.4 to 2.30 or of its plugins, or one with this prefix that common
- * images and build systems set. */
+/* Returns whether the name is a variable of NCCL 2.4 to 2.30 or of its plugins, or one that begins
+ * with NCCL_ and that common images and build systems set. */
 bool nccl_env_known(const char *name);
 
 /* The known name nearest to a mistyped one; NULL: none is near. */

@@ -21,7 +21,7 @@ static int nccl_choose(const struct nics *nics, const char *value, const struct 
     return n;
 }
 
-/* NCCL ignores a value of one character. */
+/* The value of NCCL_SOCKET_IFNAME; NULL: not set, or of one character, which NCCL ignores. */
 static const char *nccl_ifname(const struct view *v)
 {
     const char *value = machine_env(v->machine, "NCCL_SOCKET_IFNAME");

@@ -138,7 +138,8 @@ static void check_gid(const struct view *v, struct result *r)
 
 /* ---- configuration files ---- */
 
-/* Counts the known variables that a file sets, and returns the first unknown name in unknown. */
+/* Adds to *ret_n how many NCCL_* variables a file sets, and copies the first name that NCCL does
+ * not know to unknown, unless that holds one already. 0 or -errno. */
 static int scan_file(const struct machine *m, const char *path, char unknown[NAME_LEN], int *ret_n)
 {
     char name[NAME_LEN];
@@ -198,9 +199,8 @@ static const struct check rows[] = {
      .level = 1,
      .run = check_unknown,
      .title = "NCCL variables are spelled right",
-     .why =
-         "NCCL ignores variables that it does not know without a warning: a mistyped variable has "
-         "nothing.",
+     .why = "NCCL ignores variables that it does not know without a warning: a mistyped variable "
+            "has no effect.",
      .fix = {"docker run -e NAME=VALUE with the right name", "env: [{name: NAME, value: VALUE}]",
              "unset the wrong name, export the right one"},
      .action = ACTION_ENVIRONMENT,
@@ -223,9 +223,9 @@ static const struct check rows[] = {
           "unset NCCL_P2P_DISABLE NCCL_SHM_DISABLE NCCL_IB_DISABLE"},
      .action = ACTION_ENVIRONMENT,
      .explain =
-         "NCCL_P2P_DISABLE=1, NCCL_SHM_DISABLE=1 matter with more than one GPU, "
-         "NCCL_IB_DISABLE=1 where RDMA devices are; the others always. They only cost speed: "
-         "this warns, it never fails.",
+         "NCCL_P2P_DISABLE=1, NCCL_P2P_LEVEL=LOC, NCCL_SHM_DISABLE=1 and NCCL_NVLS_ENABLE=0 matter "
+         "with more than one GPU, NCCL_IB_DISABLE=1 and NCCL_NET_GDR_LEVEL=LOC where RDMA devices "
+         "are, the others always. They only cost speed: this warns, it never fails.",
      .refs = {NCCL_ENV "#nccl-p2p-disable"}},
     {.id = "nccl-gid-index",
      .code = "HVD6006",

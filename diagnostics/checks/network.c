@@ -147,7 +147,7 @@ static void check_unique(const struct view *v, struct result *r)
 
 /* ---- the kernel's settings ---- */
 
-/* Ports of ip_local_reserved_ports ("8080,9000-9010") within low..high. */
+/* How many ports of ip_local_reserved_ports ("8080,9000-9010") are within low..high. */
 static int64_t reserved_ports(const char *list, int64_t low, int64_t high)
 {
     int64_t n = 0;

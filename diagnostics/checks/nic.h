@@ -19,7 +19,7 @@
 struct nic {
     const char *name; /* points into the answer */
     int index;        /* in the answer's list "if" */
-    int type, mtu;    /* ARPHRD_* */
+    int type, mtu;    /* type: ARPHRD_*; mtu in bytes */
     int speed;        /* Mb/s, 0: not known */
     bool up, running, loopback;
     bool made;     /* virtual, and not the eth0 of a container */
@@ -44,7 +44,7 @@ bool nic_usable(const struct nic *n);
  * use. */
 bool nic_has_address(const struct nic *n);
 
-/* The machine has this address; loopback counts. */
+/* Returns whether the machine has this address; loopback addresses count. */
 bool nics_own(const struct view *v, const char *ip);
 
 /* Writes "eth0, eth1" of the interfaces for which pass is true (NULL: all) to dst; returns how

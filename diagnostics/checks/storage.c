@@ -56,8 +56,8 @@ static void check_space(const struct view *v, struct result *r)
         result_pass(r, "%s has %s of %s left", path, left, all);
 }
 
-/* The kernel made a file system read-only after an error: the mount is rw, the file system is
- * ro. */
+/* Returns whether the kernel made the file system of path read-only after an error: the mount is
+ * rw, the file system is ro. */
 static bool fell_back(const char *mountinfo, const char *path, struct mount *ret)
 {
     return mountinfo && *path == '/' && mounts_of(mountinfo, path, ret) &&
@@ -176,7 +176,7 @@ static const struct check rows[] = {
           "df -h; du -xh --max-depth=2 / | sort -h | tail"},
      .action = ACTION_FREE_SPACE,
      .explain =
-         "statvfs of --data-dir or the current folder. Less than 1 GiB, or less than 5 % and "
+         "statvfs of --data DIR or the current folder. Less than 1 GiB, or less than 5 % and "
          "20 GiB, warns; less than 100 MiB fails; less than 1 % of the inodes warns (own "
          "thresholds).",
      .refs = {"https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/",
@@ -196,7 +196,7 @@ static const struct check rows[] = {
           "volumes: [{name: tmp, emptyDir: {}}], volumeMounts: [{name: tmp, mountPath: /tmp}]",
           "dmesg | grep -i -e error -e remount; fsck, then mount -o remount,rw; or TMPDIR=/other"},
      .action = ACTION_CONTAINER_OPTION,
-     .explain = "statvfs and access of TMPDIR (or /tmp) and of --data-dir (or the current folder). "
+     .explain = "statvfs and access of TMPDIR (or /tmp) and of --data DIR (or the current folder). "
                 "A mount that is rw over a file system that is ro (/proc/self/mountinfo) was made "
                 "read-only by the kernel after an error: the disk is failing. A data folder that "
                 "is not writable is information.",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * workers: what differs between the machines of a job: versions, settings, hardware, the bits of a
- * sum, speed. From the answer "workers" that `hvdrun --doctor -H ...` collects; without it each is
- * skipped.
+ * sum, speed. From the answer "workers" that `hvdrun --doctor -H ...` collects; without that answer
+ * every check is skipped.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -215,7 +215,7 @@ static const struct check rows[] = {
                 "warns.",
      .refs = {NCCL_TROUBLE}},
     {WORKERS_CHECK("xw-nic-count-skew", "HVD9604", check_nics),
-     .title = "the same number of interfaces on every worker",
+     .title = "the same number of addresses on every worker",
      .why = "NCCL ends with \"Detected mixed local Net device counts\", or uses the slowest path.",
      .fix = {"--network=host on all workers or on none", "hostNetwork on all pods or on none",
              "NCCL_SOCKET_IFNAME and HVD_IFACE name interfaces that every host has"},
@@ -228,10 +228,9 @@ static const struct check rows[] = {
      .fix = {"-e NAME=value on every worker", "env: in the template, not on one pod",
              "hvdrun -x NAME gives a variable to all hosts; look for it in ~/.bashrc there"},
      .action = ACTION_ENVIRONMENT,
-     .explain =
-         "NCCL_*, OMPI_MCA_*, PMIX_MCA_*, UCX_*, FI_*, OMP_*, MKL_*, CUDA_*, HVD_*, TORCH_*, "
-         "PYTORCH_*, LD_PRELOAD; what differs by design (ranks, names, interfaces, keys) is "
-         "left out. A difference warns.",
+     .explain = "NCCL_*, OMPI_MCA_*, PMIX_MCA_*, UCX_*, FI_*, OMP_*, MKL_*, CUDA_*, HVD_*, "
+                "HOROVOD_*, TORCH_*, PYTORCH_*, LD_PRELOAD; what differs by design (ranks, names, "
+                "interfaces, keys) is left out. A difference warns.",
      .refs = {"https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"}},
     {WORKERS_CHECK("xw-allreduce-exact", "HVD9609", check_exact),
      .title = "sums have the same bits everywhere",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * workers_paths: faults of the paths between the machines of a job: connections,
- * payloads, clocks. From the answer "workers"; without it each is skipped.
+ * payloads, clocks. From the answer "workers"; without that answer every check is skipped.
  */
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,8 @@
 #define SKEW_WARN 100  /* ms */
 #define SKEW_FAIL 1000 /* ms */
 
-/* Calls cb for every entry of the lists LIST_I of all workers I. */
+/* each_entry() calls it for every entry k of the lists KIND_I of all workers I. list: the name
+ * KIND_I; from: I. */
 typedef void each_f(void *arg, const struct answer *a, const char *list, int k, int from);
 
 static void each_entry(const struct answer *a, int n, const char *kind, each_f *each, void *arg)
@@ -202,8 +203,8 @@ static const struct check rows[] = {
              "ip link set dev eth0 mtu 1500 on every host; ethtool eth0 for the rate and errors"},
      .action = ACTION_NETWORK,
      .explain = "In each of up to 8 rounds every worker talks to one other: 16 round trips, "
-                "payloads of 8 KiB for 150 ms and of 1 MiB for 300 ms, over every address. One "
-                "that stops fails; one slower than half of the median warns.",
+                "payloads of 8 KiB for 150 ms and of 1 MiB for 300 ms, over every address. A "
+                "path that stops fails; a path slower than half of the median warns.",
      .refs = {"https://www.rfc-editor.org/rfc/rfc2923"}},
     {WORKERS_CHECK("xw-clock-skew", "HVD9608", check_clocks), .title = "clocks agree",
      .why = "Logs of several workers cannot be put in order; tokens and certificates are refused.",

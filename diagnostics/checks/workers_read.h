@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * workers_read: the answer "workers" for the checks between machines (workers.c, workers_paths.c):
- * what diagnostics/workers/workers.h says, or a captured one. Strings are the answer's.
+ * workers_read: the answer "workers" for the checks between machines (workers.c, workers_paths.c),
+ * measured just now or captured earlier. diagnostics/workers/workers.h lists its keys. Strings are
+ * the answer's.
  */
 #ifndef HVD_DIAGNOSTICS_CHECKS_WORKERS_READ_H
 #define HVD_DIAGNOSTICS_CHECKS_WORKERS_READ_H

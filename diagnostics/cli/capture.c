@@ -338,7 +338,7 @@ static void put_answers(struct capture *c)
     }
 }
 
-/* The options with which --root DIR runs the same checks. */
+/* Captures the options with which --root DIR runs the same checks. */
 static void put_options(struct capture *c, const struct setting *s)
 {
     struct buf text = {0};
@@ -415,7 +415,7 @@ static void entry_fini(struct captured *e)
     free(e->bytes);
 }
 
-/* next is below at, although at was not captured as a folder. */
+/* Returns whether next is below at, although at was not captured as a folder. */
 static bool is_below(const struct captured *at, const struct captured *next)
 {
     size_t n = strlen(at->path);

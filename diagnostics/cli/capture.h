@@ -36,8 +36,8 @@ struct capture {
     const struct redact *redact;
     struct look *looks;
     size_t nlooks, looks_cap;
-    char *
-        *links; /* paths in the tree of the links that are kept; valid while capture_files() runs */
+    char **links; /* symbolic links that are kept: their paths in the captured tree; set by
+                     capture_files() */
     size_t nlinks;
     struct captured
         *entries; /* after capture_files(): sorted by path, folders before their files */
@@ -49,14 +49,15 @@ struct capture {
 /* Starts recording. m and redact are borrowed until capture_fini(). */
 void capture_start(struct capture *c, struct machine *m, const struct redact *redact);
 
-/* Ends recording. -EFBIG: more than CAPTURE_MAX. */
+/* Ends recording and captures the recorded files, the answers and the options. Returns 0, -ENOMEM,
+ * or -EFBIG: more than CAPTURE_MAX bytes. */
 int capture_files(struct capture *c, const struct setting *s, struct err *err);
 
 /* Adds a file; secrets in its text are redacted. Call before capture_files() or after
  * capture_sort(). */
 void capture_put(struct capture *c, char kind, const char *path, const void *bytes, size_t len);
 
-/* The same for text that holds no secrets any more. Takes the buffer's memory and leaves it
+/* Adds a file whose text needs no redaction. Takes the buffer's memory and leaves the buffer
  * empty. */
 void capture_add(struct capture *c, char kind, const char *path, struct buf *clean);
 

@@ -71,7 +71,7 @@ struct cli {
     struct cli_words logs;
     const char *as_cause, *as_noise; /* match */
     int every;                       /* serve: seconds */
-    char *text;                      /* pieces of lists; owned */
+    char *text;                      /* copies of the words of LIST options; owned */
     size_t text_len, text_cap;
 };
 

@@ -90,8 +90,8 @@ static json_t *find(json_t *report, const char *id)
     return NULL;
 }
 
-/* How bad a status is for a job, to tell better from worse. pass and info are equal; -1: a skip
- * cannot be compared. */
+/* How bad a status is for a job, to tell better from worse: 0 pass, info and skip, 1 warn, 2 fail
+ * and error. */
 static int badness(int status)
 {
     return status == CHECK_WARN ? 1 : status == CHECK_FAIL || status == CHECK_ERROR ? 2 : 0;
@@ -183,7 +183,7 @@ static int count(json_t *changes, const char *a, const char *b)
     return n;
 }
 
-/* "2 worse, 1 better, 3 saw another value, 1 in one report only" */
+/* "2 worse, 1 better, 3 with another value, 1 in one report only" */
 static void summarize(json_t *changes, struct buf *out)
 {
     static const struct {
@@ -225,8 +225,8 @@ static const char *color_of(const char *change)
                                            : "";
 }
 
-/* printf that makes its text printable: a report may hold anything, and a terminal interprets
- * escape sequences. */
+/* printf of one line that makes its text printable: a report may hold anything, and a terminal
+ * interprets escape sequences. */
 static void put(struct buf *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static void put(struct buf *out, const char *fmt, ...)

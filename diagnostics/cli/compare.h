@@ -22,7 +22,7 @@ int compare_read(const char *text, size_t len, const char *name, json_t **ret, s
  * report is no change. NULL: no memory. */
 json_t *compare_reports(json_t *a, json_t *b);
 
-/* Writes the same as text for people; quiet: the last line only. */
+/* Writes the result of compare_reports() as text for people; quiet: the last line only. */
 void compare_text(json_t *diff, bool color, bool quiet, struct buf *out);
 
 #endif

@@ -26,12 +26,13 @@ struct reading {
     struct match *match;
     char *piece;
     uint64_t files;
-    uint64_t bytes, size;   /* size of the file being read; size 0: unknown */
+    uint64_t bytes, size;   /* bytes read of this file, and its size; 0: unknown */
     uint64_t next_progress; /* UINT64_MAX: no progress is shown */
     bool shown;
 };
 
-/* Shows progress on standard error, if that is a terminal, from the second second on. */
+/* Shows progress on standard error, if that is a terminal, once reading takes longer than
+ * PROGRESS_MS. */
 static void progress(struct reading *r, const char *name)
 {
     if (clock_ns() < r->next_progress)

@@ -72,8 +72,8 @@ static void help_all(void)
         "hvd-doctor COMMAND --help lists a command's own options.\n"
         "\n"
         "exit code: 0: no failure; 1: a failure, or a warning with --strict; 2: wrong usage, or\n"
-        "the report could not be written; 3: no check gave a result. match: 1: a cause was\n"
-        "found, 3: a failure without a known cause. diff: 1: they differ.\n");
+        "the report could not be written; 3: no check gave a result. match: 1: a cause or an\n"
+        "effect was found, 3: a failure without a known cause. diff: 1: they differ.\n");
 }
 
 static void help(const struct cli *cli)

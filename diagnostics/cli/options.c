@@ -36,11 +36,11 @@ static const struct option {
     {"--level", "N", "1: read only (default); 2: also test this machine; 3: and the network",
      CHOOSES, set_number, N_LEVEL},
     {"--only", "LIST", "these checks: ids, codes, groups, prefix-*", CHOOSES, set_list, 0},
-    {"--skip", "LIST", "not these", CHOOSES, set_list, 1},
+    {"--skip", "LIST", "not these checks", CHOOSES, set_list, 1},
     {"--profile", "LIST", "cpu, gpu, k8s, launcher (default: detected)", RUNS, set_profile, 0},
     {"--ranks", "N", "ranks of the whole job", RUNS, set_number, N_RANKS},
     {"--local-ranks", "N", "ranks on this machine", RUNS, set_number, N_LOCAL},
-    {"--gpus", "N", "GPUs the job wants here (with --profile gpu: one for each local rank)", RUNS,
+    {"--gpus", "N", "GPUs the job wants here (default with --profile gpu: --local-ranks)", RUNS,
      set_number, N_GPUS},
     {"--data", "DIR", "where the data set is (default: the current directory)", RUNS, set_word,
      W_DATA},
@@ -336,8 +336,7 @@ static int take_option(struct cli *cli, int argc, char **argv, int *i, const str
     return rc < 0 ? err_prefix(err, "%.*s", (int)strcspn(word, "="), word) : 0;
 }
 
-/* Returns true if word is the command: the first word that is not an option, with no argument
- * before it. */
+/* Sets cli->command to the command that word names; false: there is no such command. */
 static bool take_command(struct cli *cli, const char *word)
 {
     const struct cli_command *c;

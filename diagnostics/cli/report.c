@@ -8,7 +8,7 @@
 #include "diagnostics/report/junit.h"
 #include "diagnostics/report/npd.h"
 
-/* Returns the exit code. */
+/* Writes the report to out in the format that the command line asks for. Returns the exit code. */
 static int render(const struct cli *cli, const struct session *s, const struct report *report,
                   struct buf *out)
 {

@@ -106,7 +106,8 @@ static int look(const struct cli *cli, struct shown *s, struct err *err)
     return rc;
 }
 
-/* Returns on a signal, or when the first run fails. Later failed runs are repeated. */
+/* Returns only when the first run fails; a signal ends the program (on_end). A later run that fails
+ * is reported on standard error, and the next run follows as usual. */
 static int look_again_and_again(const struct cli *cli, struct shown *s, struct err *err)
 {
     struct timespec pause = {.tv_sec = cli->every};

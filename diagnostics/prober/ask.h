@@ -24,7 +24,7 @@ struct ask {
  * end properly within ms. */
 void ask_library(struct ask *ret, const char *name, ask_f *ask, int ms);
 
-/* Copies the value of a key to dst; false: there is none. */
+/* Copies the value of a key to dst. Returns 1; 0: there is no such key. */
 int ask_value(const struct ask *a, const char *key, char *dst, size_t size);
 
 /* Prints all lines as "list.i.key value". */

@@ -50,8 +50,8 @@ struct copies {
     int n, left; /* left: how many did not fit */
 };
 
-/* Adds a file unless it is in the list. Returns false when it is, or is not a library for this
- * machine. */
+/* Adds a file to the list. Returns false when the list has it already, when the file is no library
+ * for this machine, or when the list is full (left then counts it). */
 bool copies_add(struct copies *c, const char *path, const char *how);
 
 /* Finds all copies. The loader's choice comes first if there is one; its answer is in *loader. */

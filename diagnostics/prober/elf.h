@@ -32,7 +32,8 @@ int elf_parse(struct elf *ret, const void *data, size_t len);
 /* Finds a section by name; false: there is none, or the file has no section headers. */
 bool elf_section(const struct elf *elf, const char *name, const uint8_t **ret, size_t *ret_len);
 
-/* Returns whether the read-only data (".rodata") contains the text. at (may be NULL): where. */
+/* Returns whether the read-only data (".rodata") contains the text. at (may be NULL): where, with
+ * *ret_left bytes of the section from there on. */
 bool elf_rodata_has(const struct elf *elf, const char *text, const char **at, size_t *ret_left);
 
 /* Maps a file read-only and parses it; elf->data is the mapping. -errno as elf_parse() or
@@ -40,7 +41,8 @@ bool elf_rodata_has(const struct elf *elf, const char *text, const char **at, si
 int elf_map(struct elf *ret, const char *path);
 void elf_unmap(struct elf *elf);
 
-/* Returns 0 when the file is for the machine and class of this program; reads only 20 bytes. */
+/* Returns 0 when the file is for the machine and class of this program, else -errno; reads only 20
+ * bytes. */
 int elf_is_ours(const char *path);
 
 #endif

@@ -117,7 +117,7 @@ static void ask_cudart(void *handle)
 
 /* ---- MPI ---- */
 
-#define MPI_VERSION_TEXT 8192 /* above MPI_MAX_LIBRARY_VERSION_STRING of all of them */
+#define MPI_VERSION_TEXT 8192 /* above MPI_MAX_LIBRARY_VERSION_STRING of all MPIs */
 
 typedef int mpi_get_library_version_f(char *text, int *len);
 
@@ -258,8 +258,8 @@ static void ask_ibverbs(void *handle)
         out_at("device", i, "name", "%s", name(devices[i]));
 }
 
-/* Takes the version from the file's name, for libraries that have no function for it:
- * libfabric.so.1.17.0. */
+/* Prints the version in the file's name: 1.17.0 of libfabric.so.1.17.0. libibverbs has no function
+ * for its version. */
 static void look_name(const char *path, const char *list, int i)
 {
     const char *so = strstr(path, ".so.");

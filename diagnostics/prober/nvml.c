@@ -228,7 +228,7 @@ static void devices(void)
     for (unsigned i = 0; i < n; i++) {
         rc = handle(i, &gpus[i]);
         out_at("gpu", (int)i, "rc", "%d", rc);
-        if (rc != 0) { /* the GPU is lost: only its handle is asked for */
+        if (rc != 0) { /* without a handle (a lost GPU) nothing else can be asked */
             gpus[i] = NULL;
             continue;
         }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * active: tests that load this machine for a second or two each: shared memory, memory, loopback
- * and storage. They run alone, one after the other, and never while ranks run (doctor.c refuses
- * it).
+ * and storage. They run alone, one after the other, and never while ranks of another job run
+ * (doctor.c refuses it).
  *
  * Answers: "active-shm", "active-memory", "active-loopback": bytes, seconds, and what was measured;
  * "active-storage": the same of a file of the data set.

@@ -252,7 +252,7 @@ static void *look_up_share(void *arg)
 }
 
 /* Resolves all names in parallel, again and again until all are known or the deadline has
- * passed. Look-ups that still run then end with this process. */
+ * passed. Look-ups that still run then end with this process. Returns with the lock held. */
 static void look_up_all(struct lookups *l)
 {
     static struct share shares[LOOKUPS];

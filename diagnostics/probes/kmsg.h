@@ -16,8 +16,8 @@
 
 #include <stdbool.h>
 
-/* A record of /dev/kmsg, and a line of syslog(2). ret_at: seconds since boot, < 0 when the line
- * has no time. */
+/* Parse a record of /dev/kmsg, and a line of syslog(2). Return false when there is no text in it.
+ * ret_at: seconds since boot, < 0 when the line has no time. */
 bool kmsg_record(char *record, const char **ret_text, double *ret_at);
 bool kmsg_line(char *line, const char **ret_text, double *ret_at);
 

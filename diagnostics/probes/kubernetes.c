@@ -3,8 +3,8 @@
  * kubernetes: what the cluster's API answers to this pod's service account: its version, the served
  * versions of HvdJob, and whether hvd-operator's requests would be allowed.
  *
- * Runs in a child of its own; only reads (a SelfSubjectAccessReview changes nothing), a
- * dozen small requests over one connection. The answer never contains the token. Answer
+ * Runs in a child of its own; only reads (a SelfSubjectAccessReview changes nothing), at
+ * most 16 small requests over one connection. The answer never contains the token. Answer
  * "kubernetes": token url namespace version.{status text git ms} group.{status text}
  * served.<i>.name access.<i>.{verb resource group status allowed reason}. status is the HTTP
  * status; 0: there was no answer, text says why. The answer is empty outside a pod.
@@ -28,24 +28,26 @@
 #define TOTAL_MS   6000
 #define REQUEST_MS 3000
 
-/* The API requests that hvd-operator makes in its namespace. */
+/* The rights that the check k8s-rbac asks about: those without which hvd-operator cannot work.
+ * k8s/overlays/namespaced/rights.yaml and k8s/operator/own-role.yaml grant them; name: of this one
+ * object only, NULL: of all. */
 static const struct right {
-    const char *group, *resource, *subresource, *verb;
+    const char *group, *resource, *subresource, *verb, *name;
 } rights[] = {
-    {GROUP, "hvdjobs", "", "list"},
-    {GROUP, "hvdjobs", "", "watch"},
-    {GROUP, "hvdjobs", "status", "patch"},
-    {"", "pods", "", "list"},
-    {"", "pods", "", "watch"},
-    {"", "pods", "", "create"},
-    {"", "pods", "", "patch"},
-    {"", "pods", "", "delete"},
-    {"", "services", "", "create"},
-    {"", "secrets", "", "create"},
-    {"events.k8s.io", "events", "", "create"},
-    {"coordination.k8s.io", "leases", "", "get"},
-    {"coordination.k8s.io", "leases", "", "create"},
-    {"coordination.k8s.io", "leases", "", "update"},
+    {GROUP, "hvdjobs", "", "list", NULL},
+    {GROUP, "hvdjobs", "", "watch", NULL},
+    {GROUP, "hvdjobs", "status", "patch", NULL},
+    {GROUP, "hvdjobs", "finalizers", "update", NULL},
+    {"", "pods", "", "list", NULL},
+    {"", "pods", "", "watch", NULL},
+    {"", "pods", "", "create", NULL},
+    {"", "pods", "", "patch", NULL},
+    {"", "pods", "", "delete", NULL},
+    {"", "secrets", "", "create", NULL},
+    {"policy", "poddisruptionbudgets", "", "create", NULL},
+    {"events.k8s.io", "events", "", "create", NULL},
+    {"coordination.k8s.io", "leases", "", "create", NULL},
+    {"coordination.k8s.io", "leases", "", "update", "hvd-operator"},
 };
 
 struct api {
@@ -131,11 +133,11 @@ static void ask_served(struct buf *out, struct api *api)
 static void ask_right(struct buf *out, struct api *api, int i, const char *space)
 {
     const struct right *right = &rights[i];
-    auto_json json_t *review =
-        json_pack("{s:s, s:s, s:{s:{s:s, s:s, s:s, s:s, s:s}}}", "apiVersion",
-                  "authorization.k8s.io/v1", "kind", "SelfSubjectAccessReview", "spec",
-                  "resourceAttributes", "group", right->group, "resource", right->resource,
-                  "subresource", right->subresource, "verb", right->verb, "namespace", space);
+    auto_json json_t *review = json_pack(
+        "{s:s, s:s, s:{s:{s:s, s:s, s:s, s:s, s:s, s:s*}}}", "apiVersion",
+        "authorization.k8s.io/v1", "kind", "SelfSubjectAccessReview", "spec", "resourceAttributes",
+        "group", right->group, "resource", right->resource, "subresource", right->subresource,
+        "verb", right->verb, "namespace", space, "name", right->name);
     auto_free char *body = json_write(review);
     if (!body)
         return;

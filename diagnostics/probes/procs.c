@@ -3,8 +3,8 @@
  * procs: other processes: stuck in the kernel, zombies, ranks of running jobs.
  *
  * Each probe runs in a child of its own: reading the environment of a hung process can hang, too.
- * Answers: "procs" total zombies looks; lists stuck (pid name wait) and zombie (ppid parent n);
- * "ranks" list rank (pid rank user pidns ipc), unreadable.
+ * Answers: "procs" total zombies looks stuck_count; lists stuck (pid name wait) and zombie (ppid
+ * parent n); "ranks" list rank (pid rank job user pidns ipc), unreadable.
  */
 #include <ctype.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sandbox: finds out which system calls this container allows, by making them: reading a
- * child's memory (MPI and NCCL between ranks), binding memory to a node, io_uring.
+ * sandbox: finds out which system calls this container allows, by making them: reading
+ * another process's memory (as MPI and UCX do between ranks), binding memory to a node, io_uring.
  *
  * Runs in a child of its own and leaves nothing behind. Answer "sandbox": cma mbind io_uring, each
  * 0 or the errno.

@@ -242,8 +242,8 @@ static void mark_fds(struct segment *list, int n, const struct machine *m, const
     }
 }
 
-/* Inspects all processes. Returns how many could not be inspected; -1: none could, so that no
- * segment can be called unused. */
+/* Inspects all processes. Returns how many could not be inspected; -1: none could, or the time was
+ * too short, so that no segment can be called unused. */
 static int mark_all(struct segment *list, int n, const struct machine *m, const char *dir)
 {
     auto_free char **names = NULL;

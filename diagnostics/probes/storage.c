@@ -6,8 +6,8 @@
  * Runs in children of its own; each remote mount is tried in a child of that child, so that a hung
  * server blocks one process and not the answer. Answers: "disk-tmp", "disk-data": path, and either
  * errno or real total free inodes inodes_free readonly writable; "mounts": list mount (point type
- * source state ms), state ok, hung or an errno, and left: how many more there were than can be
- * tried.
+ * source state ms), state 0 (it answered), hung or an errno, and left: how many more there were
+ * than can be tried.
  */
 #include <errno.h>
 #include <limits.h>

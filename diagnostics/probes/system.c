@@ -4,7 +4,7 @@
  * hypervisor. Also whether the machine swaps right now, and ACS on PCI bridges.
  *
  * Each runs in a child of its own. Answers: "system" release machine virt clock.{state,
- * unsync,offset_us,errno} random; "vmstat" {swap_in,swap_out,oom} ms; "pci-acs" bridges on
+ * unsync,offset_us,maxerror_us,errno} random; "vmstat" swap_in swap_out ms; "pci-acs" bridges on
  * unreadable first.
  */
 #include <errno.h>

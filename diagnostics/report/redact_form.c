@@ -122,7 +122,8 @@ static size_t bare_end(const char *text, size_t len, size_t from)
     return n;
 }
 
-/* In {"a": "KEY=", "b": 1} the quote behind KEY= does not open a value. */
+/* Returns whether n bytes at p are only punctuation of JSON, and no value: in {"a": "KEY=", "b": 1}
+ * the quote behind KEY= does not open a value. */
 static bool is_punctuation(const char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)

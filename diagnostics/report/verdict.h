@@ -18,7 +18,7 @@ char *verdict_line(const struct report *report, char *dst, size_t size);
 /* The setting in words: "cpu and k8s, 4 of 16 ranks here, 4 GPUs, level 1". Returns dst. */
 char *verdict_setting(const struct setting *s, char *dst, size_t size);
 
-/* A result that a person has to see: warn, fail or error, and not silenced. */
+/* Returns whether a person has to see the result: warn, fail or error, and not silenced. */
 bool result_is_finding(const struct result *r);
 
 /* The fix for a place: the result's own, else the check's; NULL: there is none. */

@@ -47,7 +47,7 @@ static void say(const struct measuring *x, const char *text)
         x->say(x->arg, text);
 }
 
-/* Gathers mine of all workers into the answer, and empties it. */
+/* Appends the texts mine of all workers to the answer, and empties mine. */
 static int share(struct measuring *x, const char *name, struct buf *mine, struct err *err)
 {
     int rc = workers_gather(name, mine, &x->all, err);

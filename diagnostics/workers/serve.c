@@ -2,10 +2,11 @@
  *
  * serve: the server side of a worker, and the protocol. See workers.h.
  *
- * A connection begins with the token (16 bytes); without it the server closes it. Then exchanges
- * follow: the client sends a u32 length and that many bytes; the server answers with its
- * CLOCK_REALTIME in nanoseconds as u64. Numbers are little endian. Each connection has a thread, at
- * most SERVE_MAX; each read and write has a time limit.
+ * A connection begins with the token (16 bytes), which the server sends back; if the token is
+ * wrong, the server closes the connection. Then exchanges follow: the client sends a u32 length and
+ * that many bytes; the server answers with its CLOCK_REALTIME in nanoseconds as u64. Numbers are
+ * little endian. Each connection has a thread, at most SERVE_MAX; each read and write has a time
+ * limit.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * workers: measurements that need several machines: their differences, every path between
- * them, clocks, whether a sum has the same bits everywhere, which one is slow. One process of
- * hvd-doctor runs on each machine (`hvdrun --doctor -H ...`), joined by hvd.h; all of them call
- * workers_measure(), which takes a few seconds, and each gets the complete answer.
+ * them, clocks, whether a sum has the same bits everywhere, which machine is slow. One process of
+ * hvd-doctor runs on each machine (`hvdrun --doctor -H ...`); they are the ranks of one hvd job.
+ * All of them call workers_measure(), which takes a few seconds, and each gets the complete answer.
  *
  * The answer is "workers" (checks/workers.c reads it). I: the rank of a worker.
  *   size
- *   worker.I.host pid arch kernel hvd driver nccl mpi glibc gpus cpus clock
+ *   worker.I.host pid port arch kernel hvd driver nccl mpi glibc gpus cpus
  *   worker.I.env       NAME=value lines of what changes a job's behaviour
- *   worker.I.nics      how many interfaces others can reach
+ *   worker.I.nics      how many addresses others can reach, at most 8
+ *   address_I.K.ip if                these addresses and their interfaces
  *   worker.I.compute_ms, memory_ms   a fixed piece of work, the median of five
- *   worker.I.tried     connections it tried
- *   connect_I.K.to ip error          those that failed
- *   pair_I.K.to ip rtt_us skew_ms small_mbs large_mbs error   worker I was the client
+ *   worker.I.tried     connections that worker I tried
+ *   connect_I.K.to ip error          connections that failed
+ *   pair_I.K.to ip rtt_us skew_ms small_mbs large_mbs part error   worker I was the client
  *   worker.I.differ    which sums had different bits
  *   exact.rounds bytes
  *

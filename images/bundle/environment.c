@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * environment: runs in every program of the bundle before its main(). It restores the variables
- * that hvd-launch has saved, so that ranks and probes see the image's values, and adds the bundle's
- * Python package to PYTHONPATH.
+ * environment: runs in hvd-agent, hvd-doctor and hvdrun of the bundle before main(). It restores
+ * the variables that hvd-launch has saved, so that ranks and probes see the image's values, and
+ * adds the bundle's Python package to PYTHONPATH.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -96,6 +96,8 @@ static int copy_folder(const struct copying *c, int from, int to, const char *na
     auto_close int out = openat(to, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     int list_fd = dup(in);
     DIR *list = list_fd < 0 ? NULL : fdopendir(list_fd);
+    if (depth > 16)
+        errno = ELOOP;
     if (out < 0 || !list || depth > 16) {
         rc = fail(c, "opening", name);
     } else {

@@ -58,7 +58,7 @@ static const char *bundle_folder(void)
 
 /* ---- the image's C library ------------------------------------------------------------------ */
 
-/* "/lib/ld-musl-x86_64.so.1" if there is one. */
+/* Writes the path of musl's loader ("/lib/ld-musl-x86_64.so.1"). Returns whether there is one. */
 static bool find_musl(char *dst, size_t size)
 {
     DIR *folder = opendir("/lib");
@@ -84,7 +84,8 @@ static int say_none(const char *name)
     return -ENOENT;
 }
 
-/* Reads the child's output until its end and returns its first line. -ETIMEDOUT. */
+/* Reads the child's output until its end and writes the first line to dst. Returns 0, or -ETIMEDOUT
+ * if the child writes nothing for PROBE_LIMIT_MS. */
 static int read_output(int fd, char *dst, size_t size)
 {
     size_t n = 0;

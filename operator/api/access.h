@@ -20,7 +20,8 @@ struct access_exec {
     bool cluster_info;
 };
 
-/* If both a file and a text are set, the text is used. Files are read again at each use. */
+/* If both a file and a text are set, the text of a certificate or key is used, but the file of a
+ * token. access_load() reads none of these files. */
 struct access {
     char *server; /* "https://host:port", possibly with a path; no slash at the end */
     char *ca_file, *ca_pem;
@@ -38,7 +39,7 @@ struct access {
  * pod that this process runs in, else ~/.kube/config. context NULL: current-context. */
 int access_load(const char *path, const char *context, struct access *ret, struct err *err);
 
-/* Leaves a zeroed. */
+/* Erases the secrets, frees all strings and zeroes *a. */
 void access_fini(struct access *a);
 
 #endif

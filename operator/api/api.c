@@ -113,7 +113,7 @@ static void read_status(const struct http_answer *from, struct api_answer *answe
         answer->retry_after_s = asked;
 }
 
-/* True: the call is retried, now or after a pause. */
+/* Returns whether the call is retried, now or after a pause. */
 static bool again(struct api_call *call, const struct http_answer *from,
                   const struct api_answer *answer)
 {

@@ -33,9 +33,9 @@ struct api_request {
     const char *body;          /* JSON, or NULL */
     enum api_body kind;
     bool idempotent; /* may be repeated if it is unknown whether the server executed it */
-    bool urgent;     /* a GET on the connection for writes: the lease's */
+    bool urgent;     /* send a GET on the connection for writes, as the election does */
     int timeout_ms;  /* limit of all attempts together; > 0 */
-    int silent_s;    /* fails when no byte comes for so long; 0: no such limit */
+    int silent_s;    /* the call fails when no byte comes for so long; 0: no such limit */
     bool compress;
     /* Gets the body as it arrives. With data a call is not retried, except after 401. */
     int (*data)(void *arg, const char *bytes, size_t n);

@@ -52,7 +52,8 @@ static void on_until(void *arg)
     tell(arg);
 }
 
-/* Call it after each event: calls started() or stopped(), and sets the timer of the next turn. */
+/* To be called after each event. Calls started() or stopped() if this process began or ceased to
+ * lead, and sets the timer for the end of its lease. */
 static void settle(struct election *e)
 {
     struct loop *loop = api_loop(e->config.api);
@@ -144,7 +145,8 @@ static void send_request(struct election *e, const char *method, bool named, con
 {
     struct buf path = {0};
     request_path(&path, &leases, e->config.namespace, named ? e->config.name : NULL, NULL);
-    /* Not retried by api.c: the next turn does it, with the current lease. */
+    /* Not idempotent, so api.c does not repeat a request that may have been executed: the next turn
+     * does, with the current lease. */
     struct api_request q = {.method = method,
                             .path = request_text(&path),
                             .body = body,
@@ -209,7 +211,8 @@ int election_open(struct election **ret, const struct election_config *config, s
     if (!e->config.namespace || !e->config.name || !e->config.identity)
         rc = err_set(err, ENOMEM, "no memory for an election");
     else if (strlen(config->identity) >= sizeof(e->leader.seen.holder) || !*config->identity)
-        rc = err_set(err, EINVAL, "an identity of %zu bytes", strlen(config->identity));
+        rc = err_set(err, EINVAL, "the identity has %zu bytes: it is empty or too long",
+                     strlen(config->identity));
     else if (e->config.renew_ms >= e->config.duration_ms ||
              e->config.retry_ms >= e->config.renew_ms)
         rc = err_set(err, EINVAL,

@@ -26,14 +26,16 @@ struct election_config {
 /* Texts are copied. */
 int election_open(struct election **ret, const struct election_config *config, struct err *err);
 
-/* Check it before each write: stopped() may be late if the loop is busy. */
+/* Returns whether this process leads now. Check it before each write: stopped() may be late if the
+ * loop is busy. */
 bool election_leads(const struct election *e);
 
 /* Releases the lease, if this process holds it: calls stopped(), and left() after the request has
  * finished or failed, at most 2 s later. Call election_close() after left(). */
 void election_leave(struct election *e, void (*left)(void *arg));
 
-/* The longest delay, in ns, of a renewal by other work of the loop. */
+/* The longest time, in ns, by which other work of the loop has delayed a renewal or a candidate's
+ * read of the lease. */
 uint64_t election_late(const struct election *e);
 
 /* The last request's error, "": it succeeded. */

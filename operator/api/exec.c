@@ -19,7 +19,7 @@
 #include "operator/objects/stamp.h"
 
 #define OUT_MAX (256u << 10)
-#define ERR_MAX 400 /* bytes of its standard error that go into a message */
+#define ERR_MAX 400 /* bytes of the plugin's standard error that go into a message */
 
 struct exec_run {
     struct loop *loop;
@@ -127,7 +127,8 @@ void exec_cancel(struct exec_run *r)
     run_free(r);
 }
 
-/* Reads what is available; keeps at most max bytes in dst. True at the end of the file. */
+/* Reads what is available; keeps at most max bytes in dst. True at the end of the file, or after an
+ * error. */
 static bool drain(int fd, struct buf *dst, size_t max)
 {
     char bytes[4096];

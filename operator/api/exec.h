@@ -37,7 +37,7 @@ typedef void exec_done_f(void *arg, struct exec_credential *ret, const struct er
 int exec_start(struct exec_run **ret, struct loop *loop, const struct access *access_to,
                exec_done_f *done, void *arg, struct err *err);
 
-/* Kills it. NULL is fine. */
+/* Kills the plugin and frees run. NULL is fine. */
 void exec_cancel(struct exec_run *run);
 
 #endif

@@ -22,11 +22,11 @@
 #define WATCH_MIN_S    300
 #define WATCH_MORE_S   300
 #define WATCH_SILENT_S 100
-#define WATCH_LATE_S   30      /* then a watch that the server should have ended has failed */
-#define STREAM_MS      60000   /* limit of a streamed list; then the server does not support them */
+#define WATCH_LATE_S   30      /* a watch that lasts so much longer than timeoutSeconds is ended */
+#define STREAM_MS      60000   /* a streamed list that takes longer is replaced by a paged one */
 #define SHORT          CLOCK_S /* a watch that ends sooner without an event has failed */
 #define JITTER_MS      1000u
-/* Limit of the pause if no response came: an attempt costs such a server nothing. */
+/* Limit of the pause after a request that delivered no item or event: it cost the server little. */
 #define PAUSE_MAX_MS 10000u
 
 static void happen(struct informer *inf, enum watch_event event);
@@ -137,7 +137,7 @@ static void on_list_done(void *arg, const struct api_answer *answer)
     happen(inf, answer->status == 410 ? WATCH_GONE : WATCH_FAILED);
 }
 
-/* Did the watch work for a while? Then its end is no failure. */
+/* Returns whether the watch delivered something or lasted for SHORT. Then its end is no failure. */
 static bool was_good(const struct informer *inf, const struct api_answer *answer)
 {
     bool lived = clock_ns() - inf->opened_at >= SHORT;
@@ -156,8 +156,8 @@ static enum watch_event watch_end(struct informer *inf, const struct api_answer 
     return inf->err.code == 0 && was_good(inf, answer) ? WATCH_ENDED : WATCH_FAILED;
 }
 
-/* Only a watch that delivers events resets the count of failures. So the pause keeps growing if a
- * server answers lists and then fails the watch. */
+/* Only a watch that delivers an event or lasts for SHORT resets the count of failures. So the pause
+ * keeps growing if a server answers lists and then fails the watch at once. */
 static void on_watch_done(void *arg, const struct api_answer *answer)
 {
     struct informer *inf = arg;

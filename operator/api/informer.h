@@ -29,7 +29,7 @@ struct informer_config {
     const char *labels, *fields; /* selectors, or NULL */
     int page;                    /* objects in a page of a list; 0: 500 */
     bool paged;                  /* never ask for a streamed list */
-    int stream_ms;               /* a streamed list is whole by then; 0: 60,000 */
+    int stream_ms;               /* limit for a streamed list; 0: 60,000 */
     /* Parses object into a new *ret_item, which destroy() frees. If it fails, the object is counted
      * in informer_counts.unread and left out of the cache; after -ENOMEM it is tried again. */
     int (*parse)(void *arg, json_t *object, void **ret_item, struct err *err);
@@ -61,10 +61,10 @@ void informer_each(const struct informer *inf,
 /* True after the first complete list, also while the server is away and the cache is stale. */
 bool informer_synced(const struct informer *inf);
 
-/* The resourceVersion of the cache; "" during a list. */
+/* The resourceVersion of the cache; "" unless the state is WATCH_FOLLOWING. */
 const char *informer_version(const struct informer *inf);
 
-/* The last request got 403: RBAC forbids to list or watch this kind. */
+/* True if the last request got 403: RBAC forbids to list or watch this kind. */
 bool informer_refused(const struct informer *inf);
 
 /* The last request's error, "": it succeeded. */

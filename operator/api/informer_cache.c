@@ -14,7 +14,7 @@ static int key_of(const struct event_meta *meta, char key[KEY_MAX], struct err *
 {
     int n =
         snprintf(key, KEY_MAX, "%s%s%s", meta->namespace, *meta->namespace ? "/" : "", meta->name);
-    return n < KEY_MAX ? 0 : err_set(err, EINVAL, "a name of %d bytes", n);
+    return n < KEY_MAX ? 0 : err_set(err, EINVAL, "a name of %d bytes is too long", n);
 }
 
 static void tell(struct informer *inf, const char *key, const void *before, const void *after)

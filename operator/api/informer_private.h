@@ -35,8 +35,8 @@ struct informer {
     struct err err;
 };
 
-/* Adds, changes or deletes the object of a list item or an event. -ENOMEM: the cache is incomplete,
- * the caller lists again. */
+/* informer_put() adds or changes the object of a list item or an event, informer_drop() deletes it.
+ * A failure leaves the cache incomplete: the caller fails the list or watch, which is repeated. */
 int informer_put(struct informer *inf, json_t *object, struct err *err);
 int informer_drop(struct informer *inf, json_t *object, struct err *err);
 

@@ -54,7 +54,7 @@ static int open_all(struct configs *c, const char *paths, bool list, struct err 
 
 /* ---- finding -------------------------------------------------------------------------------- */
 
-/* A mapping in a file, such as "cluster" of the entry of that name in "clusters". */
+/* A mapping in a file, such as the field "cluster" of one entry of the list "clusters". */
 struct section {
     struct yaml_file *file;
     yaml_node_t *node;
@@ -98,7 +98,7 @@ static int copy_text(const struct section *s, const char *field, char **dst, str
     return *dst ? 0 : err_set(err, ENOMEM, "no memory");
 }
 
-/* A path, relative to the directory of its file. */
+/* Copies a path. A relative one is completed with the directory of its kubeconfig file. */
 static int copy_path(const struct section *s, const char *field, char **dst, struct err *err)
 {
     int rc = copy_text(s, field, dst, err);

@@ -41,7 +41,7 @@ struct leader {
     uint64_t seen_at;  /* local clock, ns, when seen last changed */
     bool leading;
     bool taking;         /* the write in flight begins a term */
-    uint64_t sent_at;    /* when that write was sent */
+    uint64_t sent_at;    /* when the last write was sent */
     int64_t highest;     /* the highest term ever seen; -1: none */
     uint64_t renewed_at; /* when the last successful write was sent */
     unsigned conflicts;  /* since the last turn */

@@ -39,7 +39,8 @@ int lease_parse(const char *text, size_t len, struct lease *ret, struct err *err
     if (!*version || strlen(version) >= sizeof(l.version) || strlen(holder) >= sizeof(l.holder))
         return err_set(err, EINVAL, "a lease: its holder or resourceVersion is empty or too long");
     if (duration < 0 || duration > DURATION_MAX || transitions < 0)
-        return err_set(err, EINVAL, "a lease: a duration of %lld s, %lld transitions",
+        return err_set(err, EINVAL,
+                       "a lease: its duration (%lld s) or number of transitions (%lld) is invalid",
                        (long long)duration, (long long)transitions);
     snprintf(l.holder, sizeof(l.holder), "%s", holder);
     snprintf(l.version, sizeof(l.version), "%s", version);

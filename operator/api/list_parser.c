@@ -54,7 +54,7 @@ static bool at_items(const struct list_parser *c)
            memcmp(c->key, "items", 5) == 0;
 }
 
-/* One byte outside the items. */
+/* Consumes one byte outside the list "items". */
 static int step_around(struct list_parser *c, char ch, struct err *err)
 {
     bool key = c->depth == 1 && !c->value;
@@ -96,7 +96,7 @@ static int step_around(struct list_parser *c, char ch, struct err *err)
     return 0;
 }
 
-/* One byte between items. */
+/* Consumes one byte between items. */
 static int step_items(struct list_parser *c, char ch, struct err *err)
 {
     switch (ch) {
@@ -116,7 +116,7 @@ static int step_items(struct list_parser *c, char ch, struct err *err)
             return bad("a comma after the last item", err);
         c->where = LIST_PARSER_AROUND;
         c->depth = 1;
-        return put(&c->rest, "]", 1, LIST_PARSER_REST_MAX, "what is round the items", err);
+        return put(&c->rest, "]", 1, LIST_PARSER_REST_MAX, "the part without the items", err);
     case '{':
         if (!c->want)
             return bad("no comma between items", err);
@@ -180,7 +180,7 @@ int list_parser_feed(struct list_parser *c, const char *bytes, size_t n, struct 
                 rc = step_around(c, bytes[i], err);
             if (rc == 0)
                 rc = put(&c->rest, bytes + from, i - from, LIST_PARSER_REST_MAX,
-                         "what is round the items", err);
+                         "the part without the items", err);
             break;
         case LIST_PARSER_ITEMS:
             rc = step_items(c, bytes[i], err);

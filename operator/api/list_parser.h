@@ -31,7 +31,7 @@ struct list_parser {
     bool value;         /* after the colon of a member of the outermost object */
     bool seen;          /* "items" has been parsed */
     bool want, may_end; /* between items: another one may follow, the list may end */
-    char key[8];        /* the name of that member */
+    char key[8];        /* the name of the current member of the outermost object */
     size_t key_len;
     struct buf item; /* the beginning of an incomplete item */
     struct buf rest;

@@ -14,7 +14,7 @@ struct store_entry {
     void *item;       /* owned by the table's owner */
     uint64_t hash;    /* hash of the key */
     uint64_t uid;     /* hash of the uid, only compared for equality */
-    uint64_t version; /* hash of the resourceVersion, the same */
+    uint64_t version; /* hash of the resourceVersion, only compared for equality */
     uint32_t round;   /* number of the last list that contained it */
     char key[];
 };

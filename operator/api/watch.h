@@ -24,8 +24,8 @@ enum watch_event {
     WATCH_LISTED,      /* the list is complete, its version known */
     WATCH_ENDED,       /* the server ended the watch, as it does every few minutes */
     WATCH_FAILED,      /* no response, an error status, or bytes that are not events */
-    WATCH_GONE,        /* 410: the server does not have that version any more */
-    WATCH_SILENT,      /* no event and no bookmark for long: the version may be in the future */
+    WATCH_GONE,        /* 410: the server no longer has the version at which the request starts */
+    WATCH_SILENT,      /* no event or bookmark for long: the server may be at an older version */
     WATCH_TIMER,
     WATCH_STOP,
     WATCH_EVENTS
@@ -36,7 +36,7 @@ enum watch_action {
     WATCH_DO_STREAM,
     WATCH_DO_LIST,
     WATCH_DO_SYNC,        /* delete objects that were not in the list; the stream continues */
-    WATCH_DO_SYNC_FOLLOW, /* the same, and open a watch */
+    WATCH_DO_SYNC_FOLLOW, /* delete objects that were not in the list, and open a watch */
     WATCH_DO_FOLLOW,
     WATCH_DO_PAUSE,  /* backoff after a failure */
     WATCH_DO_JITTER, /* random pause before a list: many clients get 410 at the same time */

@@ -16,7 +16,7 @@ struct yaml_file {
     yaml_document_t doc;
 };
 
-/* At most one megabyte. -ENOENT: no such file. */
+/* Loads the file at path, at most one megabyte. -ENOENT: no such file. */
 int yaml_file_open(struct yaml_file *f, const char *path, struct err *err);
 void yaml_file_close(struct yaml_file *f);
 

@@ -9,7 +9,7 @@
 
 #include "core/member/roster.h"
 
-#define EPOCH_HISTORY_MAX 32 /* kept */
+#define EPOCH_HISTORY_MAX 32 /* epochs that are kept */
 
 struct epoch_record {
     uint32_t epoch;
@@ -39,7 +39,8 @@ bool epoch_history_update(struct epoch_history *all, const struct roster *r);
  * change: repair, if known, because ranks train on until the boundary. */
 double epoch_record_cost(const struct epoch_record *e);
 
-/* Returns each epoch once, as soon as its cost is final; false: no further one. */
+/* True: *ret_lost and *ret_ms are cause and cost of an epoch whose cost is final now. Each epoch
+ * but the first is reported once. False: no further epoch. */
 bool epoch_history_next_final(struct epoch_history *all, uint64_t now, bool *ret_lost,
                               double *ret_ms);
 

@@ -2,7 +2,7 @@
  *
  * job_coordinator: see job_coordinator.h.
  *
- * An agent is lost
+ * An agent is lost when
  *   its pod finished or was deleted                                at once
  *   its connection is closed, and other ranks have seen a loss     after CLOSED_MS
  *   it is silent, and other ranks have seen a loss                 after SUSPECT_MS
@@ -23,7 +23,7 @@
 #define CLOSED_MS       20    /* a live agent opens a new connection sooner */
 #define SUSPECT_MS      3500  /* a long poll takes 2 s */
 #define ABSENT_S        10    /* a live agent reconnects within a second */
-#define SILENT_S        60    /* after that an agent ends its ranks by itself */
+#define SILENT_S        60    /* no request for so long: the agent or its network has failed */
 #define FAREWELL_S      10    /* time to tell agents that the job has finished */
 #define END_GRACE_MS    2000
 
@@ -113,7 +113,7 @@ static void lose(struct job_coordinator *c, int agent, const char *text, uint64_
 
 /* ---- joins ---------------------------------------------------------------------------------- */
 
-/* "POD-UID.something" */
+/* Returns the pod of the agent whose uid is "POD-UID.something"; NULL: no such pod. */
 static struct job_coordinator_pod *pod_of(const struct job_coordinator *c, const char *agent)
 {
     char uid[PLANE_UID_MAX];
@@ -125,14 +125,14 @@ static struct job_coordinator_pod *pod_of(const struct job_coordinator *c, const
     return job_coordinator_find_pod(c, uid);
 }
 
-/* The roster has decided nothing yet that a rejoining agent could contradict. */
+/* Returns whether the roster has decided nothing yet that a rejoining agent could contradict. */
 static bool is_blank(const struct roster *r)
 {
     return r->epoch == 0 && r->members.n == 0;
 }
 
-/* The roster's ranks have finished or failed and all agents are gone: a join starts a new roster.
- */
+/* Returns whether the roster's ranks have finished or failed and no live agent remains. Then a join
+ * starts a new roster. */
 static bool is_used_up(const struct job_coordinator *c)
 {
     const struct roster *r = &c->roster;
@@ -186,7 +186,7 @@ static void on_changed(void *arg)
     c->changed(c->arg, c);
 }
 
-/* An agent or pod appeared or vanished. */
+/* To be called when an agent or pod has appeared or vanished. */
 static void urgent(struct job_coordinator *c)
 {
     c->urgent = true;
@@ -199,11 +199,14 @@ static int check_job(const struct plane_job *job, struct err *err)
 {
     long most = (long)job->max * job->slots;
     if (!job->uid[0] || strlen(job->uid) >= PLANE_UID_MAX || strchr(job->uid, '/'))
-        return err_set(err, EINVAL, "a job with uid \"%.80s\"", job->uid);
+        return err_set(err, EINVAL,
+                       "the job's uid \"%.80s\" is empty, too long or contains a slash", job->uid);
     if (job->slots < 1 || job->min < 1 || job->min > job->workers || job->max < job->workers ||
         most > MEMBER_RANKS_MAX)
-        return err_set(err, EINVAL, "job %s: %d to %d workers, %d wanted, of %d slots", job->name,
-                       job->min, job->max, job->workers, job->slots);
+        return err_set(err, EINVAL,
+                       "job %s: %d to %d workers, %d wanted, of %d slots, are inconsistent or too "
+                       "many ranks",
+                       job->name, job->min, job->max, job->workers, job->slots);
     return 0;
 }
 
@@ -256,14 +259,12 @@ void job_coordinator_destroy(struct job_coordinator *c)
 
 int job_coordinator_update(struct job_coordinator *c, const struct plane_job *job, struct err *err)
 {
-    int slots = c->slots;
+    int workers = c->workers, min = c->min, max = c->max, slots = c->slots;
     int rc = check_job(job, err);
     if (rc < 0)
         return rc;
-    bool same = job->workers == c->workers && job->slots == slots &&
-                (!job->elastic || (job->min == c->min && job->max == c->max));
     take_job(c, job);
-    if (same)
+    if (c->workers == workers && c->min == min && c->max == max && c->slots == slots)
         return 0;
     if (c->slots != slots && is_blank(&c->roster))
         return make_roster(c, false, err);
@@ -308,7 +309,8 @@ int job_coordinator_pod(struct job_coordinator *c, const struct plane_pod *pod, 
 {
     if (!pod->uid[0] || strlen(pod->uid) >= PLANE_UID_MAX || strpbrk(pod->uid, "./") ||
         strlen(pod->name) >= PLANE_UID_MAX)
-        return err_set(err, EINVAL, "a pod with uid \"%.80s\"", pod->uid);
+        return err_set(err, EINVAL, "the uid \"%.80s\" or the name of a pod is invalid or too long",
+                       pod->uid);
     struct job_coordinator_pod *p = job_coordinator_find_pod(c, pod->uid);
     if (!p)
         p = add_pod(c, pod);
@@ -354,8 +356,8 @@ void job_coordinator_closed(struct job_coordinator *c, const char *agent, uint64
     urgent(c);
 }
 
-/* A rank that was in an epoch and is ready for the next has seen a loss, or is at a boundary that
- * the others reach within milliseconds. */
+/* Returns whether a rank that was in an epoch is ready for the next one. Such a rank has seen a
+ * loss, or is at a boundary that the others reach within milliseconds. */
 static bool has_seen_loss(const struct roster *r)
 {
     for (int i = 0; i < r->members.n; i++)

@@ -38,7 +38,7 @@ struct job_coordinator {
     int workers, min, max, slots, start_timeout;
     int64_t term;
     int gather_ms;
-    bool ended; /* the job has finished; freed as soon as its agents have been told */
+    bool ended; /* the job has finished; this is freed once job_coordinator_end() returns true */
     uint64_t ended_at;
     struct roster roster;
     struct service service;
@@ -68,7 +68,7 @@ int job_coordinator_create(struct job_coordinator **ret, const struct plane_job 
                            void *arg, struct err *err);
 void job_coordinator_destroy(struct job_coordinator *c);
 
-/* plane_job() for a job that the plane has already. */
+/* Updates a job that the plane has already; job as for plane_job(). */
 int job_coordinator_update(struct job_coordinator *c, const struct plane_job *job, struct err *err);
 
 struct job_coordinator_pod *job_coordinator_find_pod(const struct job_coordinator *c,
@@ -76,7 +76,7 @@ struct job_coordinator_pod *job_coordinator_find_pod(const struct job_coordinato
 int job_coordinator_pod(struct job_coordinator *c, const struct plane_pod *pod, struct err *err);
 void job_coordinator_pod_gone(struct job_coordinator *c, const char *uid);
 
-/* The pod's agent sent a request; an agent's connection closed. */
+/* To be called when the pod's agent has sent a request; when an agent's connection has closed. */
 void job_coordinator_heard(struct job_coordinator_pod *pod);
 void job_coordinator_closed(struct job_coordinator *c, const char *agent, uint64_t now);
 
@@ -87,7 +87,8 @@ bool job_coordinator_tick(struct job_coordinator *c, bool forgive, uint64_t now)
 /* job_coordinator_epochs.c: call it after anything that may have begun a new epoch. */
 void job_coordinator_count_epochs(struct job_coordinator *c);
 
-/* Tells agents to end their ranks. True: all have been told, or FAREWELL_S have passed. */
+/* Tells agents to end their ranks. True: no live agent remains, or FAREWELL_S have passed since the
+ * first call. */
 bool job_coordinator_end(struct job_coordinator *c, uint64_t now);
 
 /* A hash of everything that plane_facts() reports and that is worth a call of changed(). */

@@ -22,7 +22,7 @@
 #define AGENT_MEMORY 4096        /* bytes per connection: a token fits into the headers */
 #define CONNECTIONS  60000
 #define HANDSHAKES   16   /* pending at a time */
-#define LATE_MS      1000 /* a tick that is this late could not have heard agents */
+#define LATE_MS      1000 /* between two ticks; if more, agents' silence meanwhile is forgiven */
 
 /* ---- ticks ---------------------------------------------------------------------------------- */
 

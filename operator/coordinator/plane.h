@@ -117,7 +117,7 @@ struct plane_facts {
     uint32_t epoch;        /* number of the current epoch, 0: none yet */
     int size;              /* ranks in it */
     int target;            /* desired number of ranks */
-    int agents;            /* connected */
+    int agents;            /* number of agents that have joined and are not lost */
     int ready_workers;     /* workers whose ranks all train */
     int restarts;          /* ranks that were replaced */
     char waiting_for[512]; /* roster_waiting_for(): contains no times, so it is stable */
@@ -177,7 +177,7 @@ struct plane_epoch {
     const char *cause;
 };
 
-/* The last 32 epochs, newest first. */
+/* Calls back with each of the last 32 epochs, newest first. */
 void plane_epochs(const struct plane *p, const char *job_uid,
                   void (*each)(void *arg, const struct plane_epoch *epoch), void *arg);
 
@@ -186,11 +186,11 @@ struct plane_counts {
     int jobs, agents; /* now */
     uint64_t joins, rejoins;
     uint64_t refused_token;               /* token wrong, missing, or of another or finished job */
-    uint64_t refused_pod;                 /* no such pod in that job */
+    uint64_t refused_pod;                 /* no such job, or no such pod in the job */
     uint64_t refused_body;                /* body too long or malformed */
     uint64_t reviews;                     /* token reviews sent to the API server */
     uint64_t losses;                      /* agents declared lost */
-    uint64_t epochs_planned, epochs_lost; /* by cause */
+    uint64_t epochs_planned, epochs_lost; /* epochs after a planned change; after a loss */
 };
 
 void plane_counts(const struct plane *p, struct plane_counts *ret);

@@ -15,12 +15,12 @@ struct plane {
     struct loop loop; /* the owner waits for the loop's epoll descriptor */
     struct server *server;
     struct list jobs;
-    uint64_t groups; /* the last number given to a job */
+    uint64_t groups; /* the last job_coordinator.group given to a job */
     struct loop_timer tick, news;
     uint64_t ticked; /* clock_ns() of the last tick */
     bool synced;
     uint64_t reviews;           /* the last id given to a review */
-    struct plane_counts counts; /* refusals, and sums of jobs that were freed */
+    struct plane_counts counts; /* refusals and reviews of all jobs; the rest of freed jobs only */
 };
 
 /* plane_requests.c */

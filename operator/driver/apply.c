@@ -156,7 +156,7 @@ static void begin_run(struct apply *a)
     slowstart_init(&a->run, n, kind == ACTION_CREATE_POD ? 1 : AT_ONCE, AT_ONCE);
 }
 
-/* True: a request is in flight. */
+/* Begins the step. Returns whether its request is in flight now; if not, it is done or failed. */
 static bool begin_step(struct apply *a, struct step *s)
 {
     struct err err = {0};

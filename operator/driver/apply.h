@@ -2,8 +2,8 @@
  *
  * apply: sends the actions of one job to the API server in their order, and stops at the first that
  * fails. Neighbours of one kind are sent concurrently: creates with a slow start (slowstart.h), all
- * within the limit of inflight.h. Each write becomes an expectation of the job's entry. Called by
- * driver_reconcile.c, on its loop.
+ * within the limit of inflight.h. Each write of the job or a pod becomes an expectation of the
+ * job's entry. Called by driver_reconcile.c, on its loop.
  */
 #ifndef HVD_OPERATOR_DRIVER_APPLY_H
 #define HVD_OPERATOR_DRIVER_APPLY_H

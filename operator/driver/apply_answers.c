@@ -13,8 +13,8 @@
 #include "operator/api/retry.h"
 #include "operator/driver/apply_private.h"
 
-/* The server refuses the object itself, so the message is worth showing in the job's status. Not:
- * missing credentials (401), time-outs, conflicts and throttling. */
+/* Returns whether the server refuses the object itself, so that the message is worth showing in the
+ * job's status. Not: missing credentials (401), time-outs, conflicts and throttling. */
 static bool is_refusal(const struct api_answer *answer)
 {
     long status = answer->status;
@@ -193,7 +193,8 @@ static bool on_job_deleted(struct step *s, const struct api_answer *answer)
     return true;
 }
 
-/* Retry-After was longer than the call's time-out: the job is not reconciled before that. */
+/* The last response had a Retry-After: the job is not reconciled before so many seconds, at most
+ * RETRY_MAX_MS, have passed. */
 static void note_retry_after(struct entry *e, long seconds)
 {
     uint64_t ms = seconds < RETRY_MAX_MS / 1000 ? (uint64_t)seconds * 1000 : RETRY_MAX_MS;

@@ -12,9 +12,11 @@
 #include "core/base/log.h"
 #include "operator/driver/driver_private.h"
 
-#define QUEUE_EVERY (20 * CLOCK_MS) /* queue_decide() reads all jobs and nodes */
+/* Least time between two calls of queue_decide(), which reads all jobs and nodes. */
+#define QUEUE_EVERY (20 * CLOCK_MS)
 #define READY_EVERY (200 * CLOCK_MS)
-#define TURN        (5 * CLOCK_MS) /* then the loop serves others: the lease above all */
+/* Longest time of reconciling in one tick. Then the loop serves others, above all the lease. */
+#define TURN (5 * CLOCK_MS)
 /* Least time between two reconciliations of a job that keeps changing: 50 us a pod, at most
  * PACE_MAX. */
 #define POD_PACE  50000 /* ns */

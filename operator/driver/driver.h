@@ -31,8 +31,8 @@ struct driver_handlers {
      * job_facts_fini(). */
     void (*facts)(void *arg, const char *uid, struct job_facts *ret);
     /* Returns the key that agents of the job authenticate with, valid until the next call. The
-     * driver puts it into a Secret before it creates the job's pods. NULL: agents authenticate
-     * with a token of their service account, and no Secret is made. */
+     * driver puts it into a Secret before it creates the job's pods. Without this handler agents
+     * authenticate with a token of their service account, and no Secret is made. */
     const char *(*key)(void *arg, const char *uid);
     void *arg;
 };
@@ -61,11 +61,12 @@ void driver_set_handlers(struct driver *d, const struct driver_handlers *handler
  * says. */
 void driver_set_injection(struct driver *d, const struct injection *injection);
 
-/* facts() returns something new for this job: enqueues it. An unknown uid is ignored. */
+/* To be called when facts() returns something new for this job: enqueues the job. An unknown uid is
+ * ignored. */
 void driver_changed(struct driver *d, const char *job_uid);
 
-/* True once every cache has synced. *ret_why: which one has not, and why; valid until the next
- * call. */
+/* True once the API groups are known and the caches of jobs, pods and (where RBAC permits) nodes
+ * have synced. *ret_why: which cache has not, and why; valid until the next call. */
 bool driver_ready(const struct driver *d, const char **ret_why);
 
 /* driver_view.c: read access to the caches for the web page. Items are valid until the call

@@ -123,7 +123,8 @@ void driver_metrics(const struct driver *d, struct buf *dst)
     static const char *const helps[] = {
         "Reconciliations of jobs.", "Writes that succeeded.",
         "Writes that met a newer version of the object (conflicts).",
-        "Actions that failed for another reason.", "Writes that a cache did not show within 30 s."};
+        "Actions that failed for another reason.",
+        "Reconciliations before which a cache did not show the job's writes within 30 s."};
     const uint64_t values[] = {s->reconciles, s->writes, s->stale, s->failures,
                                s->expectations_expired};
     put_jobs(d, dst);

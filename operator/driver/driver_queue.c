@@ -13,7 +13,7 @@
 
 struct view {
     struct queue_job *jobs;
-    struct job_item **copies; /* [njobs]: with phase Starting, where the cache lags; else NULL */
+    struct job_item **copies; /* of jobs whose admission the cache does not show yet; else NULL */
     int n;
     struct cluster cluster;
     struct node *nodes; /* shallow copies: they point into the cache */

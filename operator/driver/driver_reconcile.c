@@ -13,7 +13,7 @@
 #include "operator/driver/driver_private.h"
 #include "operator/reconcile/reconcile.h"
 
-#define CONFLICT_MS 10000   /* between two reads of a pod that has the name of a worker's */
+#define CONFLICT_MS 10000   /* between two reads of a foreign pod that has a worker's name */
 #define LONGEST_MS  3600000 /* limits a pause that a jump of the wall clock made longer */
 #define FAILED_MS   1000    /* pause after a failed allocation */
 
@@ -38,7 +38,8 @@ static bool is_satisfied(void *arg, const struct expectation *w)
         return !same || p->pod.deleting;
     if (same)
         return p->version >= w->version;
-    /* The pod is not cached. If the cache is at that version or later, the pod has been deleted. */
+    /* The pod is not cached. If the cache is at the version of the write or later, the pod has been
+     * deleted. */
     return w->version > 0 && items_version(informer_version(q->d->pods)) >= w->version;
 }
 

@@ -48,16 +48,16 @@ struct entry {
 
     struct api_call *budget_call; /* writes the PodDisruptionBudget; argument: the entry */
     uint64_t budget_version;      /* resourceVersion of the last write, 0: it failed */
-    uint64_t budget_at;   /* clock_ns(): no write before, unless the cache has that version */
+    uint64_t budget_at;   /* clock_ns(): no write before, unless the cache has budget_version */
     char *budget_problem; /* the API server's refusal of the budget, NULL: none */
 
     void *owner;            /* the driver */
     char *problem;          /* the API server's refusal of a pod, key or PodGroup, NULL: none */
-    enum job_phase phase;   /* in the cache's last version */
+    enum job_phase phase;   /* the job's phase in the cache */
     int64_t status_written; /* when this operator last wrote the status; MOMENT_NONE: never */
 
     uint64_t due;           /* clock_ns() of the next reconciliation; ENTRY_NEVER: none */
-    uint64_t reconciled_at; /* clock_ns() of the last one */
+    uint64_t reconciled_at; /* clock_ns() of the last reconciliation */
     uint64_t not_before;    /* clock_ns(): the end of the pause after a failure */
     unsigned failures;      /* failed applies in a row */
     bool stale;             /* the last failure was a conflict with a newer version than cached */

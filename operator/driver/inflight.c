@@ -39,7 +39,7 @@ bool inflight_acquire(struct inflight *f, struct inflight_user *user)
     return false;
 }
 
-/* Ends: each callee takes all free slots, or leaves the queue. */
+/* The loop ends, because each callee takes all free slots or leaves the queue. */
 void inflight_release(struct inflight *f)
 {
     f->free++;

@@ -13,10 +13,10 @@
 #include "core/base/list.h"
 
 struct inflight {
-    int free;            /* slots */
-    uint64_t registered; /* users so far; numbers them */
+    int free;            /* number of free slots */
+    uint64_t registered; /* number of users registered so far; the next user's number */
     bool calling;        /* inside inflight_release(): no recursion */
-    struct list queue;   /* elements of inflight_user, by number */
+    struct list queue;   /* users that wait for a slot, sorted by number */
 };
 
 /* One user of the limit, an apply. call(): a slot is free. The callee acquires slots until
@@ -38,7 +38,7 @@ void inflight_register(struct inflight *f, struct inflight_user *user, void (*ca
 bool inflight_acquire(struct inflight *f, struct inflight_user *user);
 void inflight_release(struct inflight *f);
 
-/* Leaves the queue, if it is in it. */
+/* Removes the user from the queue, if it waits there. */
 void inflight_unqueue(struct inflight_user *user);
 
 #endif

@@ -58,7 +58,7 @@ struct job_item *items_job_ref(struct job_item *item);
 void items_job_unref(struct job_item *item);
 
 int items_pod(struct resource_kinds *kinds, json_t *object, struct pod_item **ret, struct err *err);
-/* The same from the body of a response. */
+/* As items_pod(), for the body of a response. */
 int items_pod_read(struct resource_kinds *kinds, const char *text, size_t len,
                    struct pod_item **ret, struct err *err);
 void items_pod_destroy(struct pod_item *item);

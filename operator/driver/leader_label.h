@@ -18,7 +18,7 @@ int leader_label_open(struct leader_label **ret, struct api *api, const char *na
 
 void leader_label_set(struct leader_label *l, bool leads);
 
-/* The last write succeeded, or the pod does not exist. */
+/* True if the last write succeeded, or the pod does not exist. */
 bool leader_label_settled(const struct leader_label *l);
 
 /* NULL is fine. */

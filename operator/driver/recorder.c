@@ -24,7 +24,7 @@
 #define INSTANCE    128 /* the API's limit for reportingInstance, in bytes */
 #define IN_FLIGHT   4
 #define LATER_MS    200
-#define WAITING_MAX 512 /* a further one is dropped */
+#define WAITING_MAX 512 /* Events that may wait; further ones are dropped */
 #define TIMEOUT_MS  15000
 #define SAME_FOR    (600 * CLOCK_S)
 #define COUNT_EVERY (10 * CLOCK_S) /* least time between two writes of a count */

@@ -36,7 +36,7 @@ void metrics_value2(struct buf *dst, const char *name, const char *label, const 
 void metrics_histogram(struct buf *dst, const char *name, const char *help,
                        const struct histogram *h);
 
-/* The same for n histograms that differ in a label's value. */
+/* Writes the head and all lines of n histograms; h[i] has the label's value values[i]. */
 void metrics_histograms(struct buf *dst, const char *name, const char *help, const char *label,
                         const char *const values[], const struct histogram h[], int n);
 

@@ -22,7 +22,7 @@ struct web_body {
 /* Takes the bytes of text, also on failure. NULL: no memory, or text.failed. */
 struct web_body *web_body_take(struct buf *text, size_t *alive);
 
-/* For static data. */
+/* A body over static data, which is not copied. NULL: no memory. */
 struct web_body *web_body_over(const void *data, size_t len);
 
 struct web_body *web_body_ref(struct web_body *body);

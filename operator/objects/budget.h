@@ -16,10 +16,10 @@ struct budget {
     char uid[POD_UID_MAX], owner[POD_UID_MAX]; /* owner: the controller's uid, "": none */
     int min_available, max_unavailable;        /* -1: not set, or in per cent */
     bool always;                               /* pods that are not ready may always be evicted */
-    char selector[64];                         /* the job whose pods it selects */
+    char selector[64];                         /* job whose pods it selects; "": another selector */
 };
 
-/* -EINVAL: it has no uid; ret is untouched then. */
+/* Parses the PodDisruptionBudget j. -EINVAL: j has no uid; ret is untouched then. */
 int budget_parse(json_t *j, struct budget *ret, struct err *err);
 
 #endif

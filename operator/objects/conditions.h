@@ -33,17 +33,18 @@ const char *condition_name(enum condition_type type);
 
 /* Is the condition of that type True in a foreign object's list? */
 bool conditions_true(json_t *list, const char *type);
-/* The message of that condition; NULL: no such condition, or no message. Borrowed. */
+/* The message of the condition of that type in list; NULL: no such condition, or no message.
+ * Borrowed. */
 const char *conditions_message(json_t *list, const char *type);
 
-/* HvdJob's own conditions, from and to the list in its status. Unknown types are ignored. -ENOMEM;
- * the caller calls _fini() on ret in any case. */
+/* Read, copy and write an HvdJob's own conditions, which are a list in its status. Unknown types
+ * are ignored. -ENOMEM; the caller calls conditions_fini() on ret in any case. */
 int conditions_parse(json_t *list, struct condition ret[CONDITIONS]);
 int conditions_copy(const struct condition from[CONDITIONS], struct condition ret[CONDITIONS]);
 void conditions_fini(struct condition all[CONDITIONS]);
 json_t *conditions_write(const struct condition all[CONDITIONS]);
 
-/* now: becomes the transition time if the status changes. -ENOMEM. */
+/* Sets the fields of *c. now becomes the transition time if the status changes. -ENOMEM. */
 int condition_set(struct condition *c, bool status, const char *reason, const char *message,
                   int64_t generation, int64_t now);
 

@@ -32,7 +32,7 @@ void hvdjob_fini(struct hvdjob *job)
 }
 
 /* ---- fields ---------------------------------------------------------------------------------
- * The first invalid field sets err; the functions do nothing once it is set. */
+ * The first invalid field sets err; the functions do nothing once err is set. */
 
 static bool absent(json_t *j)
 {
@@ -63,7 +63,7 @@ static void take_bool(json_t *map, const char *field, const char *key, bool *ret
         *ret = json_is_true(j);
 }
 
-/* words: ends with NULL. *ret: index of the field's value in it. */
+/* Sets *ret to the index of the field's value in words, which ends with NULL. */
 static void take_word(json_t *map, const char *field, const char *key, const char *const *words,
                       int *ret, struct err *err)
 {

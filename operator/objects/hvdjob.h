@@ -14,10 +14,9 @@
 
 #define HVDJOB_API  "hvd.dev/v1alpha1"
 #define HVDJOB_KIND "HvdJob"
-#define HVDJOB_MANAGER                                                                             \
-    "hvd.dev/hvd-operator"    /* spec.runPolicy.managedBy; absent means the same                   \
-                               */
-#define HVDJOB_NAME_MAX    48 /* so that "NAME-99999-99999" is a host name of at most 63 */
+/* The value of spec.runPolicy.managedBy in jobs of this operator, and its default. */
+#define HVDJOB_MANAGER     "hvd.dev/hvd-operator"
+#define HVDJOB_NAME_MAX    48 /* so that "NAME-99999-99999" is a host name of at most 63 bytes */
 #define HVDJOB_WORKERS_MAX 10000
 
 enum gang_backend { GANG_AUTO, GANG_GATES, GANG_NATIVE, GANG_COSCHEDULING, GANG_VOLCANO };
@@ -36,7 +35,7 @@ struct hvdjob {
     bool says_workers; /* spec.workers is set; else the scale subresource shows no number */
 
     enum gang_backend backend;
-    int gang_timeout, probe; /* seconds; probe 0: never */
+    int gang_timeout, probe; /* spec.gang.timeoutSeconds and probeSeconds; probe 0: never */
     enum clean_policy clean;
     int ttl, deadline; /* seconds, -1: none */
     int backoff_limit;
@@ -54,7 +53,7 @@ struct hvdjob {
     struct hvdjob_status status;
 };
 
-/* -EINVAL: it has no name or uid. -ENOMEM. *ret is untouched on failure. */
+/* Parses the HvdJob j. -EINVAL: j has no name or uid. -ENOMEM. *ret is untouched on failure. */
 int hvdjob_parse(json_t *j, struct resource_kinds *kinds, struct hvdjob *ret, struct err *err);
 void hvdjob_fini(struct hvdjob *job);
 

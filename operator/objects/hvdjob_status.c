@@ -35,7 +35,8 @@ void hvdjob_status_fini(struct hvdjob_status *s)
     *s = (struct hvdjob_status){0};
 }
 
-/* A copy of size bytes; NULL if size is 0 or memory is out. */
+/* Returns a copy of size bytes; NULL if there is nothing to copy. Without memory it also returns
+ * NULL, and clears *ok. */
 static void *copy(const void *from, size_t size, bool *ok)
 {
     void *to = from && size > 0 ? malloc(size) : NULL;
@@ -128,7 +129,7 @@ static int64_t get_moment(json_t *j, const char *key)
     return at;
 }
 
-/* A count; 0 if it is missing, negative or no integer. */
+/* A count; 0 if it is missing, negative, too large or no integer. */
 static int get_count(json_t *j, const char *key)
 {
     json_int_t n = json_integer_value(json_object_get(j, key));

@@ -85,7 +85,8 @@ int hvdjob_status_copy(const struct hvdjob_status *s, struct hvdjob_status *ret,
  * memory. */
 json_t *hvdjob_status_write(const struct hvdjob_status *s, const char *selector);
 
-/* Returns the worker's attempt; raises it to attempt, if that is higher. -ENOMEM. */
+/* hvdjob_status_attempt() returns the worker's attempt. hvdjob_status_raise() raises it to attempt,
+ * if that is higher; -ENOMEM. */
 int hvdjob_status_attempt(const struct hvdjob_status *s, int worker);
 int hvdjob_status_raise(struct hvdjob_status *s, int worker, int attempt, struct err *err);
 

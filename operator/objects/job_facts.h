@@ -12,7 +12,7 @@ struct job_facts {
     bool known; /* agents have joined and the roster is complete; else the other fields are not set
                  */
     int epoch;  /* epoch of the roster, 0: none yet */
-    char waiting_for[512]; /* as the roster says it; "": for nothing */
+    char waiting_for[512]; /* what the roster waits for, for people; "": nothing */
     struct {
         bool known;
         int rank, worker; /* rank -1: it was in no epoch */

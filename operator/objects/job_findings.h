@@ -12,7 +12,7 @@
 #include "core/base/err.h"
 
 #define JOB_FINDINGS_MAX  5 /* findings in a status */
-#define JOB_FINDINGS_PODS 3 /* pods that are named */
+#define JOB_FINDINGS_PODS 3 /* pods that a finding names */
 
 struct job_finding {
     bool failure; /* else a warning */
@@ -43,7 +43,7 @@ const struct job_finding *job_findings_failure(const struct job_findings *f);
 int job_findings_copy(const struct job_findings *f, struct job_findings *ret, struct err *err);
 void job_findings_fini(struct job_findings *f);
 
-/* From the list in a status. Invalid entries are ignored. -ENOMEM. */
+/* Parses the list of findings in a job's status. Invalid entries are ignored. -ENOMEM. */
 int job_findings_parse(json_t *list, struct job_findings *ret, struct err *err);
 json_t *job_findings_write(const struct job_findings *f);
 

@@ -22,8 +22,9 @@ void labels_fini(struct labels *l);
 /* The value; NULL: no such label. */
 const char *labels_get(const struct labels *l, const char *name);
 
-/* Does l have all labels of want, with the same values? *ret_missing: the name of the first that it
- * lacks, followed after its NUL by the wanted value; NULL if none. */
+/* Does l have all labels of want, with the same values? *ret_missing: the name of the first label
+ * that l lacks or has with another value, followed after its NUL by the wanted value. NULL: all
+ * match. */
 bool labels_match(const struct labels *l, const struct labels *want, const char **ret_missing);
 
 #endif

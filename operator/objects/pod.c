@@ -47,7 +47,8 @@ static bool say(char **dst, const char *reason, const char *message)
     return true;
 }
 
-/* Takes how a container ended; only the first failed container counts. */
+/* Takes how a container ended: the last end counts, and exit code and reason of the first container
+ * that failed. False: no memory. */
 static bool take_end(struct pod *p, json_t *terminated)
 {
     int code = (int)json_integer_value(json_object_get(terminated, "exitCode"));

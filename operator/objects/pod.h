@@ -19,7 +19,7 @@
 enum pod_phase { POD_PENDING, POD_RUNNING, POD_SUCCEEDED, POD_FAILED };
 
 struct pod {
-    char *name, *job;                          /* job: of the label, "" without it */
+    char *name, *job;                          /* job: the label POD_LABEL_JOB, "" without it */
     char uid[POD_UID_MAX], owner[POD_UID_MAX]; /* owner: the controller's uid, "": none */
     int worker, attempt;                       /* from the labels, -1: none */
     enum pod_phase phase;
@@ -35,8 +35,8 @@ struct pod {
     struct resources requests;
 };
 
-/* Ignores invalid fields: pods of others may be anything. -EINVAL: no name or no uid. -ENOMEM. *ret
- * is untouched on failure. */
+/* Parses the Pod j. Ignores invalid fields, because other programs' pods may contain anything.
+ * -EINVAL: no name or no uid. -ENOMEM. *ret is untouched on failure. */
 int pod_parse(json_t *j, struct resource_kinds *kinds, struct pod *ret, struct err *err);
 void pod_fini(struct pod *p);
 

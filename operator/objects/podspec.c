@@ -31,7 +31,9 @@ static int container_requests(json_t *container, bool loose, struct resource_kin
     if (rc == 0)
         rc = resources_parse(json_object_get(resources, "requests"), loose, kinds, &r, err);
     *ret = r;
-    return rc < 0 ? err_prefix(err, "resources") : 0;
+    if (rc < 0)
+        err_prefix(err, "resources");
+    return rc;
 }
 
 static int sum_containers(json_t *list, bool loose, struct resource_kinds *kinds,
@@ -92,8 +94,10 @@ int podspec_requests(json_t *spec, bool loose, struct resource_kinds *kinds, str
     if (rc < 0)
         return rc;
     rc = resources_parse(json_object_get(spec, "overhead"), loose, kinds, &overhead, err);
-    if (rc < 0)
-        return err_prefix(err, "overhead");
+    if (rc < 0) {
+        err_prefix(err, "overhead");
+        return rc;
+    }
     resources_max(&sum, &most);
     resources_add(&sum, &overhead);
     sum.amount[RESOURCES_PODS] = 1;
@@ -101,8 +105,8 @@ int podspec_requests(json_t *spec, bool loose, struct resource_kinds *kinds, str
     return 0;
 }
 
-/* A field that the scheduler considers and fit.h does not: a gang with one may not fit although
- * fit_count() says so. */
+/* Returns the name of a field that the scheduler considers and fit.h does not; NULL: none is set. A
+ * gang with such a field may not fit although fit_count() says that it does. */
 static const char *unjudged(json_t *spec)
 {
     static const char *const fields[] = {"affinity", "topologySpreadConstraints", "resourceClaims",

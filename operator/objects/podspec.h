@@ -20,12 +20,13 @@ struct podspec {
     const char *unjudged;
 };
 
-/* -EINVAL: err names the field ("containers[0].resources"). -ENOMEM. *ret is untouched on
- * failure. */
+/* -EINVAL: err names the field ("containers[0].resources"). -ENOSPC: too many kinds of resources.
+ * -ENOMEM. *ret is untouched on failure. */
 int podspec_parse(json_t *spec, struct resource_kinds *kinds, struct podspec *ret, struct err *err);
 void podspec_fini(struct podspec *s);
 
-/* Only the requests, for the cache of pods. Resource kinds beyond RESOURCES_MAX are ignored. */
+/* Parses only the requests, for the cache of pods. Resource kinds beyond RESOURCES_MAX are ignored
+ * if loose, else -ENOSPC. */
 int podspec_requests(json_t *spec, bool loose, struct resource_kinds *kinds, struct resources *ret,
                      struct err *err);
 

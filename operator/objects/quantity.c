@@ -64,8 +64,9 @@ static int64_t scaled(int64_t value, int exponent, int binary)
         return 0;
     for (; exponent > 0 && v <= most; exponent--)
         v *= 10;
-    /* Multiply before dividing: DIGITS_MAX digits need 60 bits, so there is no overflow. */
-    if (v <= most)
+    /* Multiply before dividing. DIGITS_MAX digits need 60 bits, so there is no overflow. What is
+     * not divided afterwards and is more than QUANTITY_MAX already needs no shift. */
+    if (v <= most || exponent < 0)
         v <<= binary;
     for (; exponent < 0 && v > 1; exponent++)
         v = (v + 9) / 10;

@@ -25,7 +25,8 @@ enum quantity_unit resources_unit(const struct resource_kinds *kinds, int kind)
     return QUANTITY_COUNT;
 }
 
-/* The index of the kind; adds it to the table. -ENOSPC: the table is full. */
+/* Returns the index of the kind; adds a new kind to the table. -ENOSPC: the table is full, or the
+ * name too long. */
 static int place_of(struct resource_kinds *kinds, const char *name)
 {
     for (int i = 0; i < resources_count(kinds); i++)
@@ -37,7 +38,7 @@ static int place_of(struct resource_kinds *kinds, const char *name)
     return resources_count(kinds) - 1;
 }
 
-/* A string, or a plain number, which an unvalidated template may contain. */
+/* Parses an amount: a string, or a plain number, which an unvalidated template may contain. */
 static int amount_of(json_t *j, enum quantity_unit unit, int64_t *ret)
 {
     char text[64];

@@ -54,7 +54,8 @@ void resources_max(struct resources *most, const struct resources *other);
 /* How many times need fits into free, at most limit. */
 int resources_fit(const struct resources *free, const struct resources *need, int limit);
 
-/* Writes "cpu 4, memory 8Gi, nvidia.com/gpu 1", without kinds whose amount is 0. */
+/* Writes "cpu 4, memory 8Gi, nvidia.com/gpu 1", without "pods" and kinds whose amount is 0;
+ * "nothing" if no kind remains. */
 void resources_write(const struct resource_kinds *kinds, const struct resources *r, char *dst,
                      size_t size);
 

@@ -20,11 +20,11 @@
 int sanitize_read(const char *text, size_t len, const char *what, json_t **ret,
                   const char **ret_why, struct err *err);
 
-/* Appends the text to dst with these replacements. -ENOMEM. */
+/* Appends the text to dst with the replacements of sanitize_read(). -ENOMEM. */
 int sanitize(const char *text, size_t len, struct buf *dst, const char **ret_why);
 
-/* Mark an object with what was replaced in it, and read the mark. NULL: nothing was replaced. The
- * mark exists only in memory. */
+/* sanitize_mark() marks an object with what was replaced in it; -ENOMEM. sanitize_reason() returns
+ * the mark. NULL in both: nothing was replaced. The mark exists only in memory. */
 int sanitize_mark(json_t *object, const char *why);
 const char *sanitize_reason(json_t *object);
 

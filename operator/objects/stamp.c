@@ -14,7 +14,8 @@
 #define FIRST_S INT64_C(-62135596800)
 #define LAST_S  INT64_C(253402300799)
 
-/* Parses n digits at *p as a number in [min, max], then the byte `after` unless that is 0. */
+/* Parses n digits at *p as a number in [min, max], then the byte `after` unless that is 0. False:
+ * something else is at *p. */
 static bool number(const char **p, int n, int min, int max, char after, int *ret)
 {
     int v = 0;
@@ -30,7 +31,8 @@ static bool number(const char **p, int n, int min, int max, char after, int *ret
     return true;
 }
 
-/* ".123456789" as microseconds. */
+/* Parses a fraction of a second such as ".123456789" as microseconds; 0 without one. False: a dot
+ * without digits. */
 static bool fraction(const char **p, int *ret_us)
 {
     int scale = 100000, us = 0, digits = 0;

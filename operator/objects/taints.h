@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * taints: the taints of a node and the tolerations of a pod. Only NoSchedule and NoExecute are
- * kept, because PreferNoSchedule does not forbid anything. The struct owns its array.
+ * taints: the taints of a node and the tolerations of a pod. Only the effects NoSchedule and
+ * NoExecute count, because PreferNoSchedule does not forbid anything. The struct owns its array.
  */
 #ifndef HVD_OPERATOR_OBJECTS_TAINTS_H
 #define HVD_OPERATOR_OBJECTS_TAINTS_H
@@ -11,8 +11,8 @@
 
 #include "core/base/err.h"
 
-/* A taint or a toleration. A toleration with an empty key tolerates all taints, with an empty
- * effect every effect. */
+/* A taint or a toleration. A toleration with an empty key and value NULL tolerates all taints, one
+ * with an empty effect every effect. */
 struct taint {
     char *key, *value; /* value NULL in a toleration: any value (operator Exists) */
     char effect[20];

@@ -82,7 +82,7 @@ static int check_types(json_t *template, struct err *err)
     return 0;
 }
 
-/* Names and paths that injection uses must be free. */
+/* Refuses names of volumes and mount paths that injection uses. */
 static int check_places(json_t *spec, struct err *err)
 {
     size_t i, n = strlen(TEMPLATE_PLACE);
@@ -107,7 +107,7 @@ static int check_places(json_t *spec, struct err *err)
     return 0;
 }
 
-/* 0: no limit. */
+/* Returns the training container's memory limit in bytes; 0: no limit. */
 static int64_t memory_limit(json_t *template)
 {
     struct resource_kinds kinds = {0};

@@ -55,7 +55,7 @@ static void give(struct web_answer *ret, struct web_body *body, const char *type
 
 /* ---- the cache ------------------------------------------------------------------------------- */
 
-/* The slot with this path; else the oldest. */
+/* Returns the slot with this path; else a free one, or the oldest. */
 static struct kept *kept_for(struct page *page, const char *path)
 {
     struct kept *oldest = &page->kept[0];
@@ -104,7 +104,7 @@ static bool may_make(struct page *page, uint64_t now)
     return page->spare > 0 && page->alive < ALIVE_MAX;
 }
 
-/* NULL: no memory. */
+/* Makes the JSON of the route. NULL: no memory. */
 static struct web_body *make(struct page *page, const struct page_route *route,
                              const struct hvdjob *job, uint64_t now)
 {

@@ -87,7 +87,7 @@ function facts(list, pairs) {
 // ---- all jobs ---------------------------------------------------------------------------------------------
 
 const ORDER = {bad: 0, busy: 2, ok: 3, past: 4};
-const order = phase => phase === "Failed" ? 1 : ORDER[levelOf(phase)];   // after the jobs that can still be helped
+const order = phase => phase === "Failed" ? 1 : ORDER[levelOf(phase)];   // failed jobs after the other bad ones
 let wanted = "";   // the phase that is shown, "": all
 
 function chip(phase, count) {
@@ -282,7 +282,7 @@ async function ask() {
     await take(answer, job);
   } catch {
     if (mine !== asked) return;
-    alarm("The operator does not answer" + (heard ? " since " + clock(heard) + "; the page shows that state." : "."));
+    alarm("The operator does not answer" + (heard ? " since " + clock(heard) + "; the page shows its last report." : "."));
   }
   if (mine !== asked) return;
   draw();

@@ -22,7 +22,8 @@ void page_put_jobs(const struct driver *d, struct buf *dst);
 void page_put_job(const struct driver *d, const struct plane *plane, const struct hvdjob *job,
                   struct buf *dst);
 
-/* page_members.c: {"total": n, "list": [...]}; NULL: no memory. */
+/* page_members.c: {"total", "bad", "busy", "ok": numbers of workers, "list": [...]}; NULL: no
+ * memory. */
 json_t *page_members(const struct driver *d, const struct plane *plane, const struct hvdjob *job);
 
 /* page_json.c: a JSON string of untrusted text; NULL becomes "". Cut to max bytes at a character's

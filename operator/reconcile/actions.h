@@ -11,13 +11,13 @@
 #include "operator/objects/pod.h"
 
 enum action_kind {
-    ACTION_WRITE_STATUS, /* actions.status, if the job is still at its resourceVersion */
+    ACTION_WRITE_STATUS, /* actions.status, unless the job's resourceVersion has changed */
     ACTION_RECORD_EVENT, /* an Event about the job: events[event] */
     ACTION_CREATE_GROUP, /* the gang's PodGroup */
     ACTION_CREATE_POD,   /* the pod of worker and attempt, gated or not */
     ACTION_LIFT_GATE,    /* removes the operator's scheduling gate from pod */
-    ACTION_DELETE_POD,   /* pod, if it still has that uid */
-    ACTION_DELETE_JOB,   /* if it still has that uid */
+    ACTION_DELETE_POD,   /* pod, unless another pod has its name by now (another uid) */
+    ACTION_DELETE_JOB,   /* the job, unless another job has its name by now (another uid) */
 };
 
 enum action_event_kind {

@@ -65,7 +65,8 @@ json_t *budget_object(const struct hvdjob *job)
                      newpod_owner(job), "spec", spec_of(job));
 }
 
-/* The uid keeps the patch from another object that has the name by now. */
+/* The patch contains the uid, so that the API server refuses it if another object has the name by
+ * now. */
 json_t *budget_change(const struct hvdjob *job, const struct budget *have)
 {
     return json_pack("{s:{s:s}, s:o}", "metadata", "uid", have->uid, "spec", spec_of(job));

@@ -17,7 +17,7 @@ enum budget_step { BUDGET_LEAVE, BUDGET_CREATE, BUDGET_CHANGE };
 enum budget_step budget_decide(const struct hvdjob *job, const struct budget *have);
 
 /* budget_object: the object to create, named like the job. budget_change: a merge patch of the
- * existing one. NULL: no memory. */
+ * existing budget. NULL: no memory. */
 json_t *budget_object(const struct hvdjob *job);
 json_t *budget_change(const struct hvdjob *job, const struct budget *have);
 

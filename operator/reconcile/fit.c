@@ -170,7 +170,8 @@ static bool say_never(struct words *w, const struct cluster *c, const struct pod
     return false;
 }
 
-/* Nodes by obstacle; nodes that only lack resources come first. */
+/* Names up to NODES_NAMED nodes, with their room or obstacle, and counts the others by obstacle.
+ * Nodes that only lack resources come first. */
 static void say_nodes(struct words *w, const struct cluster *c, const struct podspec *spec)
 {
     static const char *const causes[] = {[OBSTACLE_NONE] = "without room",

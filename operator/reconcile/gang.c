@@ -83,7 +83,8 @@ static bool is_served(const char *served, const char *api)
     return false;
 }
 
-/* The best version that the cluster serves, as "group/version". */
+/* Writes the best version of the PodGroup that the cluster serves, as "group/version"; "" if ops
+ * has no PodGroup. False: the cluster serves none. */
 static bool find_api(const struct gang_ops *ops, const char *served, char *dst, size_t size)
 {
     const char *p = ops->versions;

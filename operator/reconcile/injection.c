@@ -21,7 +21,7 @@
 #define TOKEN_SECONDS 3600
 #define BUNDLE_LIMIT  "256Mi"
 /* The drain's limit is this many seconds less than the pod's grace period, so that the drain ends
- * before the kubelet's SIGKILL. */
+ * before the kubelet's SIGKILL. A grace period of up to 2 * DRAIN_LESS is halved instead. */
 #define DRAIN_LESS 5
 /* uid of the init container in a pod whose other containers run as root. */
 #define ORDINARY_USER 65532
@@ -74,8 +74,9 @@ static bool add_token(struct injecting *q)
 
 /* ---- the bundle ----------------------------------------------------------------------------- */
 
-/* The same as the training container's, so that the pod requests no more than its template does,
- * keeps its QoS class, and passes quotas that require limits. Without devices (GPUs). */
+/* Returns the resources of the init container that copies the bundle: the training container's, so
+ * that the pod requests no more than its template does, keeps its QoS class, and passes quotas that
+ * require limits. Without devices (GPUs). NULL: no memory. */
 static json_t *copier_resources(json_t *first)
 {
     static const char *const kinds[] = {"cpu", "memory", "ephemeral-storage"};
@@ -127,8 +128,8 @@ static bool add_bundle(struct injecting *q, json_t *pod)
                           json_pack("{s:s, s:{s:s, s:s}}", "name", VOLUME_BUNDLE, "image",
                                     "reference", image, "pullPolicy", "IfNotPresent"),
                           TEMPLATE_PLACE, true);
-    /* In front of the template's init containers: one of those may be a sidecar that keeps
-     * running. */
+    /* The copier comes before the template's init containers: one of those may be a sidecar, which
+     * would keep running beside the copier. */
     json_t *init = parts_list(q->spec, "initContainers");
     return init && json_array_insert_new(init, 0, copier(q, image)) == 0 &&
            add_volume(q,
@@ -139,7 +140,7 @@ static bool add_bundle(struct injecting *q, json_t *pod)
 
 /* ---- environment ---------------------------------------------------------------------------- */
 
-/* Removes the variable from the list. */
+/* Removes the variable from the list. Returns whether the list had it. */
 static bool drop_env(json_t *list, const char *name)
 {
     bool had = false;
@@ -224,8 +225,8 @@ static bool wrap_command(struct injecting *q)
     return json_object_set_new(q->first, "command", command) == 0;
 }
 
-/* Not for pods on the host's network: several on one node would need the same port. Such pods are
- * ready as soon as they run. */
+/* Adds a readiness probe, except to pods on the host's network: several on one node would need the
+ * same port. Such pods are ready as soon as they run. */
 static bool add_probe(struct injecting *q)
 {
     char port[16];

@@ -25,7 +25,7 @@ enum job_event {
     EVENT_ENDED,       /* a worker succeeded */
     EVENT_RETRY,       /* no worker is alive and the pause after a loss is over */
     EVENT_DONE,        /* all workers have finished */
-    EVENT_FAILED_LATE, /* the same, and one failed after another had succeeded */
+    EVENT_FAILED_LATE, /* all have finished, and one failed after another had succeeded */
     JOB_EVENTS,
 };
 

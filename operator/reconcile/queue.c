@@ -86,7 +86,8 @@ static const char *doubt(const struct queue *q, const struct hvdjob *job)
     return job->podspec.unjudged ? job->podspec.unjudged : "they did not fit before";
 }
 
-/* The gang does not fit now. */
+/* For a gang that does not fit now: admits it as a trial after gang.probeSeconds, else lets it wait
+ * and says why. */
 static void wait_for_room(struct queue *q, struct queue_job *j)
 {
     const struct hvdjob *job = j->job;

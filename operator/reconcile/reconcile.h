@@ -25,10 +25,10 @@ struct reconcile_input {
     const char *gang_missing;          /* why gang is NULL */
     bool has_group;                    /* the PodGroup exists */
     const char *group_pending;         /* from gang_pending() */
-    const char *refused;               /* the API server's refusal of a pod, NULL: none */
-    const char *budget_problem;        /* the API server's refusal of the PodDisruptionBudget */
+    const char *refused;               /* refusal of a pod, Secret or PodGroup; NULL: none */
+    const char *budget_problem;        /* refusal of the PodDisruptionBudget; NULL: none */
     const struct job_facts *facts;     /* reported by agents, NULL: no coordinator */
-    int64_t status_written;            /* when this operator last wrote the status; MOMENT_NONE */
+    int64_t status_written;            /* this operator's last status write; MOMENT_NONE: never */
     int64_t now;                       /* milliseconds since 1970 */
 };
 

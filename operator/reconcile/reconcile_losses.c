@@ -20,14 +20,15 @@
 
 /* ---- what a loss is -------------------------------------------------------------------------- */
 
-/* A program may exit with the same code, so there must also be a finding or the agent's message. */
+/* Returns whether the doctor refused the pod. A program may exit with REFUSED_CODE, too, so there
+ * must also be a finding or the agent's message. */
 static bool was_refused(const struct reconciling *r, const struct pod *p)
 {
     return p->exit_code == REFUSED_CODE && strcmp(r->job->doctor, "fail") == 0 &&
            (job_findings_failure(&r->st->findings) || (p->why && strstr(p->why, "hvd-doctor")));
 }
 
-/* The finding, or else the pod's termination message. */
+/* Writes why the doctor refused the pod: the finding, or else the pod's termination message. */
 static void say_refusal(const struct reconciling *r, const struct pod *p, char *dst, size_t size)
 {
     const struct job_finding *f = job_findings_failure(&r->st->findings);

@@ -105,8 +105,8 @@ static bool has_name_conflict(struct reconciling *r, int worker, int attempt)
     return false;
 }
 
-/* The lowest attempt of the worker that no pod of the job uses. *pos moves on to the worker's first
- * pod in the sorted list. */
+/* Returns the attempt of the worker's next pod: the status's, or one more than the highest of its
+ * existing pods. *pos moves on to the worker's first pod in the sorted list. */
 static int free_attempt(const struct reconciling *r, int worker, int *pos)
 {
     int attempt = hvdjob_status_attempt(r->st, worker);

@@ -14,9 +14,9 @@ struct reconciling {
     const struct hvdjob *job;
     struct hvdjob_status *st; /* the desired status, inside ret */
     struct actions *ret;
-    struct workers w;  /* counted with st; counted again when st changes */
+    struct workers w;  /* the job's pods by the attempts in st; made again when st changes */
     bool held;         /* creates no worker: the existing ones have another template */
-    char blocked[320]; /* why the name of a worker's pod is taken; "" */
+    char blocked[320]; /* which foreign pod has the name of a worker's pod; "": none */
     struct err *err;
 };
 

@@ -54,7 +54,7 @@ static void add_stuck(const struct reconciling *r, char *dst, size_t size)
         snprintf(dst + n, size - n, "; %s", r->blocked);
     else if (r->in->refused)
         snprintf(dst + n, size - n, "; the API server refuses a worker's pod: %.500s",
-                 r->in->refused); /* also of its Secret and its PodGroup */
+                 r->in->refused); /* the refusal may also concern the job's Secret or PodGroup */
     else if (r->in->group_pending)
         snprintf(dst + n, size - n, "; the scheduler says: %.500s", r->in->group_pending);
     else if (p)

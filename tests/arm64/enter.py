@@ -73,7 +73,7 @@ def main():
     try:
         enter()
         call('mount', b'overlay', b'/usr/lib', b'overlay', MS_RDONLY, layers.encode())
-        if os.path.isdir(NETNS):  # namespaces that a test cannot use or remove
+        if os.path.isdir(NETNS):  # hides namespaces that a test cannot use or remove
             call('mount', b'none', NETNS.encode(), b'tmpfs', 0, None)
         call('mount', b'none', MISC.encode(), b'binfmt_misc', 0, None)
         write(f'{MISC}/register', f':hvd-aarch64:M::{escaped(MAGIC)}:{escaped(MASK)}:{emulator}:F')

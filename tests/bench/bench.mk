@@ -54,7 +54,7 @@ bench-match: $(BUILD)/tests/bench/bench_match  ## the log matcher over 1 GiB in 
 bench-elastic: all  ## elastic jobs: SIGKILL to the next result, planned changes, what it costs (long)
 	$(Q)$(PY) tests/bench/elastic.py $(BUILD)
 
-# The second is a test with many more agents than in make test.
+# The second command is a test, with many more agents than in make test.
 bench-operator: all $(addprefix $(BUILD)/tests/,bench/bench_pods programs/plane_try programs/agents_try programs/steps)  ## jobs to running pods on a real API server and simulated nodes, beside bare pods; 2,000 agents (minutes)
 	$(Q)$(PY) tests/bench/operator.py $(BUILD)
 	$(Q)HVD_TEST_CROWD=2000 BUILD=$(BUILD) $(PY) tests/cluster/test_operator_agents.py Crowd

@@ -2,7 +2,8 @@
  *
  * bench_exchange: all-to-all and reduce-scatter on one host, without the engine, compared with a
  * memcpy of as many bytes by rank 0 while the others sleep. Rank 0 prints a line for each: "what
- * bytes calls p50_ns memcpy_p50_ns".
+ * bytes calls p50_ns memcpy_p50_ns percent min_ns memcpy_min_ns". percent: the median of the
+ * memcpy's time in percent of the call's.
  *
  *     bench_exchange RANKS CALLS BYTES...
  *

@@ -42,7 +42,8 @@ static _Noreturn void victim(int sock, pid_t parent, size_t bytes)
         pause();
 }
 
-/* Nanoseconds from now until each of the three is readable. */
+/* Kills pid, and stores in took[] the nanoseconds until each of the three descriptors is readable.
+ * Returns 0, or -1 after WAIT_MS. */
 static int time_kill(pid_t pid, const int fds[WAYS], int round)
 {
     struct pollfd p[WAYS];
@@ -143,7 +144,8 @@ int main(int argc, char **argv)
         waitpid(hog[i], NULL, 0);
     }
     if (rc < 0) {
-        fprintf(stderr, "bench_lifeline: a death that was not told\n");
+        fprintf(stderr, "bench_lifeline: a kill failed: its process did not start, or its death "
+                        "was not reported\n");
         return 1;
     }
     print(kills, mib, hogs);

@@ -43,7 +43,7 @@ static void print_line(struct bench *b, size_t bytes, const char *place, size_t 
 
 /* ---- one stream ----------------------------------------------------------------------------- */
 
-/* Rank 0 listens, rank 1 connects. Returns -1 after a line on stderr. */
+/* Rank 0 listens, rank 1 connects. Returns the connection's descriptor, or -1. */
 static int open_stream(int rank)
 {
     const char *where = getenv("HVD_RENDEZVOUS");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_pods: creates objects on an API server, so many at a time, and measures the time until all
- * pods with a label exist, and until all are Running. In bench-operator it creates the pods
+ * bench_pods: creates objects on an API server, --parallel at a time, and measures the time until
+ * all pods with a label exist, and until all are Running. In bench-operator it creates the pods
  * themselves for the floor, and jobs for the measurement: both wait the same way.
  *
  *   bench_pods --kubeconfig FILE --labels SELECTOR --running N [--parallel 16] [--seconds 300]
@@ -144,8 +144,10 @@ static void pods_synced(void *arg)
 static void on_time(void *arg)
 {
     (void)arg;
-    fprintf(stderr, "bench_pods: after %d s: %d of %d pods there, %d Running, %d creates out\n",
-            want.seconds, there, want.running, running, out);
+    fprintf(
+        stderr,
+        "bench_pods: after %d s: %d of %d pods there, %d Running, %d creates without an answer\n",
+        want.seconds, there, want.running, running, out);
     exit(1);
 }
 

@@ -55,7 +55,7 @@ static int sum(struct bench *b, const float *in, float *out, size_t count)
     return call(b, in, out, count, HVD_FLOAT32, HVD_SUM);
 }
 
-/* The same tensors for all sizes, because fresh memory is slow at first. */
+/* Returns the largest ns of all ranks, or -1. */
 static int64_t agree(struct bench *b, int64_t ns)
 {
     return call(b, &ns, &ns, 1, HVD_INT64, HVD_MAX) < 0 ? -1 : ns;

@@ -41,7 +41,7 @@ RING = 1 << 16
 HEAD = struct.Struct("<QQQQiiQ")
 ENTRY = struct.Struct("<QII")
 Entry = collections.namedtuple("Entry", "end contributors epoch")
-TARGETS = {"kill": {"p50": 15, "p99": 50}, "stop": {"max": 500}, "shrink": {"max": 20}, "grow": {"p50": 50},
+TARGETS = {"kill": {"p50": 15, "p99": 50}, "stop": {"max": 500}, "shrink": {"max": 20}, "enter": {"p50": 50},
            "many": {"max": 200}}
 
 
@@ -146,8 +146,7 @@ def without(ring, ns, ranks):
 
 
 def strike(bench, live, number):
-    """Returns ms until the slowest survivor continued, and ms that the engine counted (both None: they did not
-    continue)."""
+    """Kills or stops a rank. Returns the ms until the slowest survivor continued; None: the survivors did not continue."""
     time.sleep(random.uniform(0.005, 0.05))
     victim = random.choice(live)
     survivors = [r for r in live if r is not victim]
@@ -220,8 +219,8 @@ def pause(ring, begin, epoch):
 
 
 def change(bench, live, ranks):
-    """A planned change. Returns the pauses of the ranks that stay, and ms from each joiner's hvd_init() until all
-    reduce with it."""
+    """A planned change. Returns the longest pause of the ranks that stay, and the ms from the last joiner's hvd_init() until
+    all ranks reduce with it (None without a joiner)."""
     epoch, begin = live[0].last().epoch, time.monotonic_ns()
     status, answer = bench.job.control.scale(ranks)
     if status != 200:
@@ -253,7 +252,7 @@ def changes(args, times):
 
 
 def cost(args):
-    """(place, bytes) -> {"fixed": ns, "elastic": ns, "ratio"}: medians over the rounds, ratios of neighbours."""
+    """A row for each place and size: medians over the rounds in ns, and the median ratio of neighbouring rounds."""
     argv = [os.path.join(args.build, "hvdrun"), "-np", "2", "--no-prefix",
             os.path.join(args.build, "tests", "bench", "bench_elastic"), "cost", str(args.rounds), "1048576",
             "67108864"]

@@ -18,7 +18,7 @@ from collectives import MPIRUN
 
 SIZES = [4, 1 << 20, 16 << 20, 64 << 20]
 TARGET = 1.03
-HANDOVER_NS = 100000  # with a caller that spins on the processor that this thread needs it would be 2 ms
+HANDOVER_NS = 100000  # 2 ms if the caller spins on the processor that the thread which calls MPI needs
 
 
 def missed(row):

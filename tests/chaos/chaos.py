@@ -7,7 +7,7 @@ that happen to it (nemesis.py), and a check of the workers' records (check.py).
 
 Several scenarios share the seconds, one job after the other. It prints the seed first, a line for each
 fault, and the findings. Fails when a rule of check.py is broken, no operation finishes
-for 30 s, the job does not end well, or leaves a process behind; then the folder with all logs stays and
+for 20 s, the job does not end well, or leaves a process behind; then the folder with all logs stays and
 the last line is the command that repeats the run. (The same seed causes the same faults on the same ranks;
 the exact times depend on the machine.) Exit code 77: no scenario can run here."""
 import argparse
@@ -171,7 +171,7 @@ class Run:
         # A job that was killed has no regular end.
         found = [f"{what}: {text}" for what, text in done.violations if what != "end" or not wrong]
         if not done.events and len(done.members) > 1:
-            found.append(f"nothing was done to anybody, and there were {len(done.members)} epochs")
+            found.append(f"no fault was caused, but the job had {len(done.members)} epochs")
         return found[:most] + ([f"and {done.count - most} more"] if len(found) > most else [])
 
     def close(self, keep):
@@ -181,7 +181,7 @@ class Run:
 
 
 def one(args, name, seconds, seed):
-    """"ok", "skip" or "FAILED"."""
+    """Runs one scenario. Returns "ok", "skip" or "FAILED"."""
     run = Run(args, name, seconds, seed)
     wrong = ["interrupted"]
     try:

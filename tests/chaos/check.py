@@ -256,7 +256,7 @@ class Checker:
 
     def contributors(self, where, row, returned, life):
         if row["rc"] != 0:
-            self.say("root", f"{where}: {life.uid}: no broadcast, and its root is said to be dead")
+            self.say("root", f"{where}: {life.uid}: the operation is no broadcast, but it returned EOWNERDEAD")
         if row["kind"] == "barrier" or row["do"] in ("min", "max") or row["n"] == 0:
             return
         masks = sorted({mask for mask, _, _ in row["sets"]}, key=bits)

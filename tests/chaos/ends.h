@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ends: how a worker of the chaos run ends before its work is done: by a file that chaos.py has put
- * into the run's folder, or because it is asked to leave at its start.
+ * ends: how a worker of the chaos run ends before its work is done: by a file that nemesis.py has
+ * put into the run's folder, or because it is asked to leave at its start.
  */
 #ifndef HVD_TESTS_CHAOS_ENDS_H
 #define HVD_TESTS_CHAOS_ENDS_H
@@ -19,8 +19,8 @@ void ends_arm(const char *dir, char **argv);
  * first operation of the burst in flight. */
 void ends_doom(struct record *record, const char *dir, uint64_t *random, uint64_t step, int first);
 
-/* If a rank is asked to leave before it has sent HELLO, its agent sends SIGTERM. From here on that
- * records "left" before it ends the process. */
+/* If a rank is asked to leave before it has sent HELLO, its agent sends SIGTERM. From this call on
+ * that signal records "left" before it ends the process. */
 void ends_note_early(const struct record *record);
 
 #endif

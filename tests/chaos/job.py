@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An elastic job under hvdrun as the chaos run sees it: its processes, its workers' records so far, and its
-coordinator. Used by chaos.py and the benchmark of elastic jobs."""
+coordinator. Used by chaos.py, test_cases.py and the benchmark of elastic jobs."""
 import ctypes
 import glob
 import http.client
@@ -200,7 +200,7 @@ class Job:
             return None
 
     def end(self):
-        """Ends everything that the job has left. Returns what had to be killed."""
+        """Ends everything that the job has left running. Returns the process ids of workers that still lived."""
         self.process.terminate()
         if self.wait(10) is None:
             self.process.kill()

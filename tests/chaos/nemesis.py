@@ -62,7 +62,7 @@ def doom(run):
         return None
     with open(path, "w", encoding="ascii"):
         pass
-    return "one ends itself in the middle of its operations"
+    return "one worker ends itself in the middle of its operations"
 
 
 def doom_two(run):
@@ -70,7 +70,7 @@ def doom_two(run):
     if not victims(run, 2) or not doom(run):
         return None
     run.later(run.random.uniform(0, 0.03), lambda: run.tell(doom(run)))
-    return "two end themselves in the middle of their operations"
+    return "two workers end themselves in the middle of their operations"
 
 
 def kill_joiner(run):
@@ -171,7 +171,8 @@ def lose_coordinator(run):
 
 
 def lose_coordinator_soon_after(act):
-    """A fault while the control plane or the ranks are still busy with the previous one."""
+    """Returns an act that causes the fault of act and kills hvdrun soon after, while it or the ranks are still busy with that
+    fault."""
     def both(run):
         did = act(run)
         if did:

@@ -46,7 +46,7 @@ struct plan {
     struct plan_op ops[PLAN_MAX_OPS];
 };
 
-/* max_bytes: of one tensor. */
+/* Computes the operations of a step. max_bytes: the most bytes of one tensor. */
 void plan_step(struct plan *p, uint64_t seed, uint64_t step, int64_t max_bytes);
 
 /* Every step consists of length operations like this one, all in flight together (1: a plain call).
@@ -57,7 +57,7 @@ void plan_only(struct plan *p, const struct plan_op *like, int length, uint64_t 
 /* "KIND:DTYPE:in|out:COUNT:LENGTH" into an operation and a length. 0 or -EINVAL. */
 int plan_parse_only(const char *text, struct plan_op *ret, int *ret_length);
 
-/* Random numbers that are the same in every run. */
+/* Returns the next pseudo-random number, and advances *state. */
 uint64_t plan_random(uint64_t *state);
 
 #endif

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # takes: 50 s, waiting
 # timeout: 600
-"""The cases with which others test elastic training, each once: Horovod (one fails, all fail, too few are left, the
-limit of resets, ranks added and removed), torchft (a rank fails at a step; a crash; one that hangs), ULFM (shrink,
-respawn, a death during the repair of another), gloo (sizes, in place or not, SIGKILL after 0, 5 and 50 ms).
-The workers are those of the chaos run, and each case ends with a check of their records."""
+"""The cases with which other projects test elastic training, each once: Horovod (one fails, all fail, too few are left,
+the limit of resets, ranks added and removed), torchft (a rank fails at a step; a crash; one that hangs), ULFM (shrink,
+respawn, a death during the repair of another), gloo (sizes, in place or not, SIGKILL after 5 and 50 ms). The workers
+are those of the chaos run, and each case ends with a check of their records."""
 import json
 import os
 import shutil

@@ -77,7 +77,8 @@ class Kubelet:
                                     stdout=log, stderr=log, start_new_session=True)
 
     def turn(self):
-        """Starts and reaps once. Returns True, so that it can be part of a condition."""
+        """Starts the agents of new pods and reports those that have ended, once. Returns True, so that it can be part of a
+        condition."""
         pods = {p["metadata"]["uid"]: p for p in self.job.pods(alive=True).values()}
         for uid, pod in pods.items():
             if pod["metadata"]["name"] in self.held:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 
 class Refused(Exception):
-    """A response that is not 2xx; `code` is its HTTP status."""
+    """A response with HTTP status 400 or more, which is `code`."""
 
     def __init__(self, code, text):
         super().__init__(f"{code}: {text}")

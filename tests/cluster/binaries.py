@@ -112,7 +112,7 @@ def key():
 
 
 def run_build(go, target):
-    """go build, with a line every half minute: the first one takes minutes."""
+    """go build, with a line every half minute: the first build takes minutes."""
     begin = last = time.monotonic()
     environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -buildvcs=false"}
     log_path = target + ".log"

@@ -24,7 +24,7 @@ def find():
 
 
 def check():
-    """A Chromium that starts here. Not every container has what it needs."""
+    """Raises Missing if no Chromium starts here: not every container has what it needs."""
     find()
     try:
         with Browser() as browser:
@@ -86,7 +86,7 @@ class Browser:
             self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    # ---- the protocol: JSON, each with a NUL behind it ------------------------------------------------------
+    # ---- the protocol: JSON messages, each ended by a NUL ---------------------------------------------------
 
     def receive(self, deadline):
         while b"\0" not in self.rest:
@@ -165,11 +165,11 @@ class Browser:
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def scheme(self, name):
-        """light or dark"""
+        """Sets the preferred color scheme: light or dark."""
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
     def draw(self, path):
-        """The whole page as PNG."""
+        """Writes the whole page to path as PNG."""
         data = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True)["data"]
         with open(path, "wb") as f:
             f.write(base64.b64decode(data))

@@ -7,7 +7,7 @@ REAL ?= $(if $(filter 0,$(shell id -u)),1)
 cluster: deps  ## a Kubernetes cluster that stays: KWOK=n simulated nodes (10), REAL=1 a real one (root)
 	$(Q)$(PY) tests/cluster/cluster.py up --kwok $(KWOK) $(if $(filter 1,$(REAL)),--real)
 
-cluster-down:  ## ends it and leaves nothing
+cluster-down:  ## ends the cluster of make cluster and leaves nothing
 	$(Q)$(PY) tests/cluster/cluster.py down
 
 cluster-demo: images  ## k8s/examples/mnist.yaml on a real node: scaled 2, 4, 3, one worker killed, to its end (root)

@@ -75,7 +75,7 @@ class Demo:
         self.build, self.cluster, self.clock, self.api = build, cluster, clock, cluster.api
 
     def in_node(self, *command, timeout=PATIENCE):
-        """Runs a command in the mount namespace of the node."""
+        """Runs a command in the mount and pid namespaces of the node."""
         (kubelet, *_) = [pid for pid, line in case.processes(self.cluster.folder).items() if "kubelet" in line]
         return subprocess.run(["nsenter", f"--target={kubelet}", "--mount", "--pid", *command], check=True,
                               timeout=timeout, capture_output=True, text=True).stdout

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define PIECE ((size_t)4 << 20)
-#define MOST  256 // pieces: where nobody ends it, it ends
+#define MOST  256 // pieces (1 GiB): without a memory limit the program ends then
 
 static int eat(void)
 {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans for proxy.py: which request gets which fault, and what a fault does to the lines of a watch. Pure.
 
-The choice of a storm depends only on its seed, the request line and how often that line came, so the same seed gives the
-same storm again."""
+The choice of a storm depends only on its seed, the request's method, resource and name, and how often such a request came,
+so the same seed gives the same storm again."""
 import json
 import random
 from urllib.parse import parse_qs, urlsplit
@@ -25,7 +25,7 @@ REFUSALS = {
 # Which requests may get which fault.
 #   reset  the connection is closed before the request is executed; lost: after it, so the response is lost
 #   expired_event  410 as an event of a watch that began with 200
-#   torn_*  a watch ends in the middle of a line, of a character, or of its first bytes
+#   torn_*  a watch ends in the middle of a line, of a character, or at any of its first 4,000 bytes
 #   silent  a watch stays open and delivers nothing any more
 #   no_bookmarks, split, twice  a watch without bookmarks, in pieces of 7 bytes, with each event twice
 OF_WRITES = ("conflict", "throttled", "error", "unavailable", "lost", "reset", "slow")
@@ -99,13 +99,13 @@ class Only:
 
 
 class Watch:
-    """Applies a fault to the lines of a watch. feed() yields what to send of a line, piece by piece. Afterwards `end` says
-    how the watch ends: None (it continues), "over", "cut" or "silent". `struck`: the fault has happened."""
+    """Applies a fault to the lines of a watch. feed() returns what to send of a line, in pieces. Afterwards `end` says how
+    the watch ends: None (it continues), "over", "cut" or "silent". `struck`: the fault has happened."""
 
     def __init__(self, fault, dice):
         self.fault, self.end, self.struck = fault, None, False
         self.left = dice.randrange(3)              # events before the fault
-        self.room = dice.randrange(1, 4000)        # bytes
+        self.room = dice.randrange(1, 4000)        # bytes before torn_bytes cuts the watch
         self.dice = dice
 
     def strike(self, end=None):
@@ -155,7 +155,7 @@ class Watch:
         return []
 
     def no_bookmarks(self, line):
-        """A bookmark, except the one that ends a streamed list."""
+        """Drops a bookmark, except the one that ends a streamed list."""
         if b'"BOOKMARK"' not in line[:40] or b"initial-events-end" in line:
             return [line]
         self.strike()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control groups of a real node's pods: one with the cluster's name in each hierarchy. Nothing else of a cluster
+"""The control groups of a real node's pods: one with the cluster's name in each hierarchy. Nothing else of a node
 outlives its processes."""
 import contextlib
 import glob

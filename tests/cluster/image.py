@@ -41,7 +41,7 @@ def write_image(path, name, programs, entry_point, user=""):
 
 
 def write_pause(folder):
-    """FOLDER/pause.tar"""
+    """Builds pause.c and writes its image to FOLDER/pause.tar."""
     program = os.path.join(folder, "pause")
     subprocess.run([os.environ.get("CC", "gcc"), "-static", "-Os", "-o", program, os.path.join(HERE, "pause.c")],
                    check=True, timeout=60)
@@ -49,7 +49,7 @@ def write_pause(folder):
 
 
 def load(cluster, path):
-    """Imports it on the cluster's real node, which has its own /run."""
+    """Imports the image at path on the cluster's real node, which has its own /run."""
     (kubelet, *_) = [pid for pid, line in case.processes(cluster.folder).items() if "kubelet" in line]
     subprocess.run(["nsenter", f"--target={kubelet}", "--mount", "ctr", "--address", "/run/containerd/containerd.sock",
                     "--namespace", "k8s.io", "images", "import", path], check=True, timeout=120, capture_output=True)

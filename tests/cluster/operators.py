@@ -200,7 +200,7 @@ class Job:
         self.api.create(self.jobs, manifest(name, workers, namespace=namespace, **more))
 
     def look(self, path):
-        """None if it does not exist."""
+        """The object at path; None if it does not exist."""
         try:
             return self.api.get(path)
         except Refused as error:

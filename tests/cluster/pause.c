@@ -23,7 +23,7 @@ static void on_child(int sig)
 
 int main(int argc, char **argv)
 {
-    signal(SIGTERM, on_end); // the first process of a namespace has no other way to be ended
+    signal(SIGTERM, on_end); // without a handler the first process of a namespace ignores it
     signal(SIGINT, on_end);
     signal(SIGCHLD, on_child);
     if (argc > 2) {

@@ -5,14 +5,14 @@ cluster.py writes the setting for the supervisor (setting.json):
     folder      where everything of this cluster is
     programs    {name: path}
     address     where the API server listens; port
-    network     None, or the number of a network.Network: there is a real node
+    network     None, or the number of a network.Network if there is a real node
     nodes       {"kwok": how many, "real": bool}
     capacity    of a KWOK node: {"cpu": "8", "memory": "32Gi", "pods": "110"}
     gates       {feature: bool}, for all programs that have feature gates
     runtime     list for --runtime-config
     more        {program: more arguments}
     limit       requests per second of each client
-    owner       the process with which the cluster ends, or None"""
+    owner       the process with which the cluster ends, or 0"""
 import json
 import os
 
@@ -66,7 +66,7 @@ class Plane:
     def apiserver(self):
         keys, setting = self.keys, self.setting
         runtime = [f"--runtime-config={','.join(setting['runtime'])}"] if setting["runtime"] else []
-        # The address of the API server as a Service of its own is only good for pods that reach it.
+        # Without a real node no pod can reach the Service kubernetes, so the API server publishes no address for it.
         reach = ["--endpoint-reconciler-type=none"] if not self.net else []
         return self.command(
             "kube-apiserver", f"--etcd-servers={self.etcd_socket()}", f"--bind-address={setting['address']}",

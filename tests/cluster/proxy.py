@@ -192,7 +192,7 @@ class Connection:
             await asyncio.gather(gone, flow, return_exceptions=True)
 
     async def flow(self, asked, watch):
-        """Sends a piece. False: cut the connection."""
+        """Sends the watch's lines to the operator, with the fault. Returns False if the connection must be cut."""
         async for line in lines(self.up_reader):
             met = watch.struck
             for piece in watch.feed(line):

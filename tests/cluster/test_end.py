@@ -65,7 +65,7 @@ class End(unittest.TestCase):
         self.assert_gone()
 
     def test_owner_killed_early(self):
-        """The owner is killed during the start. Its folder is not known yet, so the test sets the parent folder."""
+        """The owner is killed during the start. The cluster's folder is not known yet, so the test sets the parent folder."""
         place = tempfile.mkdtemp(prefix="hvd-test-")
         self.addCleanup(shutil.rmtree, place)
         with mock.patch.dict(os.environ, TMPDIR=place):

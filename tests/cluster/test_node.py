@@ -70,7 +70,7 @@ class Node(unittest.TestCase):
         cls.owner.stdout.close()
         wait_until("nothing to be left", 30, lambda: not case.left_of(cls.cluster.folder), 0.1)
         after = machine()
-        assert after == cls.before, f"the machine is another one: {cls.before} before, {after} after"
+        assert after == cls.before, f"the node has changed the machine: {cls.before} before, {after} after"
 
     def status(self, name):
         return self.cluster.api.get(f"{PODS}/{name}")["status"]

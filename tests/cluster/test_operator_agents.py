@@ -39,7 +39,7 @@ class Alone(Case):
 
 
 class Crowd(Case):
-    """Thousands of agents without ranks, which all use their job's key. HVD_TEST_CROWD=n."""
+    """Many agents without ranks (HVD_TEST_CROWD, 200 by default), which all use their job's key."""
     crowd = int(os.environ.get("HVD_TEST_CROWD") or "200")
     overlay, options = "namespaced", ("--namespace", operators.SYSTEM)
     nodes = crowd // 100 + 1
@@ -62,8 +62,8 @@ class Crowd(Case):
                 wait_until("renewals", 30, lambda: sum(renewal[1] == term for renewal in invariants.renewals) > 4)
                 crowd.terminate()
             late, pause = self.operator.metric("hvd_lease_late_seconds"), invariants.longest_pause_of_renewals()
-            print(f"{said.strip()}; a renewal was {late:.3f} s late, and {pause:.2f} s after the last one, with the API "
-                  f"server's time, of {len(invariants.renewals)}")
+            print(f"{said.strip()}; {len(invariants.renewals)} renewals of the lease: at most {late:.3f} s late, "
+                  f"at most {pause:.2f} s between two, with the API server's response times")
             self.assertEqual(term, invariants.renewals[0][1] + 1)    # only the killed operator lost the lease
             self.assertLess(late, 1)
 

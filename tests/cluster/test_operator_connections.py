@@ -17,7 +17,7 @@ from invariants import Invariants  # noqa: E402
 
 SILENT_S = 100      # a watch without even a bookmark fails after that
 PATIENCE_S = SILENT_S + 40
-JOBS, ROUNDS, ENDED = 12, 20, 4     # in a round; at most; connections that have to end
+JOBS, ROUNDS, ENDED = 12, 20, 4     # jobs in a round; most rounds; connections that must be closed
 
 
 class Connections(operators.Installed):

@@ -130,7 +130,7 @@ class Trouble(Faults):
 
     def test_released_at_its_end(self):
         """SIGTERM: the other operator leads at once, without waiting for the lease to expire."""
-        first = self.started("--identity", "first", name="first")   # 15 s
+        first = self.started("--identity", "first", name="first")   # with the default lease of 15 s
         wait_until("it to lead", 60, lambda: first.metric("hvd_leader") == 1)
         second = self.started("--identity", "second", name="second").wait_ready()
         self.assertEqual(second.metric("hvd_leader"), 0)
@@ -173,7 +173,7 @@ class Trouble(Faults):
 
     # ---- an API server that is down
 
-    # The last one by its name: garbage collector and scheduler may take minutes to come back after it.
+    # Its name makes this test run last: garbage collector and scheduler may take minutes to come back after it.
     def test_when_the_api_server_is_away(self):
         """The operator stops writing before its lease expires, keeps running, and continues afterwards."""
         operator = self.started(*FAST).wait_ready()

@@ -7,6 +7,7 @@ timeout: 3000"""
 import base64
 import json
 import os
+import ssl
 import sys
 import time
 from collections import Counter
@@ -129,7 +130,7 @@ class Input(agents.Case):
         return self.cluster.api.create(PODS, pod)["metadata"]["uid"]
 
     def test_pods_under_our_names(self):
-        """Name conflicts: pods without owner, without owner but with our labels, of a ReplicaSet with our labels, and of
+        """Name conflicts: pods without owner, without owner but with our labels, of a ConfigMap with our labels, and of
         another HvdJob."""
         labels = {"hvd.dev/worker": "0", "hvd.dev/attempt": "0"}
         another = {"apiVersion": "hvd.dev/v1alpha1", "kind": "HvdJob", "name": "good", "uid": self.good.get()["metadata"]["uid"]}

@@ -67,7 +67,7 @@ class Real(operators.Installed):
         return job.api.get(f"{job.all_pods}/{pod}/log?container=main")
 
     def trained(self, job, workers):
-        """{pod: lines of steps} once so many train together."""
+        """{pod: its log} once so many workers train together, otherwise None."""
         logs = {name: self.log(job, name) for name in job.running()}
         there = len(logs) == workers and all(f"world {workers} step" in text.splitlines()[-1]
                                              for text in logs.values() if text.strip())
@@ -97,7 +97,7 @@ class Real(operators.Installed):
         self.assertEqual((status["failures"], status["phase"]), (0, "Running"), status)
 
     def is_over(self, job, name, pods):
-        """True also if another pod has its name now."""
+        """Whether the pod has ended or is gone, even if another pod has its name now."""
         pod = job.pods().get(name)
         return not pod or pod["metadata"]["uid"] != pods[name]["metadata"]["uid"] or \
             pod["status"].get("phase") in ("Succeeded", "Failed")

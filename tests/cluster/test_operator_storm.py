@@ -95,7 +95,7 @@ class Each(Case):
         self.check_story()
 
     def meet(self, kind, times, meant=lambda asked: True):
-        """A life with that fault, which must have happened; exactly so often if `times` is exact."""
+        """A life with that fault, which must have happened. Returns how often it happened."""
         self.proxy.plan = Only(kind, times, meant)
         self.start()
         self.live(kind.replace("_", "-"))

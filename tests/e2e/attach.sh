@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# shellcheck disable=SC2034,SC2154  # used by, and given by, who sources it
+# shellcheck disable=SC2034,SC2154  # used by, or set by, the script that sources it
 #
 # attach.sh: helpers for the tests of hvdrun attach, sourced after membership.sh. One job at a time, named $NAME.
 NAME=$MARK
@@ -20,7 +20,7 @@ aside() {
     return $rc
 }
 
-# begun N OPTION...: starts a job of that name and waits until its N ranks are in epoch 1. $HVDRUN_PID is its hvdrun.
+# begun N OPTION...: starts job $NAME and waits until its N ranks are in epoch 1. $HVDRUN_PID is its hvdrun.
 begun() {
     local n=$1
     shift

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2034  # used by those who source it
+# shellcheck shell=bash disable=SC2034  # used by the scripts that source it
 #
 # common.sh: helpers for all launcher tests; sourced, never run. Network namespaces that stand for hosts, checks that
 # print only when they fail, skips with a reason.
@@ -39,7 +39,7 @@ check() {
     fi
 }
 
-# refused WORDS COMMAND...: the command must fail and print WORDS (a pattern of grep), in at most LINES lines.
+# refused WORDS COMMAND...: the command must fail and print WORDS (a pattern of grep).
 refused() {
     local words=$1 rc=0
     shift
@@ -145,7 +145,7 @@ agent_on() {
     done
 }
 
-# on HOST COMMAND...
+# on HOST COMMAND...: runs the command in the network namespace that stands for HOST
 on() {
     local host=$1
     shift

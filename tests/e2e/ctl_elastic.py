@@ -8,7 +8,7 @@ there. A joiner sends no ENTER while the file END.hold exists. Prints a line for
 roster: "epoch 2 rank 0 of 2: 0 2* (change 1)", with * behind new members.
 A second argument makes it fail in one way:
   deaf      it does not answer a LOST
-  out       it sends BYE with -5 at its first LOST, and sleeps
+  out       it sends BYE with -5 at its first LOST, and exits with 3 after 3 s
   again     it sends BYE with -5 at its first LOST, and joins again: HELLO (join)
 """
 import array
@@ -29,7 +29,7 @@ class Rank:
         self.sock.setblocking(True)
         self.data, self.epoch, self.world, self.applied, self.change = b"", 0, [], 0, 0
         self.waiting, self.lost_at, self.begun_anew = True, 0, False
-        self.placed = False     # it has a place and has not sent ENTER yet
+        self.placed = False     # it got its provisional numbers (NUMBERS) and has not sent ENTER yet
 
     def send(self, kind, body):
         self.sock.sendall(struct.pack("<IHH", len(body), kind, 0) + body)

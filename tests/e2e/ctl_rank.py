@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank that speaks the control frames (core/base/ctl.h) without libhvd, for tests of hvdrun.
 
-Sends HELLO, waits for the ROSTER, passes a memfd to every rank with SHARE, sends BYE. An argument makes
-it fail in one way:
+Sends HELLO, waits for the ROSTER, passes a memfd to every rank on its host with SHARE, sends BYE. An
+argument makes it fail in one way:
   early N   rank N exits 0 after the roster without BYE, the others wait for LOST
   die N     rank N kills itself after the roster, the others wait for LOST
   late N    rank N never sends HELLO and exits 0 after a second; the others wait for LOST
   never N   rank N never sends HELLO and sleeps
-  again     runs twice: hvd_init, hvd_shutdown, hvd_init, hvd_shutdown
+  again     does twice what hvd_init() and hvd_shutdown() do
 """
 import array
 import os

@@ -4,7 +4,7 @@
 once: a file in DIR records that it was. In a fixed job the others step until their operations fail, which is an
 uncaught exception, or for 100 more steps. In an elastic job they step until a new rank has joined, or until rank 0,
 2.5 s after the world became smaller, says that none will; all ranks agree on that in a step. They print the sizes of
-the world. With WAY "last" the victim ends after the last step of all ranks."""
+the world. If WAY begins with "last-", the victim ends after the last step of all ranks."""
 import array
 import os
 import signal

@@ -8,7 +8,7 @@ export HVD_LIBRARY=$BUILD/libhvd.so PYTHONPATH=$ROOT/core/python:$ROOT/tests/pyt
 export PYTHONDONTWRITEBYTECODE=1
 unset HVD_BACKEND HVD_GPU_FALLBACK HVD_NCCL_LIB
 
-# ranks N VARIABLE=VALUE... -- NAME...
+# ranks N VARIABLE=VALUE... -- NAME...: runs tests/python/rank_NAME.py on N ranks with these variables
 ranks() {
     local n=$1 variables=()
     shift

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# shellcheck disable=SC2034,SC2154  # used by, and given by, who sources it
+# shellcheck disable=SC2034,SC2154  # used by, or set by, the script that sources it
 #
 # hvdrun.sh: helpers for the tests of hvdrun, sourced after common.sh. hvdrun keeps its sockets in a directory of the
 # test. Processes that it starts are found by the name $MARK.
@@ -22,7 +22,7 @@ code() {
     [ "$rc" -eq "$want" ] || { echo "exit code $rc, not $want"; return 1; }
 }
 
-# says PATTERN FILE
+# says PATTERN FILE: FILE must have a line that matches; otherwise FILE is shown
 says() {
     grep -q -- "$1" "$2" || { echo "no \"$1\" in:"; cat "$2"; return 1; }
 }

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# shellcheck disable=SC2034,SC2154  # used by, and given by, who sources it
+# shellcheck disable=SC2034,SC2154  # used by, or set by, the script that sources it
 #
 # membership.sh: helpers for the tests of elastic jobs, sourced after hvdrun.sh. One job at a time, whose ranks only
 # exchange control frames (ctl_elastic.py).
 END=$TMP/end
 RANKS="${PY:-/usr/bin/python3} $ROOT/tests/e2e/ctl_elastic.py $END"
 job=0
-prefix=() # in front of hvdrun
+prefix=() # words in front of hvdrun's command line
 
 # begin OPTIONS...: starts an elastic job in the background, with its output in $TMP/out
 begin() {
@@ -59,10 +59,10 @@ ask() {
         -H "Authorization: Bearer $(cat "$dir/token")" "http://x$1"
 }
 
-# answers PATH PATTERN
+# answers PATH PATTERN: whether the answer of hvdrun's socket matches
 answers() { ask "$1" | grep -q -- "$2"; }
 
-# pid_of RANK
+# pid_of RANK: prints the rank's process id
 pid_of() {
     ask /v1/status | "${PY:-/usr/bin/python3}" -c '
 import json, sys

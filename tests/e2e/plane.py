@@ -119,7 +119,7 @@ class Pod:
         return self.process.wait(seconds)
 
     def evict(self):
-        """Does what the kubelet does."""
+        """Does what the kubelet does at an eviction."""
         self.tell(deleting=True)
         self.process.send_signal(signal.SIGTERM)
 

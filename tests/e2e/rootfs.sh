@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # rootfs.sh NAME...: prints the path of each root file system, which mmdebstrap makes at the first call
-# (about 3 minutes) and keeps in ${HVD_CACHE:-~/.cache/hvd}. Root.
+# (about 3 minutes) and keeps in ${HVD_CACHE:-~/.cache/hvd}. Needs root.
 #
 #   debian13   with PyTorch, Open MPI and what our programs load (1.4 GB)
 #   debian11   with PyTorch, and of our programs' libraries only the C library
@@ -16,7 +16,7 @@ mkdir -p "$cache"
 make_root() {
     local root=$cache/$1 suite=$2 packages=$3
     shift 3
-    # Two checkouts on one machine share it.
+    # Two checkouts on one machine share the cache.
     exec 9>"$root.lock"
     flock 9
     if [ "$(cat "$root.made-of" 2>/dev/null)" != "$packages" ]; then

@@ -110,7 +110,7 @@ only_agent() {
     finish 1 && line 1 "hvdrun: no agent of job $NAME has rejoined: its ranks have ended"
 }
 
-# No hvdrun comes: the agents end the job. Signals and codes are those of any hvdrun.
+# No hvdrun comes: the agents end the job.
 nobody_comes() {
     local began
     HVD_COORDINATOR_LOST_SECONDS=6 begun 2 -np 2 --min-np 1 $RANKS || return 1

@@ -21,7 +21,7 @@ A=${hosts[0]} B=${hosts[1]}
 export HVD_RSH_AGENT="ip netns exec"
 export HVD_COORDINATOR_LOST_SECONDS=15 CTL_SECONDS=120
 # With this heartbeat hvdrun does not treat an agent of the other host as lost when that agent gets no processor for half
-# a second. Checks of that case set their own value.
+# a second.
 export HVD_HEARTBEAT_MS=1000
 prefix=(ip netns exec "$A")
 
@@ -55,7 +55,7 @@ nobody_comes() {
     sleep 1 # time for the agents to end the ranks too early
     [ "$(pgrep -fc "^[^ ]*python[^ ]* .*ctl_elastic.py $END")" -eq 4 ] || { echo "the ranks ended too early"; return 1; }
     no_ranks 19 || return 1
-    # Its agent may still be ending.
+    # The agent on host B may still be ending.
     wait_until 5 empty "$B" || { echo "left on $B:"; ip netns pids "$B" | xargs ps -fp; return 1; }
     refused 'no job' "${prefix[@]}" "$RUN" attach "$NAME"
 }
@@ -85,7 +85,7 @@ thrice() {
     kill -KILL "$(pid_of 1)" && line 1 'hvdrun: epoch 2: 1 of 2 ranks' && line 2 'rank . of 2: 0 2\* ' && ends 0
 }
 
-# one_attached PID...: exactly one of these is attached, the others have ended
+# one_attached PID...: at most one of these processes still runs, and one has taken the job over
 one_attached() {
     local pid alive=0
     for pid; do kill -0 "$pid" 2>/dev/null && alive=$((alive + 1)); done
@@ -177,7 +177,7 @@ elsewhere() {
     attached && line 1 'attached to job .*: 2 ranks on 2 host(s), epoch 1' && ends 0
 }
 
-# Another process has the port.
+# Another process listens at the killed hvdrun's port.
 port_taken() {
     begun 2 -np 2 --min-np 1 -H "localhost:1,$B:1" $RANKS || return 1
     local there squatter

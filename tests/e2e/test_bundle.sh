@@ -109,7 +109,7 @@ check 'no room' no_room
 mkdir "$TMP/work" "$TMP/examples"
 cp examples/*.py "$TMP/examples"
 
-# in ROOT COMMAND...
+# in_root ROOT COMMAND...: runs the command in ROOT with the bundle at /hvd
 in_root() {
     local root=$1
     shift

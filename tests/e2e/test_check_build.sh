@@ -42,7 +42,7 @@ broken() {
         '\[ \] kernels for GPUs (.*/cut: not a file of kernels' '\[ \] NCCL (NCCL does not load: .*/broken'
 }
 
-# Of the torch that is found first, even if there are others.
+# The NCCL is that of the torch that is found first, even if there are other NCCLs.
 of_torch() {
     local site=$TMP/site
     mkdir -p "$site/torch" "$site/nvidia/nccl/lib" && touch "$site/torch/__init__.py" &&

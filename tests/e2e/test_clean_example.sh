@@ -4,7 +4,7 @@
 # contains nothing of hvd, trains with it: an ordinary user, no capability, a read-only root file system, no network, 64
 # KiB of /dev/shm. Downloads about 300 MB. Part of make test-clean, not of make test.
 # timeout: 3600
-# shellcheck disable=SC2154,SC2317,SC2016  # what common.sh and container.sh set; called by check; meant
+# shellcheck disable=SC2154,SC2317,SC2016  # what common.sh and container.sh set; called by check; words for other shells
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
 # shellcheck source=tests/e2e/container.sh

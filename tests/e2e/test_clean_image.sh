@@ -3,7 +3,7 @@
 # images/Containerfile: built from this commit on a bare Debian 12, then run as a cluster runs it: an ordinary user, no
 # capability, a read-only root file system, no network. Downloads about 500 MB. Part of make test-clean, not of make test.
 # timeout: 3600
-# shellcheck disable=SC2154,SC2317,SC2016  # what common.sh and container.sh set; called by check; meant
+# shellcheck disable=SC2154,SC2317,SC2016  # what common.sh and container.sh set; called by check; words for other shells
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
 # shellcheck source=tests/e2e/container.sh

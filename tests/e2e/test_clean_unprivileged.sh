@@ -4,7 +4,7 @@
 # packages are installed already: make deps must see that and print nothing. Every test passes or says what it lacks.
 # Downloads about 700 MB and takes about 50 min on 2 cores. Part of make test-clean.
 # timeout: 5400
-# shellcheck disable=SC2154,SC2317,SC2016  # what common.sh and container.sh set; called by check; meant
+# shellcheck disable=SC2154,SC2317,SC2016  # what common.sh and container.sh set; called by check; words for other shells
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
 # shellcheck source=tests/e2e/container.sh

@@ -133,7 +133,8 @@ one no-network first '' --network=none --shm-size=2g -- "${job[@]}"
 one no-network-2 no-network 'fail:nic-up warn:hostname-resolves' --network=none --shm-size=2g -- \
     --ranks 4 --local-ranks 2 --profile cpu
 
-# With or without GPUs, NCCL's needs are checked when the job asks for it. Other limits must be given too.
+# NCCL's needs are checked with --profile gpu, whether or not the machine has GPUs. A container with --ulimit needs its other
+# limits too.
 limits=(--ulimit=nofile=20000:20000 --ulimit=nproc=4000:4000)
 gpu=(--ranks 2 --local-ranks 2 --profile gpu)
 check 'gpu runs' doctor gpu "${roomy[@]}" -- "${gpu[@]}"

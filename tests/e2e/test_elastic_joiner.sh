@@ -52,7 +52,7 @@ ends() {
     [ "$rc" -eq "$1" ]
 }
 
-# proved: the others trained on meanwhile
+# proved: the ranks' records show that the other ranks trained on while the joiner started up
 proved() {
     "$PY" "$JOINER" check "$TMP/diary" | tee "$TMP/proof" && cat "$TMP/proof" >>"$TMP/shown"
 }

@@ -33,7 +33,7 @@ job() {
     [ "$rc" -eq 0 ] && grep -qE "sizes $sizes\$" "$TMP/found"
 }
 
-# planned PLAN CHANGES SIZES OPTION...
+# planned PLAN CHANGES SIZES OPTION...: runs job with HVD_TEST_PLAN=PLAN and HVD_TEST_CHANGES=CHANGES
 planned() {
     HVD_TEST_PLAN=$1 HVD_TEST_CHANGES=$2 job "${@:3}"
 }
@@ -106,7 +106,7 @@ line_of() {
     wait_until 60 grep -q -- "$1" "$TMP/log" || { echo "no \"$1\""; return 1; }
 }
 
-# pid_of RANK
+# pid_of RANK: prints the rank's process id
 pid_of() {
     "$RUN" status "$MARK-torch" | awk -v rank="$1" '$1 == rank && $5 ~ /^[0-9]+$/ { print $4 }'
 }

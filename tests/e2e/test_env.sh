@@ -12,7 +12,7 @@ head -c 32 /dev/urandom >"$TMP/key"
 head -c 32 /dev/urandom >"$TMP/other"
 chmod 600 "$TMP/key" "$TMP/other"
 
-# rank RANK SIZE WHERE COMMAND...
+# rank RANK SIZE WHERE COMMAND...: runs the command as that rank; WHERE is the rendezvous
 rank() {
     local rank=$1 size=$2 where=$3
     shift 3

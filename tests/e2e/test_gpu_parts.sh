@@ -45,7 +45,7 @@ bench_without_nccl() {
         says 1 'SKIP: gpu/bench_allreduce: libnccl.so.2: .'
 }
 
-# without_kernels PROGRAM VARIABLE=VALUE
+# without_kernels PROGRAM VARIABLE=VALUE: the program must skip (exit code 77) and say that it has no kernels
 without_kernels() {
     local rc=0
     on_gpu "$2" "$BUILD/tests/gpu/$1" || rc=$?
@@ -57,7 +57,7 @@ with_broken_kernels() {
     ! on_gpu FAKE_CUDA=cuModuleGetFunction=500 "$BUILD/tests/gpu/bench_gpu" && says 0 SKIP
 }
 
-# toolkit FOLDER RELEASE
+# toolkit FOLDER RELEASE: makes a fake nvcc of that release in $TMP/FOLDER/bin
 toolkit() {
     mkdir -p "$TMP/$1/bin"
     printf '#!/bin/sh\necho "Cuda compilation tools, release %s, V%s.88"\n' "$2" "$2" >"$TMP/$1/bin/nvcc"

@@ -171,8 +171,8 @@ not_executable() {
     code 126 "$RUN" -np 2 "$ROOT/Makefile" 2>"$TMP/2" && says 'cannot run .*Makefile: Permission denied' "$TMP/2"
 }
 
-# An exec that waits, as for a file server: here for a lease on the program, which its owner does not release. When the
-# owner holds the lease it gets a signal.
+# An exec that waits, as for a file server: here for a lease on the program. The kernel asks the lease's owner to release
+# it by SIGIO, which the owner ignores.
 exec_waits() {
     local begin=$SECONDS holder rc=0
     cp /bin/true "$TMP/program"
@@ -209,11 +209,12 @@ stopped_hvdrun() {
     [ "$rc" -eq 1 ] && says 'hvdrun has not answered for 5 s .*: ending the ranks' "$TMP/2" && nothing_left
 }
 
-# Children of ranks are ended too, in sessions of their own or not.
+# Children of ranks are ended too, in sessions of their own or not. When one rank ends, two of the four children end: the
+# file tells the other rank that all four ran.
 grandchildren() {
     code 0 "$RUN" -np 2 bash -c "($(sleeper)) & setsid bash -c '$(sleeper)' &
         until [ -e $TMP/all ] || [ \$(pgrep -fc '^$MARK') -ge 4 ]; do sleep 0.1; done
-        touch $TMP/all" && nothing_left # the first rank that ends takes its two away from the other
+        touch $TMP/all" && nothing_left
 }
 
 # forwarded NAME: hvdrun forwards this signal

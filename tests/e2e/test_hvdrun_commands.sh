@@ -26,7 +26,7 @@ start() {
     jobs+=("$started")
 }
 
-# until_listed NAME: waits until `hvdrun list` shows this line, or one that begins with it
+# until_listed NAME: waits until `hvdrun list` has a line that begins with NAME (a pattern) and goes on with "running" or 1
 until_listed() {
     wait_until 20 lists "$1" || { echo "$1 is not listed"; return 1; }
 }

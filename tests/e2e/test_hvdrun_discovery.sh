@@ -13,7 +13,7 @@
 
 export CTL_SECONDS=250
 # With this heartbeat hvdrun does not treat an agent of the other host as lost when that agent gets no processor for half
-# a second. Checks of that case set their own value.
+# a second.
 export HVD_HEARTBEAT_MS=1000
 export HVD_RUN_DIR=$XDG_RUNTIME_DIR
 export HVD_RSH_AGENT=$TMP/rsh
@@ -126,7 +126,7 @@ troubles() {
     [ "$("$RUN" status d --json | grep -o '"epoch":[0-9]*')" = "$n" ] && kill -0 "$job"
 }
 
-# All hosts but too few slots: below the minimum no rank is drained.
+# The script no longer names a host without which the job would be below its minimum: no rank is drained.
 below_min() {
     names localhost:1
     until_said 'the discovery script does not name host 127.0.0.2 any more, but its ranks stay: .* less than the job.s minimum of 2' || return 1
@@ -173,7 +173,7 @@ without() {
     says "$pattern" "$TMP/2"
 }
 
-# trains: one rank, until it has had a world
+# trains HOST PATTERN: like without, with a rank that ends once it has been alone in epoch 1
 trains() {
     printf '%s\n' "until grep -q 'epoch 1 rank 0 of 1' $TMP/1; do sleep 0.1; done; touch $TMP/end.first" >"$TMP/trains"
     sh "$TMP/trains" &

@@ -68,7 +68,7 @@ END
         refused 'spec.doctor.policy: want fail, warn or off' "$RUN" -f "$TMP/job.yaml"
 }
 
-# A rank that fails before the preflight has ended gets its findings too.
+# A rank that fails before the preflight has ended is reported with the preflight's findings, too.
 with_the_rank() {
     code 7 sick "$RUN" -np 2 sh -c 'sleep 0.2; [ $HVD_RANK = 0 ] || exit 7' 2>"$TMP/2" &&
         says 'rank 1 on localhost .* exited with code 7' "$TMP/2" &&
@@ -81,6 +81,13 @@ cause_is_named() {
         echo "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB" >&2; exit 1' >/dev/null 2>"$TMP/2" &&
         says 'hvdrun: likely cause: .*(cuda-oom)' "$TMP/2" && says 'rank 1 stderr, line 1: ' "$TMP/2" &&
         says 'fix: ' "$TMP/2"
+}
+
+# The line names the file, which begins with a number of as many digits as all ranks have.
+cause_is_named_in_a_file() {
+    code 1 "$RUN" -np 11 --output-filename "$TMP/out" sh -c '[ $HVD_RANK = 3 ] || sleep 5
+        echo "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB" >&2; exit 1' >/dev/null 2>"$TMP/2" &&
+        says "$TMP/out/rank.03/stderr, line 1: " "$TMP/2" && [ -s "$TMP/out/rank.03/stderr" ]
 }
 
 no_cause_is_made_up() {
@@ -176,6 +183,7 @@ check "HVD_DOCTOR" by_variable
 check "a job file's policy" by_job_file
 check "findings with the rank that failed" at_best with_the_rank
 check "the cause in the output" cause_is_named
+check "the cause in a file of the output" cause_is_named_in_a_file
 check "no cause is made up" no_cause_is_made_up
 check "without hvd-doctor" no_doctor
 check "wrong words" bad_words

@@ -24,7 +24,7 @@ mpi() {
     HVD_BACKEND=${HVD_BACKEND-mpi} timeout -k 5 120 mpirun --oversubscribe --bind-to none -np "$ranks" "$@"
 }
 
-# every RANKS [NAME=VALUE]... -- COMMAND...: all ranks must print ok
+# every RANKS [NAME=VALUE]... COMMAND...: all ranks must print ok
 every() {
     local ranks=$1
     shift
@@ -34,7 +34,7 @@ every() {
     [ "$rc" -eq 0 ] && [ "$(grep -c ': ok$' "$TMP/ranks")" -eq "$ranks" ]
 }
 
-# The algorithm that ran, from the timeline of rank 0.
+# Whether ALGORITHM ran, by the timeline of rank 0.
 ran() { # ALGORITHM
     grep -q "$1" "$TMP/timeline" || {
         echo "$1 did not run"
@@ -54,14 +54,14 @@ by_hosts() { # HOSTS THREADS ALGORITHM [OPTION]
 }
 
 # Ranks leave in the middle of a sum. All of them call MPI_Finalize, or mpirun would fail.
-midway() { # RANKS [NAME=VALUE]... -- midway [OPTION]
+midway() { # RANKS [NAME=VALUE]... midway [OPTION]
     local ranks=$1
     shift
     every "$ranks" "$@" "$TMP"
 }
 
 # The sum never ends: no rank calls MPI_Finalize, so mpirun fails.
-never_ends() { # NAME=VALUE... -- midway OPTION
+never_ends() { # NAME=VALUE... midway OPTION
     local rc=0
     rm -rf "$TMP/together"
     mkdir "$TMP/together"
@@ -151,7 +151,7 @@ waits() {
     [ "$(grep -c ' ended well$' "$TMP/ranks")" -eq 2 ] && [ "$(grep -c 'hvd.0.: warn: this rank is in MPI_Finalize, which waits' "$TMP/ranks")" -eq 1 ]
 }
 
-# The wait has a limit that the user sets.
+# The wait in MPI_Finalize has a limit that the user sets.
 waits_no_longer() {
     local begin=$EPOCHREALTIME
     HVD_MPI_FINALIZE_TIMEOUT=1 OMPI_MCA_async_mpi_finalize=0 mpi 2 bash -c "'$ALL' -q -s \$((OMPI_COMM_WORLD_RANK * 60))" >"$TMP/ranks" 2>&1
@@ -223,7 +223,8 @@ mpicc_with() {
     printf '#!/bin/sh\necho >>"%s"\nexec mpicc -D%s "$@"\n' "$TMP/calls" "$2" >"$1" && chmod +x "$1"
 }
 
-# Another MPI in PATH, as by `module swap`, makes another plugin. The same one makes none, and costs one call.
+# Another MPI in PATH, as by `module swap`, makes another plugin. The same MPI again makes none, and costs one
+# call of mpicc.
 swapped() {
     rm -rf "$TMP/build"
     mpicc_with "$TMP/mpicc" FIRST_MPI && plugin_by "$TMP/mpicc" && grep MPICC "$TMP/made" || return 1

@@ -18,7 +18,7 @@ import urllib.request
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from plane import AGENT, PROGRAMS, STEPS, Case, wait_for  # noqa: E402
 
-LONG = (100000, 5)  # steps, milliseconds each: the test ends it
+LONG = (100000, 5)  # steps, milliseconds each: the test ends the program before
 
 
 class Trains(Case):
@@ -97,7 +97,7 @@ class Trains(Case):
         self.assertEqual(pod.code(60), 126, pod.text())
         self.assertNotIn("done", pod.text())
         self.assertRegex(pod.text(), r"hvd-doctor: .*\(nofile-low\); fix: .")
-        self.assertGreater(self.plane.facts("a")["failures"], 0, "what it found outlives it")
+        self.assertGreater(self.plane.facts("a")["failures"], 0, "the findings outlive the pod")
         pod.tell(over=True)
         well = self.start_pod("a", 0, [STEPS, *LONG])
         wait_for("a rank", 10, well.ranks)

@@ -72,7 +72,7 @@ ended=0
 run "python=echo 'RuntimeError: all is well' >&2" || ended=$?
 check no-report ends 0 '1 passed, 0 failed, 0 skipped'
 
-# A test that needs a build starts when the build has passed, and fails with it.
+# A test that needs a build starts when the build has passed, and does not run if the build fails.
 ended=0
 run "x/test=[ -e $TMP/built ] && [ \$(nice) -ge 5 ]" "x/build=sleep 0.5; touch $TMP/built" || ended=$?
 check build ends 0 '2 passed, 0 failed, 0 skipped'

@@ -26,7 +26,7 @@ unset HVD_RSH_AGENT
 prefix=(ip netns exec "$A")
 export HVD_DOCTOR=off # findings about these hosts do not matter here
 # With this heartbeat hvdrun does not treat an agent of the other host as lost when that agent gets no processor for half
-# a second. Checks of that case set their own value.
+# a second.
 export HVD_HEARTBEAT_MS=1000
 
 # sshd needs this folder, whatever its configuration says.
@@ -72,7 +72,7 @@ start_sshd 2022
 # An sshd whose sessions see an empty folder in place of hvd-agent's.
 start_sshd 2023 unshare -m sh -c 'mount -t tmpfs none "$0" && exec "$@"' "$TMP/far"
 
-# Not the user's own settings and keys, which ssh finds without $HOME.
+# ssh reads these settings and not the user's, which it would find even without $HOME.
 mkdir "$TMP/bin"
 cat >"$TMP/ssh_config" <<END
 UserKnownHostsFile $TMP/known_hosts

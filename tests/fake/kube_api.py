@@ -7,22 +7,24 @@ tests (tests/harness/kube_server.h): it prints "port N", takes commands on stand
 answers each with a line "ok ..." on standard output. It ends when standard input does.
 
 make N PAD          N pods in namespace default, each with PAD extra bytes
-touch|delete|remake NAME   a pod; remake deletes it and creates another one of that name
-clear               all objects, and history
-bookmark            to every watch
+touch|delete|remake NAME   a pod; touch changes its phase; remake deletes it and creates another one
+                    of that name
+clear               deletes all objects and the history, and ends all watches
+bookmark            sends a bookmark to every watch
 end                 ends every watch, as a real server does
 forget MODE [remake NAME] [delete NAME]
-                    makes these changes, forgets the history and ends watches before they see it; a watch
-                    from an older version gets 410 (http, event)
-cut N [TIMES]       the connection of the next watch (of so many) is cut after N bytes of it
+                    makes these changes, forgets the history and ends all watches before they see the
+                    changes; a watch from an older version gets 410: MODE http: as the response's status,
+                    event: as an ERROR event
+cut N [TIMES]       the connections of the next TIMES watches (1) are each cut after N bytes of events
 split N             bodies are sent N bytes at a time; 0: whole
-expire              the next token of a page is answered with 410
+expire              the next list request with a continue token is answered with 410
 fail CODE N AFTER   the next N requests get CODE, with Retry-After unless AFTER is -1
 drop N              the next N requests are read, then the connection is closed
 hang N              the next N requests are never answered
 token T             requests need this bearer token; "-": none
 stream MODE         on; off: refused (422); mute: never sends the bookmark that ends a streamed list
-count               lists=.. streams=.. watches=.. requests=.. connections=.. gzip=..
+count               answers with counters: lists=.. streams=.. watches=.. requests=.. connections=.. gzip=..
 """
 import gzip
 import json

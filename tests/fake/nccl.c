@@ -9,7 +9,8 @@
 
 int ncclGetVersion(int *version);
 
-/* Real libraries contain this text. hvd-probe reads it from a copy that does not load. */
+/* Real libraries contain this text. hvd-probe reads it from the file, also of a library that it
+ * cannot load. */
 extern const char fake_nccl_text[];
 const char fake_nccl_text[] = "NCCL version 2.8.4+cuda11.0";
 

@@ -83,7 +83,7 @@ stopped() (
     [ "$rc" -eq 0 ] && grep -q 'missing rank.*2' "$TMP/run"
 )
 
-# Rank 1 may open so few descriptors: it joins, or says what it lacks, and no rank hangs or crashes.
+# Rank 1 may open only a few descriptors: it joins, or says what it lacks, and no rank hangs or crashes.
 few_descriptors() (
     export HVD_SIZE=2 HVD_RENDEZVOUS HVD_START_TIMEOUT=4
     refused=0

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fuzz_boot: input of the bootstrap. The first byte chooses between a stream of rendezvous frames
- * as rank 0 and as a peer reads them (without proofs, which random bytes would never pass), the
- * roster behind a proof, and the agent's roster and place.
+ * as rank 0 and as a peer reads them (a wrong proof does not end the stream, because random bytes
+ * never have a right one), the roster behind a proof, and the agent's roster and place.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_ctl: frames between a rank and its agent, as either end reads them, with a descriptor beside
- * the first byte if the first byte of the input asks for one; and a rank's handling of a CTL_SHARE.
+ * fuzz_ctl: frames between a rank and its agent, as either end reads them. The first byte of the
+ * input says how many descriptors (0 to 3) are sent with the frames. Each frame is also handled as
+ * a rank handles a CTL_SHARE from its agent.
  */
 #include <fcntl.h>
 #include <stdint.h>

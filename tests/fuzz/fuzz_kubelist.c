@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_kubelist: a page of a list, cut in two places. If jansson accepts the whole page, the items
- * must be the same.
+ * fuzz_kubelist: a page of a list, cut in two places. The result must not depend on the cuts. If
+ * the parser accepts the page, jansson must accept it too and find the same items.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -32,7 +32,8 @@ static void as_others(const char *line, size_t len)
             abort();
         return;
     }
-    /* The lease that we write must be equal, if its times have years of four digits. */
+    /* A lease that is written and read again must be equal. It cannot be read again if a year in
+     * its times does not have four digits. */
     char *text = lease_body(&lease, "ns", "name");
     if (text && lease_parse(text, strlen(text), &back, &err) == 0 &&
         (strcmp(back.holder, lease.holder) != 0 || back.transitions != lease.transitions ||
@@ -41,7 +42,7 @@ static void as_others(const char *line, size_t len)
     free(text);
 }
 
-/* Removes lists of that name at every level. */
+/* Removes the lists named managedFields at every level. */
 static void leave_out(json_t *j)
 {
     const char *key;
@@ -54,8 +55,8 @@ static void leave_out(json_t *j)
     json_array_foreach(j, i, value) leave_out(value);
 }
 
-/* A valid object must be read as the whole without these lists, and nothing may be read beyond its
- * end. */
+/* object_read() must give what json_read() gives without the lists named managedFields, and must
+ * read nothing beyond the end of the line. */
 static void as_object(const char *line, size_t len)
 {
     auto_json json_t *whole = NULL, *part = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_match: a log of any bytes, in pieces of any size, as two sources; the result as text and
- * JSON. The first byte chooses the cuts. The result must have lines and offsets within the input,
- * and must not depend on the cuts.
+ * fuzz_match: a log of any bytes, matched twice, in pieces of two sizes; the result as text and
+ * JSON. The first byte chooses the first size. The result must have lines and offsets within the
+ * input, and its first finding must not depend on the size.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -36,7 +36,7 @@ static void check(const struct match_result *r, size_t size)
     json_decref(j);
 }
 
-/* The first finding; NULL: none. */
+/* Returns the first finding's pattern; NULL: nothing was found. */
 static const struct pattern *run(const uint8_t *data, size_t size, size_t piece)
 {
     struct match_opts opts = {.patterns = patterns, .failed = piece % 2, .as_cause = "xid-63"};
@@ -57,7 +57,8 @@ static const struct pattern *run(const uint8_t *data, size_t size, size_t piece)
     return first;
 }
 
-/* A longer line is searched in windows, whose places depend on the pieces. */
+/* Whether a line is longer than MATCH_LINE. Such a line is searched in windows, whose places depend
+ * on the pieces. */
 static bool has_long_line(const uint8_t *p, size_t size)
 {
     size_t run = 0;

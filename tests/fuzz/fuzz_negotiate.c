@@ -4,7 +4,6 @@
  * between submissions, ticks and finished batches. Each operation that it hands out must have been
  * submitted once.
  *
- * Input: u8 node, then steps: u8 what, u8 length, bytes. A message gets the node's generation where
  * Input: u8 node, then steps: u8 what, u8 length, bytes. If the first byte of a message asks for
  * it, the message gets the node's generation, which random bytes would rarely hit.
  */

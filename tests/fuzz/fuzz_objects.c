@@ -40,7 +40,7 @@ static void make_pods(const struct hvdjob *job, const struct gang_ops *gang, con
     }
 }
 
-/* The status is written and read again until nothing changes: three rounds must be enough. */
+/* Reconciles the job three times, each time with the status that the reconciliation before gave. */
 static void walk(struct hvdjob *job, const struct pod *pod, struct cluster *c)
 {
     const struct pod *list[] = {pod};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fuzz_patterns: a file of patterns of any bytes: every word of an accepted set must be in its
- * automaton, and a refusal must name the line. Expressions are not compiled: they are always our
- * own.
+ * automaton, and a refusal must name the line. Regular expressions are not compiled: they
+ * are always our own.
  */
 #include <stddef.h>
 #include <stdint.h>

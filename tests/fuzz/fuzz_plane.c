@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fuzz_plane: what an agent in a pod sends to an operator: the first line is the path with its
- * query, the rest a body; also as the API server's answer about a token and as the operator's
- * Secret. The job's roster must stay consistent, and no agent may act for another pod.
+ * query, the rest a body. An input of one line is read as the API server's answer about a token and
+ * as the operator's Secret. The job's roster must stay consistent, and no agent may act for another
+ * pod.
  */
 #include <sodium.h>
 #include <stdint.h>

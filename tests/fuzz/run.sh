@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD NOUN SECONDS: runs one fuzzer for so long, from its seeds. New inputs stay in BUILD. Prints one line, and
+# run.sh BUILD NOUN SECONDS: runs fuzz_NOUN for so long, from its seeds. New inputs stay in BUILD. Prints one line, and
 # the whole log after a crash.
 set -u
 build=$1 noun=$2 seconds=$3

@@ -20,7 +20,7 @@ struct bench {
     const struct nccl_api *nccl;
     struct ncclComm *comm;
     struct cuda_memory memory;
-    size_t counts[GRADIENTS], n; /* of the tensors, one after the other in memory */
+    size_t counts[GRADIENTS], n; /* elements of each tensor; tensors */
     size_t count;
     double us[2][ROUNDS];
 };
@@ -43,7 +43,7 @@ static void need_nccl(const struct bench *b, int result, const char *call)
     exit(1);
 }
 
-/* Before hvd_init(), so that no rank waits for another one that lacks NCCL. */
+/* Called before hvd_init(), so that no rank waits for another one that lacks NCCL. */
 static void load_nccl(struct bench *b, const char *id)
 {
     struct err err = {0};

@@ -53,7 +53,7 @@ static inline void gpu_need_kernels(struct gpu *g, const char *id)
     gpu_need(rc, &err);
 }
 
-/* id: for the line about a skip. */
+/* Opens the GPU with this ordinal, or the fake driver's. id: the test's name in a SKIP line. */
 static inline void gpu_open_number(struct gpu *g, const char *id, int ordinal)
 {
     char path[PATH_MAX];

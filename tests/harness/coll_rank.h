@@ -25,13 +25,15 @@ int coll_rank_open(struct coll_rank *r, int rank, const char *hosts);
 /* Sends a farewell, waits at most 5 s for those of the other ranks, and closes. */
 void coll_rank_close(struct coll_rank *r);
 
-/* One operation from start to end, sleeping in between; at most 30 s. */
+/* Runs one operation from start to end, sleeping in between; at most 60 s. */
 int coll_rank_run(struct coll_rank *r, const struct coll_op *op);
 
-/* Part of coll_rank_run(): waits for an event after coll_progress() has returned 1. */
+/* Part of coll_rank_run(): waits for an event after coll_progress() has returned 1. Returns 0 if
+ * the operation is done, 1 if not, or -errno. */
 int coll_rank_wait(struct coll_rank *r, uint64_t deadline);
 
-/* An allreduce of count floats between other operations. -EBADMSG: a wrong sum. */
+/* Runs an allreduce of count floats, such as one between other operations. -EBADMSG: a wrong sum.
+ */
 int coll_rank_sum(struct coll_rank *r, size_t count);
 
 /* Fills a struct coll_op. */

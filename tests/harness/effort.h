@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * effort: how many rounds, seeds and sizes a test runs. A strict run (HVD_TEST_STRICT=1) takes them
- * all. A sanitizer finds its faults in few rounds, and a round takes 3 (ASan) to 15 times (TSan) as
- * long with it.
+ * effort: how many rounds, seeds and sizes a test runs. A strict run (HVD_TEST_STRICT=1) takes all
+ * of them, except in a build with a sanitizer: a sanitizer finds its faults in few rounds, and
+ * makes a round 3 (ASan) to 15 times (TSan) as long.
  */
 #ifndef HVD_TESTS_HARNESS_EFFORT_H
 #define HVD_TESTS_HARNESS_EFFORT_H
@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For sizes: a build without sanitizers; a build with TSan. */
+/* Tests choose sizes by these. EFFORT_WHOLE: a build without sanitizers. EFFORT_LEAST: one with
+ * TSan. */
 #if defined(__SANITIZE_THREAD__)
 #define EFFORT_WHOLE 0
 #define EFFORT_LEAST 1

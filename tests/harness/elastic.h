@@ -53,7 +53,8 @@ struct elastic {
 
 void elastic_init(struct elastic *job);
 
-/* Forks a member with these variables ("NAME=value", NULL at the end; may be NULL). */
+/* Forks a member that runs fn with the variables env ("NAME=value", NULL at the end; may be NULL).
+ * Returns its number, -1 on failure. */
 int elastic_add(struct elastic *job, elastic_rank_f fn, void *arg, const char *const *env);
 
 /* Announces a planned change: at the next boundary joiners are admitted and members marked
@@ -73,10 +74,10 @@ bool elastic_run(struct elastic *job, bool (*done)(struct elastic *job, void *ar
 /* Works until *at, where a member stores its step, is step or more. Returns like elastic_run(). */
 bool elastic_run_to(struct elastic *job, const _Atomic int *at, int step, int ms);
 
-/* All members have ended. */
+/* For elastic_run(): true when all members have ended. */
 bool elastic_all_over(struct elastic *job, void *arg);
 
-/* The members from number *(int *)arg on wait for a world. */
+/* For elastic_run(): true when all members from number *(int *)arg on wait for a world. */
 bool elastic_joiners_wait(struct elastic *job, void *arg);
 
 /* Kills live members and closes everything. */

@@ -30,7 +30,7 @@ static struct {
     _Atomic long live;  /* blocks that were not freed */
     /* The allocation with this number from now fails, counted from 0; -1: none. */
     _Atomic long fail_at;
-    bool on;  /* all allocations after it fail too */
+    bool on;  /* all allocations after that one fail too */
     bool own; /* count only allocations by the program's own code */
     _Atomic long failed;
 } fail_alloc = {.fail_at = -1};

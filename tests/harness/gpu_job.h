@@ -13,13 +13,13 @@
 struct gpu_job {
     /* "staged" or "nccl": the back end that the engine's counters must show; or NULL. */
     const char *way;
-    const char *script;                                  /* FAKE_CUDA */
-    unsigned delay_us;                                   /* delay of everything on streams */
-    int gpu;                                             /* -1: each rank has its own */
+    const char *script; /* FAKE_CUDA */
+    unsigned delay_us;  /* delay of everything on streams */
+    int gpu;            /* ordinal for all ranks; -1: each has its own */
     int (*body)(struct gpu_side *g, int rank, int size); /* 0, or FAIL() */
 };
 
-/* No NCCL, and staging through host memory is allowed. */
+/* An environment with no NCCL, in which staging through host memory is allowed. */
 extern const char *const gpu_job_fallback[];
 
 /* Returns an environment with HVD_NCCL_LIB=<fake NCCL of that version> and `more` (or NULL), valid

@@ -2,9 +2,9 @@
  *
  * gpu_rank: a rank of a test of core/backend/nccl_run: a mesh and a coll without the engine, a GPU
  * of the fake driver, NCCL of tests/fake, and between them an algorithm that does what the engine's
- * does. In an epoch's first operation all ranks report what they have and form a communicator; then
- * inputs are prepared, all ranks gather, and the operation is launched. For forked ranks only:
- * errors are printed and returned, never asserted.
+ * does. In an epoch's first operation all ranks report what they have. Then inputs are prepared, a
+ * communicator is formed if none exists, all ranks gather, and the operation is launched. For
+ * forked ranks only: errors are printed and returned, never asserted.
  */
 #ifndef HVD_TESTS_HARNESS_GPU_RANK_H
 #define HVD_TESTS_HARNESS_GPU_RANK_H
@@ -51,14 +51,14 @@ struct gpu_rank_options {
     const char *hosts;         /* see coll_rank_open() */
     const char *nccl;          /* version, such as "2.27"; NULL: no NCCL */
     const char *script;        /* FAKE_CUDA, including "count=8" */
-    int ordinal;               /* number of its GPU; -1: its rank */
+    int ordinal;               /* number of the GPU; -1: equal to the rank */
     struct nccl_limits limits; /* init_ms 0: abort_ms is 5 s, the others are 15 s */
     unsigned delay_us;         /* delay of everything on streams */
     size_t room;               /* 0: GPU_RANK_ROOM */
     bool quiet;                /* failures are expected */
 };
 
-/* 0, or -errno after a line on stdout. */
+/* Returns 0, or -errno after a line on stdout. */
 int gpu_rank_open(struct gpu_rank *me, int rank, const struct gpu_rank_options *o);
 
 /* Returns 0, or prints what was not freed. */

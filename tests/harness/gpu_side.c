@@ -21,7 +21,8 @@ bool gpu_side_is_real(void)
     return getenv("HVD_TEST_REAL_GPU") != NULL;
 }
 
-/* Asks in a child process, so that libraries are loaded only there. */
+/* Returns whether ask() succeeds. Calls it in a child process, so that libraries are loaded only
+ * there. */
 static bool is_had(int (*ask)(struct err *err), struct err *err)
 {
     int to[2], status = -1;

@@ -21,7 +21,7 @@ struct gpu_side {
     struct CUstream_st *stream; /* the program's */
     struct CUevent_st *event;
     struct cuda_memory in, out, locked;
-    uint8_t *host; /* pinned: room bytes to read into and fill from, twice */
+    uint8_t *host; /* pinned host memory of 2 * room bytes, for copies both ways */
     size_t room;
     struct err err;
 };

@@ -6,11 +6,12 @@
 #ifndef HVD_TESTS_HARNESS_KUBE_SERVER_H
 #define HVD_TESTS_HARNESS_KUBE_SERVER_H
 
-/* Starts it, with TLS if cert and key are files. Returns its port. Asserts on failure. */
+/* Starts it, with TLS if cert and key are files. Returns its port. Aborts this program on failure.
+ */
 int kube_server_start(const char *cert, const char *key);
 
-/* Sends one command; returns the text after "ok ", valid until the next call. Asserts on failure.
- */
+/* Sends one command; returns the text after "ok ", valid until the next call. Aborts this program
+ * on failure. */
 const char *kube_server_do(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Returns one of its counters. */

@@ -28,7 +28,8 @@ struct link_pair {
 void link_pair_init(struct link_pair *p, enum link_class cls);
 void link_pair_fini(struct link_pair *p);
 
-/* The same in steps: creates links without a connection, and two sockets for link_established(). */
+/* Like link_pair_init(), but creates links without a connection, and two sockets for
+ * link_established(). */
 void link_pair_init_apart(struct link_pair *p, enum link_class cls, int ret_fds[2]);
 
 /* Makes progress at both ends. Returns 0 or the first error. */

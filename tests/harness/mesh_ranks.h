@@ -21,7 +21,7 @@ struct mesh_ranks {
     bool no_key;
     bool agent;     /* the parent is their agent and relays descriptors */
     int odd_key;    /* this rank has a wrong key; 0: none (rank 0 always has the right one) */
-    int timeout_ms; /* time limit of mesh_create(); 0: 20 s */
+    int timeout_ms; /* time limit of mesh_create(); 0: 60 s */
     int rounds;     /* number of times that the ranks create a mesh and run body; 0: once */
     /* Runs in the rank after the cards were exchanged, before mesh_create(); may be NULL. */
     void (*met)(int rank);
@@ -35,7 +35,7 @@ struct mesh_ranks {
     int status[MESH_RANKS_MAX]; /* exit code, or -signal */
 };
 
-/* Runs all ranks, at most 60 s (then their status is -SIGALRM). */
+/* Runs all ranks, at most 200 s (then their status is -SIGALRM). */
 void mesh_ranks_run(struct mesh_ranks *m);
 
 /* Asserts that every rank has ended with this status. */

@@ -12,7 +12,7 @@
 #include "core/transport/net.h"
 
 static enum mpi_state mpi_plugin_state;
-static enum mpi_level mpi_plugin_most = MPI_LEVEL_MULTIPLE; /* the highest level it provides */
+static enum mpi_level mpi_plugin_most = MPI_LEVEL_MULTIPLE; /* highest level of this MPI */
 
 static enum mpi_state mpi_plugin_ask(enum mpi_level *ret_level)
 {

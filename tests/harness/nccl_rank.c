@@ -33,7 +33,7 @@ static int exchange(void *ctx, void *data, size_t n)
 
 static int copy(void *ctx, void *dst, const void *src, size_t bytes, struct CUstream_st *stream)
 {
-    memmove(dst, src, bytes); /* correct without a stream: it is empty when a test launches */
+    memmove(dst, src, bytes); /* at once, because the stream is empty when a test launches */
     return 0;
 }
 

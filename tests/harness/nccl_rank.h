@@ -38,7 +38,8 @@ struct nccl_rank {
     struct err err; /* error of the last call */
 };
 
-/* Loads the library and creates a communicator that has not started. The caller has set limits. */
+/* Loads the library and creates a communicator that has not started. The caller has set limits;
+ * init_ms 0: abort_ms becomes 5 s, the others 10 s. */
 int nccl_rank_open(struct nccl_rank *r, const char *version, int rank, int size,
                    struct nccl_meeting *meeting);
 

@@ -275,7 +275,7 @@ static bool finished(const struct sim *s)
     return true;
 }
 
-/* Advances the clock to the next event. */
+/* Advances the clock to the next event. Returns false if none will come. */
 static bool sleep_on(struct sim *s)
 {
     uint64_t next = UINT64_MAX;

@@ -26,7 +26,7 @@ enum { SIM_RANKS = 9, SIM_NAMES = 64, SIM_STALL_TEXT = 2000 };
 struct sim_step {
     enum { SIM_SUBMIT, SIM_WAIT, SIM_SLEEP } what;
     int name;       /* tensor "t<name>" */
-    uint32_t group; /* SUBMIT: the next `group` steps with this one are a group */
+    uint32_t group; /* SUBMIT: this and the next steps, `group` in all, are a group */
     /* Version of the shape; the same on every rank unless a mismatch is intended. */
     uint64_t version;
     struct signature sig; /* SUBMIT */
@@ -72,8 +72,8 @@ struct sim_rank {
     uint64_t fast;              /* how often the fast path was taken */
     char stall[SIM_STALL_TEXT]; /* lines of all stall reports */
     int nstalls;
-    char lost[1024]; /* why the rank has ended, */
-    int lost_rank;   /* and the rank that caused it */
+    char lost[1024]; /* why the rank has ended */
+    int lost_rank;   /* the rank that caused this end */
 };
 
 struct sim {

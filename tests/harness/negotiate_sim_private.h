@@ -11,7 +11,7 @@
 /* The rank's tensor that is in flight with this id, or NULL. */
 struct sim_tensor *sim_by_id(struct sim_rank *r, uint64_t id);
 
-/* Their ctx is the struct sim_rank. */
+/* The callbacks that negotiation gets; their ctx is a struct sim_rank. */
 extern const struct negotiate_ops sim_ops;
 
 #endif

@@ -48,7 +48,7 @@ struct shm_fused {
 void shm_fused_init(struct shm_fused *f, struct shm_rank *r, enum hvd_dtype dtype, enum hvd_op op,
                     const size_t *counts, size_t n, bool in_place);
 
-/* 0, or 1 and a line on stderr: the first element that is wrong. */
+/* Returns 0, or 1 after printing the first wrong element on stderr. */
 int shm_fused_check(const struct shm_fused *f, const struct shm_rank *r);
 
 /* Overwrites inputs and outputs, like a caller that reuses its tensors at once. */

@@ -27,7 +27,8 @@ void values_fill(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, void 
 long values_check_input(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, const void *buf,
                         size_t first, size_t count, int salt);
 
-/* Index of the first wrong element, beginning at element first; -1: none. */
+/* Index in buf of the first element that is not the result; -1: none. buf begins with result
+ * `first`. */
 long values_check(enum hvd_dtype dtype, enum hvd_op op, int size, const void *buf, size_t first,
                   size_t count, int salt);
 

@@ -21,14 +21,14 @@ struct world_options {
     /* 0, 1: loopback; n: n network namespaces joined by a bridge, with blocks of size / hosts ranks
      * (the first size % hosts get one more). */
     int hosts;
-    int timeout_s;          /* all ranks are killed after it; 0: 200 s */
+    int timeout_s;          /* all ranks are killed after so many seconds; 0: 200 */
     const char *shape;      /* with hosts: arguments after "tc qdisc add dev X root", NULL: none */
     const char *const *env; /* "NAME=value" for every rank, ends with NULL; may be NULL */
 };
 
 struct world;
 
-/* 0, or -ENOTSUP when network namespaces cannot be created (not root, or no ip command). */
+/* Returns 0, or -ENOTSUP when network namespaces cannot be created (not root, or no ip command). */
 int world_start(const struct world_options *options, world_rank_f fn, void *arg,
                 struct world **ret);
 
@@ -39,7 +39,8 @@ int world_kill(const struct world *w, int rank, int sig);
  * with 0. */
 int world_wait(struct world *w, int *ret_status);
 
-/* Starts and waits, on loopback; prints exit codes other than 0. */
+/* Start a world (world_run(): on loopback), wait for it, and print exit codes other than 0. Return
+ * the number of ranks that did not exit with 0. */
 int world_run(int size, world_rank_f fn, void *arg);
 int world_run_options(const struct world_options *options, world_rank_f fn, void *arg);
 

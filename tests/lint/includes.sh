@@ -37,7 +37,7 @@ declare -A allowed=(
     [examples]=''
     [images/bundle]='core/base'
 )
-# header of a foreign library: the only files that may include it
+# header of a foreign library: the only folders whose files may include it
 declare -A foreign=(
     [jansson.h]='core/json core/member agent operator operator/api operator/coordinator operator/driver operator/objects operator/page operator/reconcile diagnostics diagnostics/report diagnostics/cli'
     [curl/]='core/http'
@@ -134,7 +134,8 @@ if [ "$n" -gt 1 ]; then
     bad=1
 fi
 
-# Within agent/ the arrows point one way too: no noun uses another one that uses it. (x_private.h joins files of a noun.)
+# Within agent/ includes point one way, too: no module includes one that includes it. (The files of module x share
+# x_private.h.)
 circle=$(git ls-files 'agent/*.[ch]' | grep -v _private | xargs -r grep -oH '^#include "agent/[a-z_]*' |
     sed 's/^agent\///; s/\.[ch]:#include "agent\// /' | grep -v _private | awk '$1 != $2' |
     tsort 2>&1 >/dev/null | sed 's/^tsort: \(-: input contains a loop:\)\?//' | tr '\n' ' ') || true
@@ -143,8 +144,8 @@ if [ -n "$circle" ]; then
     bad=1
 fi
 
-# cmocka is installed only by `make test`. `make all` must build without it, so no header may include it and no program
-# that `all` builds (benchmarks, examples) may use it. The Makefile finds the harness files that do.
+# cmocka is installed only by `make check` and `make test`. `make all` must build without it, so no header may include it and
+# no program that `all` builds (benchmarks, examples) may use it. The Makefile finds the harness files that do.
 while IFS=: read -r file line text; do
     case $file in
     tests/unit/* | tests/multi/* | tests/gpu/test_*.c | tests/harness/*.c) ;;

@@ -120,7 +120,7 @@ class Execution:
 
 
 def c11(x):
-    """None: not allowed. Otherwise whether it has a data race."""
+    """None if C11 does not allow the execution x, otherwise whether x has a data race."""
     atomic = x.set(lambda e: e.order is not None and e.kind != 'F')
     fences = x.set(lambda e: e.kind == 'F')
     writes, reads = x.set(lambda e: e.kind == 'W'), x.set(lambda e: e.kind == 'R')
@@ -151,7 +151,7 @@ def c11(x):
 
 
 def aarch64(x):
-    """None: not allowed. Otherwise False, because an architecture knows no data race."""
+    """None if the architecture does not allow the execution x, otherwise False: it knows no data race."""
     e, n = x.events, x.n
     reads, writes = x.set(lambda e: e.kind == 'R'), x.set(lambda e: e.kind == 'W')
     fence = x.set(lambda e: e.kind == 'F' and e.order != 'acquire')  # DMB ISH

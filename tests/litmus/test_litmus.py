@@ -44,7 +44,7 @@ def check_outcome(p):
     for model in p.models:
         found = litmus.fails(p, model)
         if (found is not None) != p.allowed:
-            wrong(p.name, f'{model}: {found or "it is not found"}')
+            wrong(p.name, f'{model}: {found or "the allowed outcome is not found"}')
 
 
 def check_weakened(p):

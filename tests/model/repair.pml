@@ -115,8 +115,8 @@ byte buf[N * 2];  /* the user's tensor, in place: two slices */
 byte mail[N];     /* a roster in flight to it */
 byte hello[N];    /* the epoch it was in at its last HELLO */
 #ifdef BUG_ENTER
-byte view;        /* the world that users see after the boundary, and the ranks that see it */
-byte viewers;
+byte view;        /* the epoch whose world users see after the boundary */
+byte viewers;     /* the ranks that see it */
 #endif
 #ifdef BUG_VIEW
 #define VIEW
@@ -131,7 +131,7 @@ byte gone;           /* given up; agents remember it for a new coordinator */
 byte stopped;        /* members whose process has ended */
 #if LEAVE
 byte left;           /* have said BYE; their agents know how many operations they had finished */
-/* What the coordinator knows of it: the most operations that one of them had finished. */
+/* What the coordinator knows: the most operations that a departed rank had finished. */
 byte leavers;
 #else
 #define left 0

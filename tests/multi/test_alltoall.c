@@ -182,8 +182,8 @@ static void test_nonsense(void **state)
 
 /* ---- deaths --------------------------------------------------------------------------------- */
 
-/* Rows in this step: two to every rank, or many from one rank to one other, as when a joiner gets
- * the training state. */
+/* Rows in this step: some to every rank, or many from one rank to one other and no others, as when
+ * a joiner gets the training state. */
 static int64_t rows_of(int step, int size, int from, int to)
 {
     if (step % 2 == 0)

@@ -91,7 +91,9 @@ static int every_type(struct coll_rank *r)
 static int every_size(struct coll_rank *r)
 {
     size_t hosts = (size_t)r->mesh->hosts, local = (size_t)r->mesh->local_size_of[0];
-    /* float32: beside the flag, symmetric, direct, one block a segment, several */
+    /* Numbers of floats at which the algorithm changes: beside the flag, symmetric, direct, one
+     * block a segment, several blocks.
+     */
     const size_t edges[] = {64,
                             local > 1 ? (1u << 18) / (local - 1) : 1000,
                             hosts == 2 ? 65536 : 4096,

@@ -29,7 +29,7 @@ static const size_t counts[TENSORS] = {1, 2, 7, 100, 1000, 3, 4097, 20000, 70001
 
 struct shared {
     uint64_t hash[MAX_RANKS];
-    _Atomic int stuck, cancelled;
+    _Atomic int stuck;
 };
 
 struct job {
@@ -204,8 +204,8 @@ static void wait_for(_Atomic int *counter, int value)
         usleep(100);
 }
 
-/* The last rank never starts. The other ranks must not finish, and are cancelled at random times.
- */
+/* One rank, another one in each round, does not start. The other ranks must not finish, and are
+ * cancelled at different times. */
 static int cancel_one(struct coll_rank *r, const struct coll_op *op, struct shared *sh, int round)
 {
     int rank = r->mesh->rank, size = r->mesh->size, rc = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank is killed in the middle of collectives: every other rank gets an error within 2 s,
+ * A rank is killed in the middle of collectives: every other rank gets an error within 10 s,
  * whatever it waits for and however many links away the lost rank is.
  */
 #include <setjmp.h>

@@ -51,7 +51,7 @@ struct rank {
     unsigned salt;
 };
 
-/* Copies the whole buffer in one direction. */
+/* Copies bytes from me->host to the device (CUDA_COPY_IN) or back, and waits for the copy. */
 static int copy(struct rank *me, enum cuda_copy way, void *device, size_t bytes)
 {
     struct err err = {0};

@@ -34,7 +34,7 @@
 
 #define STEPS  160
 #define NOBODY 0x1p22F /* no member's part */
-#define SEEN   256     /* bytes */
+#define SEEN   256     /* bytes between two elements that TSan sees in fill() */
 
 /* What the members record: the hash of each result, and the ranks that contributed to it. */
 struct board {
@@ -238,8 +238,8 @@ static void check_results(const struct board *b, const struct elastic *job)
     }
 }
 
-/* `hold` keeps the last third of the steps until let_go(), so that events come in time even if the
- * test gets no processor for a while. */
+/* `hold` stops the members before the last third of the steps until let_go(), so that events come
+ * in time even if the test gets no processor for a while. */
 static struct board *fresh_board(int steps, bool in_place)
 {
     struct board *board = world_board(sizeof(*board));
@@ -422,7 +422,7 @@ static void test_grow_and_shrink(void **state)
     elastic_fini(&job);
 }
 
-/* A rank or a joiner dies while the ranks of a planned change meet: all survivors enter the same
+/* A rank dies while the ranks of a planned change meet: all survivors and joiners enter the same
  * worlds. */
 static void test_kill_in_change(void **state)
 {

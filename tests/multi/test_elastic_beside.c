@@ -187,7 +187,7 @@ static int check_untouched(const struct operation *o)
     return 0;
 }
 
-/* expected: 0 or -errno, for every operation. */
+/* Waits for all operations and checks them. expected: the return code of each, 0 or -errno. */
 static int wait_all(int expected, const bool *lost)
 {
     int bad = 0;
@@ -385,7 +385,8 @@ static void test_shrinks(void **state)
     }
 }
 
-/* A rank is lost, the others reach their boundary, and rank 1 submits when rank 0 is past it. */
+/* Rank 3 is lost. The others submit where part says when they reach their boundary; if part->late,
+ * rank 1 submits only when rank 0 is past its boundary. */
 static void lose(const struct part *part)
 {
     for (int i = 0; i < 2; i++) {

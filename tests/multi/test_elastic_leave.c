@@ -157,7 +157,7 @@ static void test_leave_with_result(void **state)
 
 static struct {
     struct board *board;
-    _Atomic bool armed; /* in the member that leaves */
+    _Atomic bool armed; /* set in the member that leaves */
     _Atomic int lost, closing;
 } moment;
 

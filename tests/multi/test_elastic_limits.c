@@ -43,8 +43,7 @@ static struct board *fresh_board(rlim_t limit)
     return b;
 }
 
-/* All three are in step 20 when DIES is killed. From then on SHORT has this limit of descriptors.
- */
+/* SHORT has this limit of descriptors from step 20 on. DIES is killed before its step 21. */
 static int sum(int member, void *arg)
 {
     struct board *b = arg;

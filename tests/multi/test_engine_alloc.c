@@ -148,7 +148,8 @@ static bool result_right(const struct op *o, hvd_handle h, int rank, int size)
     return right;
 }
 
-/* A call may succeed, fail for want of memory where an allocation failed, or name the victim. */
+/* Returns whether a call may end with rc: it may succeed, fail for want of memory where an
+ * allocation failed, or name the victim. */
 static bool end_allowed(const struct board *b, int rc, int rank)
 {
     char name[16];
@@ -274,8 +275,8 @@ static int live_counted(struct board *b, long n, int rank, int *ret_failed)
     return rc;
 }
 
-/* The same life on all ranks at once. ret_late: repeat with the long wait. Returns 1 if no
- * allocation failed any more and all went well. */
+/* Runs one life on all ranks at once, with the n-th allocation of the victim failing. ret_late:
+ * repeat with the long wait. Returns 1 if no allocation failed any more and all went well. */
 static int attempt(struct board *b, long n, int rank, int size, const char *wait, bool *ret_late)
 {
     bool here = b->victim < 0 || b->victim == rank;

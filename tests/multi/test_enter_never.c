@@ -100,7 +100,7 @@ static void test_not_wanted_any_more(void **state)
     elastic_dismiss(&job, member, "nobody needs it");
     enter_job_step(&job, 20);
     assert_int_equal(job.publishes, 1);
-    assert_int_equal(job.members[member].bye, 1); /* the agent has its BYE */
+    assert_int_equal(job.members[member].bye, 1); /* no BYE: the agent itself has sent it away */
     enter_job_end(&job, 0);
 }
 

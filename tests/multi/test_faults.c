@@ -289,7 +289,8 @@ static int stop_for_good(int victim, int hosts)
     return world_wait(w, NULL);
 }
 
-/* On a busy machine a slow rank may be taken for the silent one: then the test repeats once. */
+/* On a busy machine a slow rank may be taken for the silent one: then the test repeats, at most
+ * three times. */
 static void test_stopped_for_good(void **state)
 {
     for (int hosts = 0; hosts < 2; hosts++) {

@@ -33,12 +33,12 @@
 #include "tests/harness/values.h"
 #include "tests/harness/world.h"
 
-#define OLDER      (size_t) effort(4) /* versions of NCCL */
+#define OLDER      (size_t) effort(4) /* how many older versions of NCCL run */
 #define MOST_RANKS (EFFORT_WHOLE ? 4 : 3)
-#define TYPES      (EFFORT_LEAST ? 3 : 1) /* every third one */
+#define TYPES      (EFFORT_LEAST ? 3 : 1) /* 3: only every third dtype */
 
 #define TENSORS 60
-#define LARGE   7 /* one of them is not packed with the others */
+#define LARGE   7 /* tensors 7, 27 and 47 are too large to be packed with the others */
 
 /* ---- allreduce ---- */
 
@@ -64,8 +64,8 @@ static size_t size_of(int i)
     return i % 20 == LARGE ? 140000 + (size_t)i : (size_t)(i * 97 % 3000) + 1;
 }
 
-/* Steps as a program makes them: gradients from the last to the first, waited for at the end. The
- * schedule freezes on the way. */
+/* A step as a program makes it: many gradients, submitted one after the other and waited for at the
+ * end. After some steps the schedule freezes. */
 static int step(struct gpu_side *g, int rank, int size, int k)
 {
     hvd_handle handles[TENSORS];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Machines on which GPU tensors cannot be exchanged, on the fake driver and NCCL. Every rank prints
- * one line with the doctor's code. Nothing falls back to the host unless the user allows it.
+ * Machines on which GPU tensors cannot be exchanged, on the fake driver and NCCL. Every rank gets
+ * an error of one line with the doctor's code. Nothing falls back to the host unless the user
+ * allows it.
  *
  * timeout: 300
  */
@@ -134,7 +135,7 @@ static void run_job(struct job job)
 
 static void test_driver(void **state)
 {
-    /* no NCCL, where the user asks for it */
+    /* no driver, where the user asks for a back end that needs one */
     run_job((struct job){.machine = BOTH(.nccl = "2.27"),
                          .backend = "nccl",
                          .words = {"rank 0 cannot use it", "NVIDIA driver", "nvml-load, HVD5001"},
@@ -205,7 +206,7 @@ static void test_gpus(void **state)
                          .driver = true,
                          .gpu = 0,
                          .words = {"ranks 0 and 1", "same GPU", "gpu-count, HVD5004"}});
-    /* more ranks than GPUs, and each rank uses the GPU of its local rank */
+    /* GPU 1 of a machine that has only GPU 0, as when there are more ranks than GPUs */
     run_job((struct job){
         .machine = {{.script = "count=1", .nccl = "2.27"}, {.script = "count=1", .nccl = "2.27"}},
         .driver = true,

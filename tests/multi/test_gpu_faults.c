@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPU tensors through hvd.h, on the fake driver: requests that are refused at once because there is
- * no way to exchange them, and a GPU or an NCCL that fails, hangs or loses a rank in the middle.
+ * GPU tensors through hvd.h, on the fake driver: requests that are refused at once, tensors for
+ * which there is no way to exchange them, and a GPU or an NCCL that fails, hangs or loses a rank in
+ * the middle.
  *
  * timeout: 300
  * takes: 12 s

@@ -110,8 +110,7 @@ static size_t length(int i)
     return (size_t)(i * 97 % 3000) + 1 + (i % 20 == 7 ? 70000 : 0);
 }
 
-/* Gradients from the last to the first, waited for at the end. alone: each is waited for at once.
- */
+/* Submits many gradients and waits for them at the end. alone: waits for each at once. */
 static int submit_all(struct gpu_side *g, bool alone)
 {
     hvd_handle handles[TENSORS];
@@ -276,7 +275,7 @@ static void run_job(const char *version, const char *more, struct job job)
 
 static const char *const yes = "HVD_HIERARCHICAL_ALLREDUCE=1";
 
-/* Without any setting. */
+/* The ranks choose by themselves whether to use two levels; only the last job has the setting. */
 static void test_by_itself(void **state)
 {
     run_job("2.27", NULL, (struct job){"aabb", NULL, 0, false, gather});

@@ -53,7 +53,7 @@ static int one(struct gpu_side *g, int rank, int salt, bool two_levels, long *fa
         f[i] = (float)(rank + salt + i % 10);
     if (gpu_side_send(g, 0, COUNT * 4) < 0)
         return FAIL("%s", g->err.msg);
-    /* Not inside NCCL: the other ranks would notice that only by a long wait. */
+    /* No allocation inside NCCL fails: the other ranks would notice that only by a long wait. */
     fail_alloc.own = true;
     fail_alloc.fail_at = *fail_at;
     int rc = rank_wait(&r, &h);

@@ -35,8 +35,8 @@
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
-#define CHUNK   ((int64_t)1 << 20) /* floats that are in flight together */
-#define PIECES  512                /* tensors that are in flight together */
+#define CHUNK   ((int64_t)1 << 20) /* floats of a chunk: STAGED_CHUNK bytes */
+#define PIECES  512                /* most tensors of a chunk: STAGED_PIECES */
 #define TINY    4                  /* elements of each of these tensors */
 #define FEW     5003               /* elements of a tensor in steps without a death */
 #define TENSORS 9
@@ -60,7 +60,7 @@ struct board {
     const char *function; /* they die at this call of this function of the driver in step DOOM */
     long call;
     _Atomic bool dying; /* one doomed member has reached the call: all of them die */
-    bool waits;         /* the last step is repeated until all joiners are there */
+    bool waits;         /* the last but one step is repeated until the joiner is there */
     /* What was seen, by member and step. */
     _Atomic int at[ELASTIC_MAX];
     int parts[MEMBERS][STEPS];     /* members whose inputs are in a tensor's sum */
@@ -198,7 +198,7 @@ static int agree(struct member *m)
     return 0;
 }
 
-/* The last but one step is repeated until the joiner is there. */
+/* Returns whether this step is repeated: the last but one is, until the joiner is there. */
 static bool goes_on(const struct member *m)
 {
     return m->b->waits && m->step == STEPS - 2 && hvd_size() < 4;

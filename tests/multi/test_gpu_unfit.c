@@ -128,7 +128,7 @@ static bool is_over(struct elastic *job, void *arg)
 struct newcomer {
     const char *const *env;
     const char *words; /* words of the refusal */
-    bool late;         /* it joins before the first operation on GPUs */
+    bool late;         /* the newcomer joins before the first operation on GPUs */
     bool beside;       /* another joiner comes that fits */
 };
 

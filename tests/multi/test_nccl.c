@@ -139,7 +139,8 @@ static int allreduce(struct job *j, enum hvd_op op, size_t n)
     return 0;
 }
 
-/* In place; a third of the sum, doubled. Without kernels only floats can be scaled. */
+/* In place; prescale 4 and postscale 0.5 double the sum. Without kernels only floats can be scaled.
+ */
 static int scaled(struct job *j, size_t n)
 {
     size_t elem = hvd_dtype_size(j->dtype);
@@ -262,7 +263,8 @@ static int reducescatter(struct job *j, const size_t *counts)
 
 /* ---- all kinds ---- */
 
-/* What NCCL can do without kernels. Anything else must fail with the error that says so. */
+/* Returns whether NCCL can do this operation without kernels. If not, it must fail with the error
+ * that says so. */
 static bool possible(const struct job *j, enum hvd_op op)
 {
     bool old = j->r.api.version < 21000;
@@ -311,7 +313,7 @@ static int all_kinds(int rank, int size, void *arg)
 {
     static const struct {
         const char *name;
-        int dtypes; /* how many dtypes to try: all once, two with the other versions */
+        int dtypes; /* how many dtypes to try; float32 and bfloat16 are always tried */
     } * v, versions[] = {
                {"2.27", HVD_DTYPES}, {"2.18", 0}, {"2.14", 0}, {"2.13", 0}, {"2.8", HVD_DTYPES}};
     struct nccl_meeting *meetings = arg;

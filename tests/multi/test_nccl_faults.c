@@ -46,7 +46,7 @@ struct fault {
     double prescale;
     const char *words; /* in the error of the rank that has the fault */
     int left;          /* calls that stay in NCCL on that rank */
-    int left_others;   /* and on the others */
+    int left_others;   /* calls that stay in NCCL on the other ranks */
 };
 
 /* clang-format off */
@@ -199,7 +199,7 @@ struct loss {
     int dead;     /* this rank is killed */
     bool told;    /* NCCL reports the loss (sockets), otherwise it waits (memory, NVLink) */
     bool shrinks; /* survivors shrink the communicator, otherwise they create a new one */
-    const char *fail, *hang; /* of the lowest survivor, during its shrink */
+    const char *fail, *hang; /* FAKE_NCCL_* of the lowest survivor, during its shrink */
     bool again;              /* the survivors hear of a second loss during the shrink */
 };
 
@@ -248,7 +248,7 @@ static int lose(int rank, int size, void *arg)
     const struct loss *l = arg;
     /* a shrink that fails on one rank makes the others wait for their limit */
     uint32_t shrink_ms = l->fail || l->hang ? 2000 : 15000;
-    /* where a shrink delays an abort it must return within this time, on any machine */
+    /* where a shrink delays an abort, the abort must return within this time, on any machine */
     struct nccl_rank r = {.limits = {15000, shrink_ms, 15000, l->again ? 60000 : 5000}};
     int first = l->dead == 0, rc;
     setenv("FAKE_NCCL_REMOTE", l->told ? "1" : "0", 1);

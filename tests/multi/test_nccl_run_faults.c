@@ -215,7 +215,7 @@ static void test_stuck(void **state)
 struct loss {
     const char *nccl;
     int dead;
-    bool launched; /* it dies when all are about to launch, otherwise before */
+    bool launched; /* `dead` dies when all are about to launch, otherwise before */
     bool told;     /* NCCL reports the loss too (sockets) */
     bool ends;     /* survivors abort the launch, otherwise the next epoch does */
     const char *fail, *way;

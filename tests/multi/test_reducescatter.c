@@ -2,7 +2,7 @@
  *
  * Reduce-scatter among the ranks of one host, through staging: random parts of all types, many of
  * them empty, the output beside the input and anywhere in it; the same bits as among hosts of one
- * rank each; a cancelled operation.
+ * rank each.
  *
  * timeout: 300
  * takes: 7 s
@@ -56,7 +56,7 @@ static size_t part_length(uint64_t *random, int shape, size_t elem)
     }
 }
 
-/* The same on all ranks, except `first`. */
+/* Makes the same run on all ranks, except for `first`. */
 static void make_run(struct run *u, int rank, int size, int round, uint64_t *random)
 {
     int shape = (int)(rank_random(random) % 5);

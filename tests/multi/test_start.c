@@ -44,7 +44,7 @@ static int fail_late(int rank, int size, void *arg)
     int rc = hvd_init();
     if (rank == l->victim)
         return rc == -ENOENT ? 0 : FAIL("%d: %s", rc, hvd_error());
-    /* The other rank's init may succeed before it hears of the failure. */
+    /* This rank's hvd_init() may succeed before this rank hears of the failure. */
     bool began = rc == 0;
     if (began)
         rc = hvd_allreduce("x", &x, &x, 1, HVD_FLOAT32, HVD_SUM);
@@ -55,7 +55,7 @@ static int fail_late(int rank, int size, void *arg)
 }
 
 /* A rank that sees another one end waits a moment for a rank that knows the reason. On a busy
- * machine that may be too short: then the test repeats once. */
+ * machine that may be too short: then the test repeats, at most twice. */
 static void test_fails_late(void **state)
 {
     static const char *const hosts[] = {"aaa", "abc", "aabb"};
@@ -101,8 +101,8 @@ struct forker {
     pthread_t thread;
     struct board *board;
     int before; /* descriptors without the engine */
-    int at;     /* the call during which it forks */
-    int kept;   /* in the child, beyond `before`; -1: unknown */
+    int at;     /* the call during which the thread forks */
+    int kept;   /* descriptors of the child beyond `before`; -1: unknown */
 };
 
 static int kept_by_child(int before)
@@ -118,7 +118,8 @@ static int kept_by_child(int before)
     return WEXITSTATUS(status);
 }
 
-/* New descriptors show that hvd_init() has begun. */
+/* Returns whether the main thread is inside the call. New descriptors show that hvd_init() has
+ * begun. */
 static bool in_the_middle(const struct forker *f)
 {
     return f->at == AT_INIT ? count_own() > f->before : !hvd_initialized();
@@ -175,7 +176,7 @@ static int forks(int rank, int size, void *arg)
     if (hvd_init() != 0 || hvd_allreduce("x", &x, &x, 1, HVD_FLOAT32, HVD_SUM) != 0)
         return FAIL("%s", hvd_error());
     until(b, AT_SHUTDOWN);
-    usleep(50000); /* the same */
+    usleep(50000); /* time for rank 0 to fork in the middle of hvd_shutdown() */
     return hvd_shutdown() == 0 ? 0 : FAIL("%s", hvd_error());
 }
 

@@ -181,8 +181,8 @@ static void *wait_for_it(void *arg)
     }
 }
 
-/* Two threads wait for one handle: one gets the result, the other is refused, even if the slot has
- * another handle by then. */
+/* WAITERS threads wait for one handle: one gets the result, the others are refused, even if the
+ * slot has another handle by then. */
 static int waiters(int rank, int size, void *arg)
 {
     struct shared_handle s = {0};

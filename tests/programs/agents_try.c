@@ -19,7 +19,7 @@
 #include "core/member/client.h"
 #include "core/member/protocol.h"
 
-#define JOIN_S 120 /* for all agents */
+#define JOIN_S 120 /* seconds within which all agents must have joined */
 
 struct crowd;
 
@@ -127,7 +127,8 @@ static void on_end(void *arg)
     loop_stop(&c->loop);
 }
 
-/* The number of agents: a number, or the lines of a file of uids. Negative: neither. */
+/* Returns the number of agents: arg itself, or the lines of the file of uids that it names.
+ * Negative: the file cannot be read. */
 static int count_pods(struct crowd *c, const char *arg)
 {
     char *text = NULL, *rest, *line;

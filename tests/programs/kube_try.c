@@ -9,8 +9,8 @@
  *   call  METHOD PATH [json|merge|apply BODY]
  *   lead  NAMESPACE LEASE IDENTITY
  *
- * GROUP is "core" for pods and nodes. A cached item is its resourceVersion; with list it is a pod's
- * projection: name, uid, node, phase.
+ * GROUP is "core" for pods and nodes. A cached item is a projection: name, uid, and of a pod
+ * node and phase.
  */
 #include <malloc.h>
 #include <stdio.h>

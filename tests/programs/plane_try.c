@@ -7,7 +7,7 @@
  *
  *   job UID NAME WORKERS MIN MAX SLOTS BEGAN     pod JOB UID NAME WORKER BOUND DELETING OVER
  *   gone JOB UID    forget JOB    synced         facts JOB    status JOB    key JOB    ca
- *   counts          memory        token TOKEN POD    (the pod that a review returns; "" for none)
+ *   counts          memory        token TOKEN POD    (the pod that a review returns)
  *
  * For tests and benchmarks of the plane with real agents.
  */

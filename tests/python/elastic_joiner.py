@@ -53,7 +53,7 @@ class Diary:
 
 
 def work(step, over):
-    """One step. Returns what the ranks have seen of the end."""
+    """One step. Returns whether any rank wants to end."""
     data = array("d", [1.0, over])
     hvd.allreduce_(data, "work", hvd.Sum)
     time.sleep(0.01)

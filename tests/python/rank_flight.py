@@ -117,7 +117,7 @@ def train_scaled(way, **options):
         scaler.scale(loss).backward()
         before = hvd.stats()["submitted"]
         scaled_step(way, scaler, optimizer, ours)
-        assert hvd.stats()["submitted"] == before  # once is enough
+        assert hvd.stats()["submitted"] == before  # the gradients were submitted in backward, and not again
         scaler.update()
         if step == 2:
             assert scaler.get_scale() == 512.0  # and on every rank
@@ -157,7 +157,7 @@ class Scaling(torch.optim.SGD):
 
     def step(self, closure=None, *, grad_scaler=None):
         self.scaler = grad_scaler
-        # Before torch 2.3 it does only as much with CPU tensors as this test needs.
+        # Before torch 2.3 this call fails an assertion for CPU tensors, after the part that this test needs.
         with contextlib.suppress(AssertionError):
             grad_scaler._unscale_grads_(self, torch.ones(1), torch.zeros(1), False)
         return super().step(closure)
@@ -188,7 +188,7 @@ def test_scaler_waits():
     optimizer = hvd.DistributedOptimizer(make("sgd")(ours.parameters()), ours.named_parameters())
     scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)(enabled=False)
     loss_of(ours, data(0, hvd.rank())).backward()
-    # Before torch 2.3 it does only as much with CPU tensors as this test needs.
+    # Before torch 2.3 this call fails an assertion for CPU tensors, after the part that this test needs.
     with contextlib.suppress(AssertionError):
         scaler._unscale_grads_(optimizer, torch.ones(1), torch.zeros(1), False)
     assert not optimizer._hvd_flight

@@ -47,7 +47,7 @@ def start(rank, size, port, key_file, command):
 
 def pump(ranks, deadline, failed=None):
     """Forwards the ranks' output until all have closed it, one has failed (unless one had failed before) or the time is
-    over. Returns the exit code of the first failure, or None."""
+    over. Returns the exit code of the first failure, 124 if the time is over, otherwise `failed`."""
     selector = selectors.DefaultSelector()
     for rank, process in enumerate(ranks):
         selector.register(process.stdout, selectors.EVENT_READ, rank)

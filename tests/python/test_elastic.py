@@ -103,7 +103,7 @@ def arrive(got, take):
 
 
 class Unsettled:
-    """A list of the module that every rank has for itself here."""
+    """Stands for _membership.unsettled: each simulated rank has a list of its own."""
 
     def __iter__(self):
         return iter(here.me.unsettled)
@@ -147,7 +147,7 @@ class Style:
         self.top = not self.whole and dice.random() < 0.4
         self.interrupt = dice.random() < 0.25
         self.blocks = dice.choice([0, 1, 3])  # memory blocks in the state
-        self.moments = dice.choice([0, 2, 2])  # of them blocks that may be sent later
+        self.moments = dice.choice([0, 2, 2])  # more blocks, which may be sent later
         self.trouble = dice.choice([0.01, 0.04, 0.1])
 
     def __str__(self):

@@ -83,6 +83,21 @@ def test_rights():
                     assert not {"list", "watch"} & set(rule["verbs"]), path
 
 
+def test_rights_that_the_doctor_asks_for():
+    """hvd-doctor's check k8s-rbac passes in a pod of an operator that has only its own namespace's Roles."""
+    with open(os.path.join(ROOT, "diagnostics", "probes", "kubernetes.c"), encoding="utf-8") as f:
+        table = re.search(r"rights\[\] = \{(.*?)\n\};", f.read(), re.S).group(1)
+    asked = re.findall(r'\{(\w+|"[\w.]*"), "(\w+)", "(\w*)", "(\w+)", (?:NULL|"([\w-]+)")\}', table)
+    assert len(asked) == table.count("{") >= 14, table
+    rules = [rule for path in ("overlays/namespaced/rights.yaml", "operator/own-role.yaml")
+             for doc in documents(os.path.join(K8S, path)) for rule in doc.get("rules", [])]
+    for group, resource, part, verb, name in asked:
+        group = "hvd.dev" if group == "GROUP" else group.strip('"')
+        resource += f"/{part}" if part else ""
+        assert any(group in rule["apiGroups"] and resource in rule["resources"] and verb in rule["verbs"]
+                   and ("resourceNames" not in rule or name in rule["resourceNames"]) for rule in rules), (verb, resource)
+
+
 def constant(path, name):
     """The value of a #define."""
     with open(os.path.join(ROOT, path), encoding="utf-8") as f:

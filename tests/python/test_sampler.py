@@ -87,7 +87,8 @@ class Rank:
         self.epoch = self.step = 0
         self.log = []  # (epoch, index) used since the last commit
         self.pads = 0
-        self.fresh = None  # joiner that has not met the others yet: the number of the commit at which they were
+        # until the first go() of a joiner or restarted rank: the commit (site) at which the others wait
+        self.fresh = None
         self.site = None  # where its generator waits
         current = self
         self.sampler = module.ElasticSampler(range(style.samples), style.shuffle, seed=3)
@@ -151,7 +152,7 @@ class History:
         return [r for r in self.view if r not in self.dead]
 
     def maybe_kill(self, what, spare):
-        """Ends some ranks, except those to be spared."""
+        """Kills some ranks, never `spare`."""
         for rank in self.alive():
             if rank is not spare and self.dice.random() < self.style.trouble:
                 tell(what, rank.number)

@@ -22,7 +22,7 @@ SLOWER = 3                      # factor by which a sanitizer slows a test, abou
 STEP_LIMIT = 1500               # seconds; HVD_STEP_TIMEOUT
 TEST_LIMIT = 300                # seconds; HVD_TEST_TIMEOUT
 STEP = re.compile(r"([\w/.-]+)(?::(\d+)(,waiting)?)?=(.*)", re.S)
-# Make targets that others wait for: a job asan/... starts when asan/build has ended, if there is one.
+# The step that the other jobs of its lane need: asan/... starts when asan/build has passed, if it is part of the run.
 BUILD_STEP = "build"
 
 

@@ -42,7 +42,7 @@ def environment(job, build, python, mark):
 
 
 class Process:
-    """A job that runs. start() and wait() are called by one thread, stop() by any."""
+    """A job that runs. run() is called by one thread, stop() by any."""
 
     def __init__(self, job, build, python):
         self.job, self.mark = job, f"{os.getpid()}.{os.urandom(4).hex()}.{re.sub('[^a-z0-9]', '_', job.label)}"
@@ -58,7 +58,8 @@ class Process:
         return outcome
 
     def wait(self):
-        """timeout(1) is the parent of the job and sends signals to its whole process group."""
+        """Starts the job and waits for its end. Returns its wait status and its processor time in seconds. timeout(1) is the
+        parent of the job and sends signals to its whole process group."""
         command = ["timeout", f"--kill-after={KILL_AFTER}", str(self.job.limit), *self.job.command]
         if not self.job.waiting:
             command = ["nice", "-n", str(NICE), *command]

@@ -74,7 +74,7 @@ class Report:
             self.say(f"      {len(others)} that need {job.label} do not run: {', '.join(other.label for other in others)}")
 
     def skips(self):
-        """Prints what was skipped. Returns the lines that a strict run does not allow."""
+        """Prints what was skipped. Returns the lines that a strict run does not allow, and the number of all lines."""
         patterns, forbidden = allowed_skips(), []
         lines = [line for outcome in self.outcomes for line in outcome.skips]
         if lines:

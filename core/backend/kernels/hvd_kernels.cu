@@ -14,7 +14,7 @@
  */
 #include "core/backend/kernels/kernels.h"
 
-/* gpu_kernels.c has the same structures. */
+/* gpu_kernels.c asserts the same sizes on the host. */
 static_assert(sizeof(kernel_move) == 48 + 28 * KERNEL_PIECES, "as the host sees it");
 static_assert(sizeof(kernel_combine) == 56 + 8 * KERNEL_SOURCES, "as the host sees it");
 
@@ -181,7 +181,7 @@ template <typename T> static __device__ void store(void *p, T x)
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
-/* The last piece whose first chunk is not behind this one; the same for the whole block. */
+/* Returns the last piece whose first chunk is not after `chunk`: the piece that has this chunk. */
 static __device__ uint32_t piece_of(const kernel_move &m, uint32_t chunk)
 {
     uint32_t low = 0, high = m.pieces;
@@ -197,7 +197,7 @@ static __device__ uint32_t piece_of(const kernel_move &m, uint32_t chunk)
 
 template <typename A, typename B> static __device__ B changed(A x, const kernel_change &c)
 {
-    if constexpr (!as<A>::floating && sizeof(B) < sizeof(A)) /* cut first: it has wrapped */
+    if constexpr (!as<A>::floating && sizeof(B) < sizeof(A)) /* narrower integers are cut first: the sum has wrapped */
         return after(before((B)x, c), c);
     else
         return as<B>::narrow(after(before(as<A>::widen(x), c), c));

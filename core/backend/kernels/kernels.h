@@ -12,13 +12,13 @@
 #include <stdint.h>
 
 #define KERNEL_THREADS 256 /* threads of a block */
-#define KERNEL_PIECES  512 /* of one launch */
+#define KERNEL_PIECES  512 /* most pieces of one launch */
 #define KERNEL_CHUNK                                                                               \
-    16384 /* bytes on the side with the larger elements; a block does one at a time */
+    16384 /* bytes of a chunk, on the side with larger elements; a block moves one at a time */
 #define KERNEL_SOURCES 32
 
-/* What is done to each element, in this order. Without a flag it is left out, so that integers keep
- * all their bits. */
+/* Flags of the steps that are done to each element, in this order. A step without its flag is left
+ * out, so that integers keep all their bits. */
 #define KERNEL_PRESCALE  1u
 #define KERNEL_DIVIDE    2u
 #define KERNEL_POSTSCALE 4u
@@ -30,8 +30,8 @@ struct kernel_change {
     uint32_t unused;
 };
 
-/* Pieces of memory to other places. Chunk c belongs to the last piece whose first is <= c. No piece
- * is empty. Any alignment. to may be from where the elements are of one size. */
+/* Moves pieces of memory to other places. Chunk c belongs to the last piece whose first is <= c. No
+ * piece is empty. Any alignment. to may equal from if the elements of both have the same size. */
 struct kernel_move {
     struct kernel_change change;
     uint32_t pieces;

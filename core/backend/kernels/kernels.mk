@@ -19,7 +19,7 @@ $(BUILD)/hvd_kernels.fatbin: core/backend/kernels/hvd_kernels.cu core/backend/ke
 	$(call say,NVCC,$@)
 	$(Q)$(NVCC) $(NVCCFLAGS) $(KERNELS_ARCH) --fatbin -o $@ $<
 
-# What is declared of CUDA beside its header, where that is.
+# Compiles the comparison of cuda_abi.h with the real cuda.h, where that is installed.
 CUDA_INCLUDE := $(if $(NVCC),$(patsubst %/cuda.h,%,$(wildcard $(dir $(NVCC))../include/cuda.h)))
 CUDA_CHECKED := $(if $(CUDA_INCLUDE),$(BUILD)/tests/unit/backend/cuda_abi_check.o)
 $(BUILD)/tests/unit/backend/cuda_abi_check.o: CPPFLAGS += -isystem $(CUDA_INCLUDE)

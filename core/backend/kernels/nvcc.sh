@@ -3,8 +3,8 @@
 #
 # nvcc.sh find: prints the nvcc that builds the kernels; nothing where there is none.
 # nvcc.sh get:  fetches one where there is none: NVIDIA's packages from the Python package index, pinned,
-#               about 100 MB, into ${HVD_CACHE:-~/.cache/hvd}. Exit code 77 when pip cannot get them; it is
-#               asked again after an hour.
+#               about 100 MB, into ${HVD_CACHE:-~/.cache/hvd}. Exit code 77 when pip cannot get them; pip is
+#               asked again only after an hour.
 #
 # A nvcc in PATH, or else in ${CUDA_HOME:-/usr/local/cuda}/bin, is taken when it is of this CUDA or newer: the
 # oldest GPUs that the kernels are built for (kernels.mk) are the oldest of CUDA 13.

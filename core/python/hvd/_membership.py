@@ -26,8 +26,9 @@ def world():
 
     epoch: its number. rank, size: of this rank. source: the rank that sends the state to joiners. joined,
     left: how many ranks did so in the last change. is_new: this rank has joined and has no state yet.
-    elastic: whether the job is elastic. repair_ns: nanoseconds that the last change took. waiting: this
-    rank has not entered yet (see enter()); rank and size are those that it would have now.
+    elastic: whether the job is elastic. repair_ns: nanoseconds that the last repair after a loss took, 0 if
+    there was none. waiting: this rank has not entered yet (see enter()); rank and size are those that it
+    would have now.
     """
     found = World(size_of_struct=ctypes.sizeof(World))
     check(lib.hvd_world(ctypes.byref(found)))

@@ -14,7 +14,7 @@ from ._lib import HvdError
 from .sampler import ElasticSampler
 from .world import enter, rank, size, stats
 
-_TRIES = 16  # transfers of the state to joiners, when the sending ranks are lost
+_TRIES = 16  # attempts to send the state to joiners: one more each time the sending rank is lost
 
 
 def _call_site():
@@ -74,7 +74,8 @@ class State:
                 callback(old, self._size)
 
     def reset(self):
-        """Called after restore(), when this process has joined a new world."""
+        """Called by run() after restore(), when this process has joined a new world, and by the sync() of
+        ObjectState at the start of a job."""
 
     def commit(self):
         """Collective: saves a copy of the state in memory, to which run() returns when repair is
@@ -135,12 +136,12 @@ class ObjectState(State):
         for name, value in kwargs.items():
             setattr(self, name, value)
         super().__init__(bcast_object, get_rank)
-        self._version = 0  # how often it was committed; 0: it has not been synchronized yet
-        self._saved_version = 0  # of the saved copy; 0 until the first commit of this rank
+        self._version = 0  # how often the state was saved by commit(), plus 1; 0: not synchronized yet
+        self._saved_version = 0  # _version of the saved copy; 0 until the first commit() of this rank
         self._elastic = None  # whether the job is elastic; None: not asked yet
         self._changed = False  # the world has changed and the samplers are not repartitioned yet
-        self._place = 0  # the call site of the commit that changed it
-        # Until a joiner's first commit: call site and progress of the other ranks when it joined.
+        self._place = 0  # the call site of the commit that changed the world; 0: none since sync()
+        # Until a joiner's first commit: the call site of the commit at which it joined, and its _mark() then.
         self._arrived = None
         self._later, self._delivery = [], None  # blocks that follow, and their BackgroundTransfer
         ObjectState.save(self)
@@ -262,7 +263,7 @@ class ObjectState(State):
 
     def _meet(self):
         """Collective: {rank: [rank, version, call site, and progress() of each sampler]} of the ranks that
-        are left.
+        are not lost.
         """
         # -1, the lowest: a joiner that had no saved copy to restore when repair was impossible.
         mine = [rank(), self._version if self._version or self._is_saved else -1, self._place]

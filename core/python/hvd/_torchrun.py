@@ -17,7 +17,7 @@ import time
 from ._lib import HvdError
 
 _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_OURS = ("HVD_RANK", "HVD_SIZE", "HVD_RENDEZVOUS", "HVD_KEY_FILE")  # hvd-agent sets them, too
+_OURS = ("HVD_RANK", "HVD_SIZE", "HVD_RENDEZVOUS", "HVD_KEY_FILE")  # hvd-agent sets the first two
 _OLDER = ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_RENDEZVOUS")
 _LAUNCHERS = ("PMIX_RANK", "OMPI_COMM_WORLD_SIZE")
 

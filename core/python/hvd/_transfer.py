@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transfers an object and blocks of memory from one rank to some others. elastic.py calls it on all ranks
+"""Transfers an object and blocks of memory from one rank to some others. _state.py calls it on all ranks
 when ranks have joined. The bytes go by all-to-all, so that ranks which neither send nor receive
 exchange no payload. If all other ranks receive (at the start of a job) it is a broadcast. Large blocks
 are sent from and received into their own memory; small ones are packed together.
@@ -102,7 +102,7 @@ class _Channel:
             self.arrive()
 
     def send(self, blocks, chunks):
-        """The same without waiting; arrive() has to follow."""
+        """Like carry(), but does not wait for the chunks; arrive() has to follow."""
         for pieces in chunks:
             self.count += 1
             self._one_by_one(blocks, pieces, None)
@@ -200,7 +200,7 @@ def transfer(source, receivers, pack, unpack):
     if not channel.takes:
         channel.carry(given, _cut([len(block) for block in given]) if channel.gives else [[]] * rounds)
         return True
-    if not channel.complete:  # but take part in the other operations
+    if not channel.complete:  # the source was lost: only takes part in the other operations
         if not channel.all:
             channel.carry(None, [[]] * rounds)
         return False

@@ -2,7 +2,7 @@
 """ElasticSampler: distributes the samples of an epoch over a changing number of ranks. Needs no framework.
 
 hvd.torch.elastic.ElasticSampler is this class as one of torch's samplers. At commits the
-state object that holds it (elastic.py) calls the methods under "between the ranks".
+state object that holds it (_state.py) calls the methods under "between the ranks".
 """
 import copy
 import random

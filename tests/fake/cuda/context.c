@@ -17,7 +17,7 @@ bool fake_stalled;
 long fake_live;
 size_t fake_locked;
 
-/* By the address of the name: it is the function's own __func__. */
+/* Calls of each function. A function is found by the address of its name, its own __func__. */
 static struct {
     const char *name;
     long calls;

@@ -82,17 +82,19 @@ unsigned fake_enter(const char *function, enum fake_needs needs);
 
 struct CUctx_st *fake_current(void);
 
-/* Appends a task of this function to a stream (NULL: the default stream). Called with the lock.
- * Returns NULL without memory. The task is freed when it is done. */
+/* Appends a task to a stream (NULL: the default stream). function: the CUDA function that asks for
+ * the task, by which the script's keys "later" and "stall" find it. Called with the lock. Returns
+ * NULL if there is no memory or no current context. The task is freed when it is done. */
 struct fake_task *fake_append(const char *function, struct CUstream_st *stream,
                               unsigned (*run)(struct fake_task *task));
 
-/* Whether all of it lies in one piece of memory from cuMemAlloc or cuMemHostAlloc. Called with the
- * lock. */
+/* Whether all these bytes lie in one piece of memory from cuMemAlloc or cuMemHostAlloc. Always true
+ * with unified=1 in the script. Called with the lock. */
 bool fake_mapped(const void *at, size_t bytes);
 
-/* The kernel of that name, with its parameters. NULL: there is none. */
+/* Runs a kernel. False: it would access memory outside of CUDA's. */
 typedef bool fake_kernel_f(const char *name, const void *parameters);
+/* Returns the kernel of that name and the size of its parameters. NULL: there is none. */
 fake_kernel_f *fake_kernel(const char *name, size_t *ret_size);
 
 #endif

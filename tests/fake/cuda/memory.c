@@ -7,7 +7,7 @@
  */
 #include "tests/fake/cuda/fake.h"
 
-#define MEMORY ((size_t)80 << 30) /* bytes of a device, and of the host */
+#define MEMORY ((size_t)80 << 30) /* most bytes of one allocation, on a device or the host */
 
 static struct block {
     struct block *next;
@@ -154,7 +154,7 @@ static unsigned copy(struct fake_task *task)
     return CUDA_OK;
 }
 
-/* at once: returns when the copy is done. */
+/* at_once: returns only when the copy is done. Called with the lock. */
 static unsigned enqueue(const char *function, void *to, const void *from, size_t bytes,
                         bool at_once, struct CUstream_st *stream)
 {

@@ -6,8 +6,8 @@
 
 #define NAME_SIZE 64
 
-/* Modules that are not unloaded stay reachable here: the leak checker takes them for the driver's.
- */
+/* Modules that are not unloaded stay reachable here, so that the leak checker does not report
+ * them: with the real driver it would not see them either. */
 static struct CUmod_st {
     struct CUmod_st *next;
     struct CUfunc_st *functions;

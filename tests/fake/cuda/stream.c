@@ -8,8 +8,8 @@
 #include "tests/fake/cuda/control.h"
 #include "tests/fake/cuda/fake.h"
 
-/* Events that are not destroyed stay reachable here: the leak checker takes them for the driver's.
- */
+/* Events that are not destroyed stay reachable here, so that the leak checker does not report
+ * them: with the real driver it would not see them either. */
 static struct CUevent_st {
     struct CUevent_st *next;
     /* Counts: records that were requested, and records that streams have reached. */
@@ -131,7 +131,8 @@ static struct CUstream_st *stream_of(struct CUstream_st *stream)
     return c->null;
 }
 
-/* The script's entry for tasks of a function: "FUNCTION:code" behind a key. */
+/* Returns the code of the script's entry "key=FUNCTION:code" for tasks of a function; 1 for an
+ * entry without code, 0 if there is no entry. */
 static unsigned scripted(const char *key, const char *function)
 {
     char text[96];

@@ -16,7 +16,7 @@
 #include "tests/fake/cuda/control.h"
 #include "tests/harness/build_path.h"
 
-/* The fake libnccl.so.2 of that version ("2.27"). */
+/* Writes the path of the fake libnccl.so.2 of that version ("2.27") to ret. */
 static inline void fake_nccl_path(const char *version, char ret[PATH_MAX])
 {
     char part[64];
@@ -24,8 +24,8 @@ static inline void fake_nccl_path(const char *version, char ret[PATH_MAX])
     build_path(part, ret);
 }
 
-/* Loads tests/fake/NAME.so. Returns its control.h table, NULL if it has none. The fake's kernels
- * need some file, so this program is named as one. */
+/* Loads tests/fake/NAME.so. Returns its control.h table, NULL if it has none. If HVD_KERNELS is not
+ * set, it gets this program's path: hvd reads the file, and the fake accepts any contents. */
 static inline const struct fake_cuda_control *fake_cuda_use(const char *name)
 {
     char part[64], path[PATH_MAX];

@@ -31,7 +31,7 @@ int fake_nccl_live(void)
 
 /* ---- waiting ---- */
 
-#define YIELDS 10 /* before naps: the other ranks need the processor */
+#define YIELDS 10 /* calls of sched_yield() before naps: the other ranks need the processor */
 
 static void nap(void)
 {
@@ -263,7 +263,8 @@ int ncclCommGetAsyncError(struct ncclComm *comm, int *error)
     return NCCL_ABI_SUCCESS;
 }
 
-/* An abort frees device memory, which waits for all work on the device, also of others. */
+/* An abort frees device memory, which waits for all work on the device, also of other
+ * communicators. */
 static void free_memory(void)
 {
     void *cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -374,7 +375,8 @@ int ncclCommShrink(struct ncclComm *comm, int *excluded, int n, struct ncclComm 
         return f.sync;
     if (n < 1 || n >= comm->size || is_excluded(comm->rank, excluded, n))
         return NCCL_ABI_INVALID_ARGUMENT;
-    /* the real one (2.27 to 2.30) checks this after it has stopped what runs, whatever the flags */
+    /* the real ncclCommShrink (2.27 to 2.30) checks the state after it has stopped what runs,
+     * whatever the flags */
     int state = atomic_load(&comm->async);
     if (state != NCCL_ABI_SUCCESS)
         return state == NCCL_ABI_IN_PROGRESS ? NCCL_ABI_INVALID_ARGUMENT : state;

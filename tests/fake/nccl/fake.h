@@ -82,13 +82,14 @@ struct ncclComm {
     struct where where;
     int peer[RANKS_MAX]; /* pidfds */
     uint64_t step;
-    /* Numbers of tasks, so that they run in order whatever their streams. */
+    /* Number of the next list of tasks to queue, and of the next one to run: lists run in this
+     * order, whatever their streams. */
     _Atomic uint64_t queued, run;
     _Atomic int async;    /* ncclResult_t */
     _Atomic bool aborted; /* the struct stays, so that late callers find it aborted */
-    _Atomic bool stopped; /* running tasks must end, because a child is being created */
+    _Atomic bool stopped; /* its tasks must end: a child is created, or the parent is aborted */
     uint64_t children;
-    struct { /* of PreMulSum */
+    struct { /* operations that ncclRedOpCreatePreMulSum has made */
         double scalar;
         bool used;
     } made[MADE_OPS_MAX];
@@ -100,15 +101,15 @@ struct ncclComm {
     struct ncclComm **ret_child;
     struct ncclComm *child;
     _Atomic bool given;    /* the child belongs to its caller now */
-    struct ncclComm *next; /* in the list of all */
+    struct ncclComm *next; /* in the list of all communicators */
 };
 
-/* Waits a little. True: give up, because the communicator is aborted or a peer has died (if
- * FAKE_NCCL_REMOTE reports that). */
+/* Waits a little. True: give up, because the communicator is aborted or stopped. If a peer has died
+ * and FAKE_NCCL_REMOTE is set, sets the asynchronous error and waits for that. */
 bool comm_pause(struct ncclComm *comm, unsigned *tries);
-/* Waits until all ranks are here. False: given up. */
+/* Waits until all ranks have called this. False: the caller must give up, see comm_pause(). */
 bool comm_barrier(struct ncclComm *comm);
-/* Waits for the abort. */
+/* Waits until the communicator is aborted or stopped. */
 void comm_hang(struct ncclComm *comm);
 
 /* ---- group, run, stream ---- */
@@ -123,7 +124,7 @@ struct task { /* a call; the calls of a group on one communicator and stream are
     const uint8_t *in;
     uint8_t *out;
     size_t count;
-    int type, op, peer; /* peer: or the root */
+    int type, op, peer; /* peer: of SEND and RECV; the root of BROADCAST and REDUCE */
     double scalar;      /* of an operation made by PreMulSum */
     bool hangs;
     int fails;       /* fails asynchronously, with this result */
@@ -136,7 +137,8 @@ int group_add(const struct task *task);
 int group_launch(struct ncclComm *comm, struct task *list);
 void task_free(struct task *list);
 
-/* On a stream's thread: runs the whole list, or ends it unrun if its device has a sticky error. */
+/* On a stream's thread: run_tasks() runs the whole list; skip_tasks() frees it unrun, because its
+ * device has a sticky error. */
 void run_tasks(void *list);
 void skip_tasks(void *list);
 
@@ -148,9 +150,9 @@ int stream_enqueue(void *stream, void (*fn)(void *arg), void (*skip)(void *arg),
 _Noreturn void fake_wrong(const char *what);
 /* The calling thread begins something for the communicator. */
 void home_begin(struct ncclComm *comm);
-/* Checks that the thread which began something still may serve it. */
+/* Ends the process if the thread that has begun work for the communicator has ended. */
 void home_check(struct ncclComm *comm);
-/* The communicator's next call: what was begun has ended. */
+/* Called by the communicator's next call, which ends what was begun for it. */
 void home_settle(struct ncclComm *comm);
 void home_abort(struct ncclComm *comm);
 
@@ -171,8 +173,8 @@ struct fault {
     bool hangs; /* what the call has begun does not end */
 };
 
-/* Called first in each function, with its __func__. comm: whose abort ends a call that hangs; NULL:
- * none. */
+/* Called first in each function, with its __func__. comm: the communicator whose abort ends a call
+ * that hangs; NULL: nothing ends it. */
 struct fault script_fault(const char *function, struct ncclComm *comm);
 int script_number(const char *variable, int def);
 

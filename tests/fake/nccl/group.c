@@ -36,7 +36,8 @@ int group_launch(struct ncclComm *comm, struct task *list)
     return rc;
 }
 
-/* Takes the tasks of the first one's communicator and stream out of the list. */
+/* Takes the tasks that have the first task's communicator and stream out of the group's list, and
+ * returns them. */
 static struct task *take_list(void)
 {
     struct task *mine = NULL, **mine_end = &mine, **at = &group.first;

@@ -11,7 +11,7 @@
 
 #include "tests/fake/nccl/fake.h"
 
-struct home { /* of a thread, and beyond its end while something is in flight */
+struct home { /* what a thread has begun; kept beyond its end while that is in flight */
     _Atomic bool used, ended;
     /* The communicator for which something has begun and not ended. */
     _Atomic(struct ncclComm *) begun;

@@ -116,8 +116,8 @@ static bool all_agree(const struct task *t)
     return same && comm_barrier(c);
 }
 
-/* One exchange of elements [at, at + n) of every rank's in: out gets the sum (reduce), or rank r's
- * elements go to out + r * stride (gather). out NULL: only the other ranks need it. */
+/* One exchange of n elements from every rank's in: out gets the sum (reduce), or rank r's
+ * elements go to out + r * stride bytes (gather). out NULL: only the other ranks need it. */
 struct exchange {
     const uint8_t *in;
     uint8_t *out;
@@ -147,7 +147,7 @@ static bool exchange(const struct task *t, const struct exchange *x)
     return comm_barrier(c);
 }
 
-/* Elements [from, from + n) of in, chunk by chunk; out begins with the first of them. */
+/* Exchanges elements [from, from + n) of in, chunk by chunk; out begins with the first of them. */
 static bool exchange_all(const struct task *t, size_t from, size_t n, struct exchange x)
 {
     size_t size = type_size(t->type), most = CELL_BYTES / size;

@@ -38,7 +38,7 @@ int script_number(const char *variable, int def)
     return text && *text ? (int)strtol(text, NULL, 0) : def;
 }
 
-/* fail, hang: the script. */
+/* Counts a call of the function, and returns its number, from 1. fail, hang: the script. */
 static int count(const char *function, const char *fail, const char *hang)
 {
     const size_t most = sizeof(counted.fail) - 1;

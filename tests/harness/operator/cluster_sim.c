@@ -14,7 +14,7 @@
 #include "operator/reconcile/names.h"
 #include "operator/reconcile/workers.h"
 
-#define TURMOIL 250  /* turns */
+#define TURMOIL 250  /* turns with faults */
 #define CALM    6000 /* turns without faults, after which all jobs must have settled */
 
 static const char *const bug_names[SIM_BUGS] = {
@@ -157,8 +157,8 @@ static void check_status(struct cluster_sim *s, struct sim_job *j, const struct 
     if (s->calm && !s->blind && j->job.probe == 0 && from->rollbacks == 0 &&
         to->phase == JOB_STARTING && from->phase != JOB_STARTING)
         check_room(s, j);
-    /* The queue reserved the same resources twice. (A gang that was admitted for an autoscaler has
-     * no reservation.) */
+    /* A rollback here means that the queue reserved the same resources twice. (A gang that was
+     * admitted for an autoscaler has no reservation.) */
     if (j->job.probe == 0 && to->rollbacks > 0 && from->rollbacks == 0 && s->calm && !s->blind &&
         from->admitted > s->calm_since + 100 * MOMENT_S)
         cluster_sim_wrong(s, "%s: it was admitted, fitted, and got no nodes", j->job.name);
@@ -175,7 +175,8 @@ static void check_let_go(struct cluster_sim *s, const struct sim_job *j, const c
 
 /* ---- actions -------------------------------------------------------------------------------- */
 
-/* Executes an action; 0, or -errno like the API server: then the remaining actions are dropped. */
+/* Writes a status. Like all functions that execute an action, returns 0, or -errno as the API
+ * server would: then the remaining actions are dropped. */
 static int write_status(struct cluster_sim *s, struct sim_job *j, int version,
                         const struct hvdjob_status *status)
 {
@@ -410,7 +411,8 @@ static void operate(struct cluster_sim *s, int job)
     actions_fini(&a);
 }
 
-/* The phases in which a job may be when nothing happens any more. */
+/* Rule: when nothing happens any more, a job is finished, or is queued and its status gives a
+ * reason. */
 static void check_rest(struct cluster_sim *s, int job)
 {
     const struct sim_job *j = &s->jobs[job];

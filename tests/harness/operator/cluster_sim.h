@@ -24,7 +24,7 @@ enum sim_bug {
     BUG_STATUS_LAST, /* the status is written after the actions that depend on it */
     /* As BUG_STATUS_LAST, and the status is written without a resourceVersion. */
     BUG_STATUS_BLIND,
-    BUG_COUNT_TWICE,    /* a failure counts two attempts */
+    BUG_COUNT_TWICE,    /* a failure is counted twice */
     BUG_FORGET_NAMES,   /* attempts are not written to the status */
     BUG_ONE_MORE,       /* one worker too many */
     BUG_NO_GATES,       /* waiting workers are created without gates */

@@ -93,7 +93,7 @@ static void make_node(struct cluster_sim *s, int i)
     s->node_up[i] = true;
 }
 
-/* Job 0 is elastic, jobs 1 and 2 are not; sometimes one is larger than the cluster. */
+/* Job 0 is elastic, job 1 is not, and job 2 is elastic with half of the seeds. */
 static void make_job(struct cluster_sim *s, int i)
 {
     auto_json json_t *j = NULL;

@@ -71,7 +71,7 @@ static void on_lifeline(const struct ctl_frame *frame)
 }
 
 /* how: what the victim does after the roster. "die": dies by SIGKILL with 1 GiB of memory.
- * "stop": stops. "exit": exits with 0 without BYE. */
+ * "stop": stops itself by SIGSTOP. "exit": exits with 0 without BYE. */
 static int rank_main(const char *how)
 {
     struct ctl ctl;
@@ -102,7 +102,8 @@ static int rank_main(const char *how)
 
 /* ---- the job -------------------------------------------------------------------------------- */
 
-/* BUILD/tests/unit/agent/test_agent_lifelines: BUILD/hvdrun. */
+/* Writes the paths of this program, BUILD/tests/unit/agent/test_agent_lifelines, and of
+ * BUILD/hvdrun. */
 static void find_hvdrun(char *self, char *hvdrun, size_t size)
 {
     ssize_t n = readlink("/proc/self/exe", self, size - 1);

@@ -39,7 +39,8 @@ static int teardown(void **state)
     return rmdir(base);
 }
 
-/* Makes the private directory of an hvdrun. alive: a process listens on its socket. */
+/* Makes the private directory of an hvdrun, with a socket in it. alive: this process listens on the
+ * socket. Returns the socket. */
 static int put_job(const char *dir, const char *name, int64_t started, bool alive)
 {
     struct job_entry entry = {.pid = 42, .started = started};

@@ -26,7 +26,7 @@
 
 static char path[64];
 
-/* Returns rc. If rc is -ENOMEM, err must have a message. */
+/* Returns rc, or -EBADMSG if rc is -ENOMEM and err has no message. */
 static int said(int rc, const struct err *err)
 {
     if (rc != -ENOMEM || err->msg[0])

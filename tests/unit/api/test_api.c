@@ -229,7 +229,7 @@ static void test_token_rotates(void **state)
     kube_server_do("token -");
 }
 
-/* One connection per lane for any number of consecutive requests. */
+/* Any number of consecutive requests uses two connections: one for reads, one for writes. */
 static void test_connections_are_kept(void **state)
 {
     (void)state;
@@ -290,7 +290,7 @@ static void test_trust(void **state)
     authority_fini(&stranger);
 }
 
-/* A plugin's token, at the first request and after a 401; a failing plugin's error. */
+/* A request carries the plugin's token. If the plugin fails, the request fails with its error. */
 static void test_plugin(void **state)
 {
     char script[512], path[128];

@@ -208,7 +208,7 @@ static void test_token_file(void **state)
     unsigned serial = credentials_serial(c);
     put("token", "two");
     assert_int_equal(credentials_header(c, &header, &err), 0);
-    assert_string_equal(header, "Authorization: Bearer one"); /* within the minute */
+    assert_string_equal(header, "Authorization: Bearer one"); /* read again after a minute */
     assert_true(credentials_refused(c, serial));
     assert_int_equal(credentials_header(c, &header, &err), 0);
     assert_string_equal(header, "Authorization: Bearer two");
@@ -243,7 +243,8 @@ static void test_basic_and_none(void **state)
     credentials_close(c);
 }
 
-/* A plugin that counts its runs: prints token tN with the expiry in a file. */
+/* Writes a plugin and its path: run N prints the token tN, with the expiry time from the file
+ * "expires". */
 static const char *counting_plugin(char path[128])
 {
     char script[512];
@@ -272,7 +273,7 @@ static void test_plugin(void **state)
     ready = 0;
     assert_int_equal(credentials_open(&c, &loop, &a, on_ready, NULL, &err), 0);
     assert_int_equal(credentials_header(c, &header, &err), 1);
-    assert_int_equal(credentials_header(c, &header, &err), 1); /* the same run */
+    assert_int_equal(credentials_header(c, &header, &err), 1); /* still the first run */
     until(&ready, 1);
     assert_non_null(strstr(problem, "has expired already"));
     put("expires", "2200-01-01T00:00:00Z");
@@ -283,7 +284,8 @@ static void test_plugin(void **state)
     assert_string_equal(header, "Authorization: Bearer t2");
     assert_int_equal(credentials_header(c, &header, &err), 0);
     assert_int_equal(ready, 2);
-    /* Refused at once: the plugin is not run again and again. */
+    /* A 401 for a token that the plugin has just printed does not run the plugin again: it would
+     * run again and again. */
     assert_false(credentials_refused(c, credentials_serial(c)));
     assert_true(credentials_refused(c, credentials_serial(c) - 1));
     credentials_close(c);

@@ -114,7 +114,7 @@ static void test_wave_that_fails(void **state)
     slowstart_done(&s, true);
     assert_true(slowstart_over(&s));
     assert_false(slowstart_may(&s));
-    assert_int_equal(s.todo, 997); /* a quota cost two requests */
+    assert_int_equal(s.todo, 997); /* three were sent, and the wave of two met a quota */
 }
 
 int main(void)

@@ -150,7 +150,8 @@ static void test_asks(void **state)
     tear_down(&s);
 }
 
-/* One stream waits for the other's event, then continues with its own earlier work. */
+/* The second stream waits for the first one's event before it copies what the first has copied, in
+ * each of five rounds. */
 static void test_order(void **state)
 {
     struct setup s;

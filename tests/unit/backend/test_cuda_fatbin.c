@@ -45,7 +45,8 @@ static int forget_file(void **state)
     return 0;
 }
 
-/* Whether the data contains the name as a string, or as the end of a string (".text.NAME"). */
+/* Whether the data contains the name at the end of a string (such as ".text.NAME"), before '(' or
+ * at the end of a line. */
 static bool has_name(const char *data, size_t size, const char *name)
 {
     size_t n = strlen(name);

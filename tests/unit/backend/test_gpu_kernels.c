@@ -17,7 +17,7 @@
 
 static struct kernel_move table;
 
-/* Returns the plan for a change without scales; there must be one. */
+/* Returns the plan for a change with this prescale and no other factor; there must be one. */
 static struct gpu_move plan(enum hvd_dtype from, enum hvd_dtype to, double prescale)
 {
     struct gpu_move move;

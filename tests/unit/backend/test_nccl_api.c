@@ -273,6 +273,20 @@ static int again(void)
     return 0;
 }
 
+/* The NCCL beside torch does not load: another copy, here that of the venv, must not be used
+ * instead. The last case, because it changes the folder. */
+static int of_torch_but_broken(void)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/nvidia/nccl/lib/libnccl.so.2", g_dir);
+    CHECK(truncate(path, 100) == 0, "%s", path);
+    snprintf(path, sizeof(path), "%s/venv", g_dir);
+    setenv("VIRTUAL_ENV", path, 1);
+    CHECK(open_torch(), "%s", dlerror());
+    return load_and_compare(
+        &(struct want){-ELIBBAD, {"NCCL does not load: ", "nvidia/nccl/lib/libnccl.so.2"}});
+}
+
 static int run_child(int (*fn)(void))
 {
     int status = 0;
@@ -308,6 +322,7 @@ static void test_cases(void **state)
         {"environment", environment},
         {"optional", optional},
         {"again", again},
+        {"of_torch_but_broken", of_torch_but_broken},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         if (run_child(cases[i].fn) != 0)

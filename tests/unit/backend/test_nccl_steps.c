@@ -54,7 +54,8 @@ static const struct {
      false},
     {HVD_INT64, HVD_SUM, 1, 1, 20804, 0, HVD_INT64, NCCL_ABI_INT64, NCCL_ABI_SUM, 1, 1, 1, 1,
      false},
-    /* averages: NCCL's own from 2.10 on, a factor from 2.11 on, otherwise hvd's kernels */
+    /* averages: hvd's kernels divide if they are there; otherwise NCCL's own average from 2.10 on,
+     * or with other factors PreMulSum's factor from 2.11 on */
     {HVD_FLOAT32, HVD_AVERAGE, 1, 1, 22707, 2, HVD_FLOAT32, NCCL_ABI_FLOAT32, NCCL_ABI_AVG, 1, 1, 1,
      1, false},
     {HVD_FLOAT16, HVD_AVERAGE, 1, 1, 21003, 0, HVD_FLOAT16, NCCL_ABI_FLOAT16, NCCL_ABI_AVG, 1, 1, 1,

@@ -66,7 +66,7 @@ static void test_one_line(void **state)
     assert_string_equal(err.msg, "a b: No such file or directory");
 }
 
-/* The text that fn writes to standard error. */
+/* Puts what fn writes to standard error into text. Returns its length. */
 static size_t capture(void (*fn)(void), char *text, size_t size)
 {
     int pipes[2], old = dup(STDERR_FILENO);

@@ -252,7 +252,7 @@ static void test_rank_lost(void **state)
     assert_non_null(strstr(f->err.msg, "rank 2 ended (signal 9)"));
 }
 
-/* The agent's text is used in place of the number. */
+/* If the agent's message of a loss has a text, the error has that text instead of the code. */
 static void test_rank_lost_text(void **state)
 {
     struct fixture *f = *state;

@@ -75,7 +75,7 @@ static void world_fini(struct world *w)
 static const char hex_key[] = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF\n";
 static const char other_key[] = "another key that has at least 32 bytes";
 
-/* A card whose size depends on the rank: 0, 1, ... and the largest. */
+/* Returns the size of a rank's card: 0, 7, the largest, 21, 28, ... bytes. */
 static size_t card_size(int rank)
 {
     return rank == 2 ? BOOT_CARD_MAX : (size_t)rank * 7 % 100;

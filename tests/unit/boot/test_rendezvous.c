@@ -55,7 +55,7 @@ static int count_open(void)
            2; /* without ".", ".." and the descriptor of opendir(), but with the -1 at the start */
 }
 
-/* Sets both limits to n more descriptors than are open. Returns the limit. */
+/* Sets the soft and the hard limit to so many descriptors more than are open. Returns the limit. */
 static int allow(int more)
 {
     rlim_t n = (rlim_t)(count_open() + more);

@@ -136,7 +136,8 @@ static void test_garbage(void **unused)
     assert_int_equal(v.nsets, 0);
 }
 
-/* codes_verify() reports the divisor that was used, right or wrong. */
+/* The sum of three ranks is divided by 4: codes_verify() reports bad elements, or a set whose
+ * divisor is not its number of ranks. */
 static void test_divisor(void **unused)
 {
     sum_of(HVD_FLOAT32, HVD_AVERAGE, 0x0b, 4);

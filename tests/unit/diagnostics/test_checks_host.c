@@ -266,8 +266,7 @@ static void test_live(void **state)
     machine_close(&m);
 }
 
-/* PCI configuration spaces: with ACS redirection on, with it off, without ACS, cut as for users
- * other than root, of conventional PCI, of a sleeping device. */
+/* Adds a PCI device of this class with len bytes of configuration space. */
 static void set_bridge(const char *name, const char *class, const unsigned char *config, size_t len)
 {
     char path[128];

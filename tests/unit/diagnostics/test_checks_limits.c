@@ -23,7 +23,8 @@ static void set_limit(const char *name, const char *soft, const char *hard)
     checkup_file("proc/self/limits", text);
 }
 
-/* Root with these effective capabilities, in the machine's first user namespace. */
+/* A process of this user with these effective capabilities. first_userns: in the machine's first
+ * user namespace; otherwise in another one. */
 static void set_process(const char *uid, const char *caps, bool first_userns)
 {
     char text[256];

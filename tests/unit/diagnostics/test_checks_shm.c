@@ -12,7 +12,7 @@
 #include "diagnostics/probe.h"
 #include "diagnostics/probes/shm.h"
 
-/* total, free, alloc */
+/* Sets the probe's answer: bytes in total and free, and the errno of a trial allocation. */
 static void set_shm(const char *total, const char *left, const char *alloc)
 {
     char text[256];

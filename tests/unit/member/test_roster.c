@@ -158,7 +158,7 @@ static void test_signal_before_code(void **state)
     make(&r);
     start_all(&r);
     assert_int_equal(report(&r, "a0", REPORT_EXITED, 1, 1), 0);
-    seq += CLOCK_S; /* reports count from the agent's clock: much later */
+    seq += CLOCK_S; /* a second later: report() uses seq as the time, too */
     assert_int_equal(report(&r, "a1", REPORT_EXITED, 2, -9), 0);
     assert_int_equal(r.ends.first, 1);
     roster_fini(&r);

@@ -239,7 +239,7 @@ static void test_ends(void **state)
     roster_fini(&r);
 }
 
-/* From then on rosters contain how many operations a departed rank had finished. */
+/* Once a rank has departed, all rosters contain how many operations it had finished. */
 static void test_left_done(void **state)
 {
     struct roster r;

@@ -152,7 +152,7 @@ static void test_death_in_between(void **state)
     roster_fini(&r);
 }
 
-/* Agent 0 had received epoch 2, agent 1 had not: its rank gets epoch 2, not a newer one. */
+/* Agent 0 had received epoch 2, agent 1 had not: agent 1's rank gets epoch 2, not a newer one. */
 static void test_half_told_roster(void **state)
 {
     struct roster r;

@@ -59,7 +59,7 @@ struct node {
         size_t len;
         uint8_t data[MESSAGE];
     } inbox[QUEUE];
-    size_t got, taken; /* messages */
+    size_t got, taken; /* messages that came into the inbox, and that were taken out of it */
     uint64_t batches, tensors, frozen;
 };
 

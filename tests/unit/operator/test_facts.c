@@ -30,7 +30,8 @@ static void add(struct job_findings *f, bool failure, const char *id, const char
     assert_int_equal(job_findings_add(f, &one), 0);
 }
 
-/* reconcile() of a job with up to four pods; facts NULL: no coordinator. */
+/* Calls reconcile() for a job with up to four pods, and returns the actions. facts NULL: the job
+ * has no coordinator. */
 static struct actions ask(struct hvdjob *job, const char *pods, const struct job_facts *facts)
 {
     static char api[64];
@@ -233,7 +234,8 @@ static void test_first(void **state)
     hvdjob_fini(&job);
 }
 
-/* The count is reset after ten minutes, and the status shows it at that time. */
+/* The count of failures is reset ten minutes after the last loss. The job is reconciled again at
+ * that time, so that its status shows the reset. */
 static void test_attempts_left(void **state)
 {
     (void)state;

@@ -294,6 +294,19 @@ static void test_who_leaves(void **state)
     job_coordinator_destroy(c);
 }
 
+/* A job that stops being elastic with as many workers as before keeps them all from then on. */
+static void test_not_elastic_any_more(void **state)
+{
+    struct job_coordinator *c = train(3, 1, 4);
+    struct plane_job fixed = job_of(3, 3, 3);
+    (void)state;
+    fixed.elastic = false;
+    assert_int_equal(job_coordinator_update(c, &fixed, NULL), 0);
+    assert_int_equal(c->roster.elastic.min, 3);
+    assert_int_equal(c->roster.elastic.max, 3);
+    job_coordinator_destroy(c);
+}
+
 /* ---- epochs -----------------------------------------------------------------------------------
  */
 
@@ -419,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_first_world_waits_for_bound_pods),
         cmocka_unit_test(test_who_is_not_lost),
         cmocka_unit_test(test_who_leaves),
+        cmocka_unit_test(test_not_elastic_any_more),
         cmocka_unit_test(test_epochs),
         cmocka_unit_test(test_epoch_of_all),
         cmocka_unit_test(test_last_epochs_are_kept),

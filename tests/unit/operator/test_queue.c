@@ -172,7 +172,8 @@ static void test_promises(void **state)
     fini(&w);
 }
 
-/* No younger job overtakes one that has waited QUEUE_PATIENCE, unless that one fits no cluster. */
+/* No younger job overtakes a job that has waited QUEUE_PATIENCE, unless the older job would not
+ * even fit the empty cluster. */
 static void test_patience(void **state)
 {
     struct world w;

@@ -168,7 +168,7 @@ static const struct row rows[] = {
      "'phase':'Failed','completionTime':'" AGO_100 "'", "", 0, "Failed: status", NULL},
 };
 
-/* "Running: status event +3-0". */
+/* Writes the phase and the actions to dst, such as "Running: status event +3-0". */
 static void told(const struct actions *a, char *dst, size_t size)
 {
     size_t n = (size_t)snprintf(dst, size, "%s:", job_phase_name(a->status.phase));

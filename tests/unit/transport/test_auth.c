@@ -179,7 +179,7 @@ static void test_replay(void **state)
     }
 }
 
-/* A peer that sends a connector's bytes back is refused, and so is an acceptor's. */
+/* A peer that sends a connector's own bytes back is refused: first its greeting, then its proof. */
 static void test_reflection(void **state)
 {
     struct auth c;

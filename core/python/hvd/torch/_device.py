@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors on GPUs: their device and stream for the engine, and access to the engine's memory on a GPU. All
-use of torch.cuda is in this module; a program without CUDA tensors never initializes CUDA.
+"""Tensors on GPUs: their device and stream for the engine, and access to the engine's memory on a GPU. Other
+modules use of torch.cuda only the GradScaler class (_scaler.py); a program without CUDA tensors never
+initializes CUDA.
 
 The engine starts an operation after the work that is queued on the request's stream at submission. When a
 wait has returned, the results are in place and any stream may use them.
@@ -26,7 +27,7 @@ def _stream_of(ordinal):
     return torch.cuda.current_stream(ordinal).cuda_stream
 
 
-# The same without creating a Stream object: this is called for every gradient of every step.
+# Gets the handle without creating a Stream object: this is called for every gradient of every step.
 _stream_of = getattr(torch._C, "_cuda_getCurrentRawStream", _stream_of)
 
 

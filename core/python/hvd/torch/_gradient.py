@@ -23,7 +23,7 @@ class Gradient:
         self.sent = False  # submitted since the last synchronize()
         self.tensor = None  # the tensor that the engine uses; None while nothing is in flight
         self.target = None  # the gradient to which the result is copied; None: the tensor is the gradient
-        self.context = None  # of the compressor
+        self.context = None  # from compress(), for decompress()
         self.request, self.request_pointer = request, ctypes.addressof(request)
         self.handle, self.handle_pointer = handle, ctypes.addressof(handle)
         self.dtype, self.numel, self.device = None, -1, None  # of the tensor that the request describes

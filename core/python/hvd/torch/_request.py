@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Submits torch tensors to the library, and keeps them alive until the operations have finished.
 
-Used by ops.py and optimizer.py. The engine uses a tensor's memory from submit() to synchronize(). Until
-then the table of pending operations holds a reference, even if the program drops its own.
+Used by _collectives.py, _sparse.py and optimizer.py. The engine uses a tensor's memory from submit() to
+synchronize(). Until then the table of pending operations holds a reference, even if the program drops its
+own.
 """
 import ctypes
 

@@ -320,7 +320,7 @@ class _DistributedMixin:
         self._hvd_combine()
         self._hvd_settle()
         try:
-            return super().step(**options)  # it may look for infinities: these gradients are combined
+            return super().step(**options)  # may call _hvd_combine() (_scaler.py), which does nothing now
         finally:
             self._hvd_synchronized = False
 
