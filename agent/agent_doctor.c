@@ -140,7 +140,8 @@ static void start_watch(struct agent_doctor *d)
     if (rc == 0)
         on_watch(d);
     else
-        log_info("this host is not watched while its ranks run: %s", err_text(&err));
+        log_info("the doctor does not watch this host while its ranks run, the job goes on: %s",
+                 err_text(&err));
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@
 
 #include "core/base/err.h"
 
-#define HOST_RANKS_MAX 512 /* SHM_MAX_SEATS: limit of one shared memory segment */
+#define HOST_RANKS_MAX 512 /* ranks of one host: SHM_MAX_SEATS, the limit of a shared segment */
 
 struct host {
     char name[256]; /* as the user wrote it, without brackets */

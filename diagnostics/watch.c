@@ -18,10 +18,10 @@ static const struct condition {
     const char *id; /* of the check that explains the condition */
     const char *unit;
     sample_f *sample;
-    double warn, fail; /* raised from this value on ... */
-    int raise;         /* ... in so many samples in a row */
-    double clear;      /* cleared below this value ... */
-    int calm;          /* ... in so many samples in a row */
+    double warn, fail; /* from these values on the condition is a warning, a failure */
+    int raise;         /* samples in a row from warn or fail on that raise the condition */
+    double clear;      /* below this value the condition is over */
+    int calm;          /* samples in a row below clear that end the condition */
     const char *over;  /* the message when it is cleared */
 } conditions[] = {
     {"cgroup-oom-kill", "processes", sample_oom_kills, NEVER, 1, 1, 1, 60,

@@ -115,8 +115,8 @@ def train(state, args, images, labels):
                 flush=True,
             )
         state.epoch += 1
-        # A joiner continues an epoch that the other ranks have begun. So this decision is part of the state:
-        # made anew by each rank from the present number of ranks, it would differ on joiners.
+        # Whether there is one more epoch depends on the number of ranks. The answer is kept in the state, which
+        # joiners get: a joiner that decided for itself would see another number of ranks than the others saw.
         if state.epoch == state.epochs and awaits_ranks(state, args):
             state.epochs += 1
         state.sampler.set_epoch(state.epoch)

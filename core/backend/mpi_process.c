@@ -63,7 +63,7 @@ static struct {
     _Atomic int pending;   /* operations that are not done */
     _Atomic int leaving;   /* at exit: no more steps */
     bool entered, ours;
-    bool lost;          /* MPI is not called any more, not even to finalize it */
+    bool lost;          /* a rank was lost or an operation abandoned: MPI is not finalized */
     bool broken;        /* a rank was lost, or an operation was abandoned in MPI */
     int64_t finalize_s; /* HVD_MPI_FINALIZE_TIMEOUT */
     pid_t pid;

@@ -93,7 +93,8 @@ void boot_drop_cards(struct boot *boot);
 /* The value of a launcher's variable; -1 when it is unset or not a number. */
 int64_t boot_number(const char *name);
 
-/* Reads the body of a CTL_CHANGE, which is untrusted. */
+/* Takes the number of a planned change from the body of a CTL_CHANGE. The body is untrusted: one
+ * that is malformed is ignored. */
 void boot_heard_change(struct boot *boot, const void *body, size_t len);
 
 /* Holds the lifeline that came with a CTL_LIFELINE: until boot_fini() the agent learns at once when

@@ -152,7 +152,8 @@ static int finish(struct engine *e, struct err *err)
         return 0;
     if (!f->old_coll)
         return err_set(err, EPROTO,
-                       "other ranks have finished an operation that this rank has not started");
+                       "other ranks have finished an operation that this rank has not started: "
+                       "this rank cannot go on with them");
     int rc = coll_settle(f->old_coll, NULL, &f->rest);
     return rc < 0 ? err_sys(err, -rc, "cannot finish %s", coll_algorithm(f->old_coll)) : 0;
 }

@@ -307,8 +307,8 @@ struct hvd_world {
     bool elastic; /* the job is elastic */
     /* From the news of the last lost rank until work continued; 0: none was lost. */
     uint64_t repair_ns;
-    bool waiting; /* this rank has not entered yet: rank and size are those that it would have;
-                   * is_new is true, source 0 */
+    bool waiting; /* this joiner has not been admitted to the world yet: rank and size are those
+                   * that it would have; is_new is true, source 0 */
 };
 
 /* Fills *ret_world (the caller sets size_of_struct). Returns 0; -ENOTCONN before hvd_init();

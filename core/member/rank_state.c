@@ -28,7 +28,8 @@ static const struct rank_row rows[] = {
     {RANK_ARRIVED, RANK_EXIT_BAD, RANK_FAILED, RANK_DO_END},
     {RANK_ARRIVED, RANK_AGENT_LOST, RANK_FAILED, RANK_DO_END},
 
-    {RANK_READY, RANK_CARD, RANK_READY, RANK_DO_CARD}, /* it gave up waiting and tries again */
+    {RANK_READY, RANK_CARD, RANK_READY,
+     RANK_DO_CARD}, /* stopped waiting for a roster, tries again */
     {RANK_READY, RANK_NUMBERS, RANK_ARRIVED, RANK_DO_NOTHING},
     {RANK_READY, RANK_INSTALL, RANK_ACTIVE, RANK_DO_NOTHING},
     {RANK_READY, RANK_BYE, RANK_RUNNING, RANK_DO_NOTHING},

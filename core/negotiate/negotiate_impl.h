@@ -77,7 +77,7 @@ struct negotiate {
     struct tensor **picked;         /* tensors of the batch that is being read */
     size_t cap_batch;
 
-    bool frozen;        /* the plan is in force */
+    bool frozen;        /* the plan is in force: its batches run without negotiation */
     bool thaw_asked;    /* a rank at or below this node wants to leave the plan */
     bool thaw_ask_sent; /* the parent has been told of thaw_asked */
     bool thawing;       /* no batch is handed out until all ranks have reported how far they are */

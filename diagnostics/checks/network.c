@@ -293,8 +293,9 @@ static const struct check rows[] = {
      .action = ACTION_NETWORK,
      .explain = "getaddrinfo(gethostname()) in a child process, since a dead name server holds it "
                 "for 10 s. Debian and Ubuntu map the host name to 127.0.1.1: fine for a job on one "
-                "machine, wrong on several for programs that use gloo or Open MPI. It never fails: "
-                "hvd itself does not use the name, it takes addresses from the interfaces.",
+                "machine, wrong on several for programs that use gloo or Open MPI. The "
+                "check warns at most: hvd itself does not use the name, it takes addresses from "
+                "the interfaces.",
      .refs = {"https://www.debian.org/doc/manuals/debian-reference/ch05.en.html",
               "https://pytorch.org/docs/stable/distributed.html"}},
     {.id = "hostname-unique",

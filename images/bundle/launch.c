@@ -41,7 +41,8 @@ static const char usage[] =
     "\n"
     "  --help      this text\n";
 
-/* The folder above this program's, "/" for an image's root. */
+/* The parent of the folder with this program: "/hvd" for /hvd/bin/hvd-launch, "/" for
+ * /bin/hvd-launch in the image of the bundle. BUNDLE_PLACE if /proc is not mounted. */
 static const char *bundle_folder(void)
 {
     static char path[4096];

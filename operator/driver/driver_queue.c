@@ -134,7 +134,7 @@ static void hand_out(struct driver *d, const struct queue_job *q)
     if (!e->admission)
         e->admission = malloc(sizeof(*e->admission));
     if (!e->admission) {
-        log_warn("job %s: no memory for its admission; it stays queued until the next change",
+        log_warn("job %s: no memory to admit it; it stays queued until a job, pod or node changes",
                  e->key);
         return;
     }

@@ -29,7 +29,7 @@ struct hvdjob {
     bool deleting;
     bool ours; /* managedBy names no other controller */
 
-    /* A job without minWorkers and maxWorkers is not elastic: it needs all workers. */
+    /* A job with neither minWorkers nor maxWorkers is not elastic: it needs all workers. */
     bool elastic;
     int workers, min, max, slots;
     bool says_workers; /* spec.workers is set; else the scale subresource shows no number */

@@ -25,8 +25,8 @@ void parts_copy(json_t *j, const char *key, char *dst, size_t size);
 json_t *parts_map(json_t *j, const char *key);
 json_t *parts_list(json_t *j, const char *key);
 
-/* Sets key to value unless the object has that key. Takes the reference to value in any case.
- * False: no memory. */
+/* Sets key to value if the object does not have that key, or has null there. Takes the reference to
+ * value in any case. False: no memory. */
 bool parts_fill(json_t *j, const char *key, json_t *value);
 
 #endif

@@ -14,6 +14,8 @@
 #include "operator/objects/parts.h"
 #include "operator/objects/podspec.h"
 
+#define MESSAGE_MAX 400 /* bytes of a message in pod.why */
+
 void pod_fini(struct pod *p)
 {
     free(p->name);
@@ -33,13 +35,29 @@ static int number_of(json_t *labels, const char *key)
     return *text < '0' || *text > '9' || *end || errno || n > INT32_MAX ? -1 : (int)n;
 }
 
+/* Returns the last MESSAGE_MAX bytes of a container's termination message, from the beginning of a
+ * line if one begins there. The message may be the end of the container's log (up to 80 lines and 2
+ * KiB), and the reason of its end stands last. */
+static const char *message_end(const char *message)
+{
+    size_t n = strlen(message);
+    if (n <= MESSAGE_MAX)
+        return message;
+    const char *end = message + n - MESSAGE_MAX, *line = strchr(end, '\n');
+    if (line && line[1])
+        return line + 1;
+    while ((*end & 0xC0) == 0x80) /* inside a UTF-8 character */
+        end++;
+    return end;
+}
+
 /* Sets *dst to "reason: message". False: no memory. */
 static bool say(char **dst, const char *reason, const char *message)
 {
     char *text;
     free(*dst);
     *dst = NULL;
-    int n = *message ? asprintf(&text, "%.60s: %.400s", reason, message)
+    int n = *message ? asprintf(&text, "%.60s: %.*s", reason, MESSAGE_MAX, message)
                      : asprintf(&text, "%.60s", reason);
     if (n < 0)
         return false;
@@ -60,7 +78,7 @@ static bool take_end(struct pod *p, json_t *terminated)
         return true;
     p->exit_code = code;
     snprintf(p->reason, sizeof(p->reason), "%s", parts_text(terminated, "reason"));
-    return say(&p->why, p->reason, parts_text(terminated, "message"));
+    return say(&p->why, p->reason, message_end(parts_text(terminated, "message")));
 }
 
 static bool take_containers(struct pod *p, json_t *list)

@@ -267,7 +267,7 @@ int injection_add(const struct injection *e, const struct hvdjob *job, json_t *p
 {
     struct injecting q = {.e = e, .job = job, .spec = json_object_get(pod, "spec")};
     q.first = json_array_get(json_object_get(q.spec, "containers"), 0);
-    /* The agent's last log line becomes the container's termination message. */
+    /* If the container fails, the end of its log becomes its termination message. */
     bool ok = add_shm(&q, pod) && add_token(&q) && add_bundle(&q, pod) && add_environment(&q) &&
               wrap_command(&q) && add_probe(&q) && add_security(&q) &&
               parts_fill(q.first, "terminationMessagePolicy", json_string("FallbackToLogsOnError"));

@@ -103,7 +103,7 @@ class Demo:
         self.clock.say("two operators are ready")
 
     def operators(self):
-        """Number of ready operators, once one of them leads and the unpatched ones are gone."""
+        """Number of operator pods if all are ready, one of them leads, and none is from before the patch; else 0."""
         items = self.api.get(f"/api/v1/namespaces/{SYSTEM}/pods")["items"]
         new = ["--agents-url" in str(p["spec"]["containers"][0].get("args")) for p in items]
         leads = any("hvd.dev/leader" in p["metadata"]["labels"] for p in items)

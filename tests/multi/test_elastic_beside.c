@@ -145,7 +145,8 @@ static int submit_all(void)
     return 0;
 }
 
-/* Checks the output of an operation of the ranks that are not in lost; NULL: of all ranks. */
+/* Checks this rank's output of an operation to which all ranks contributed except those in lost;
+ * lost NULL: every rank contributed. */
 static int check_done(const struct operation *o, int kind, const bool *lost)
 {
     float sum = 0;

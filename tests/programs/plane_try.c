@@ -51,7 +51,7 @@ try {
         char token[TOKEN];
     } asked[QUESTIONS];
     int nasked;
-    uint64_t slowest; /* longest turn, in ns of processor time, because other processes run too */
+    uint64_t slowest; /* longest plane_turn(), in ns of processor time: other load does not count */
 };
 
 static void ok(int rc, const struct err *err)

@@ -164,6 +164,25 @@ static void test_pod_ends(void **state)
     }
 }
 
+/* Of a long log the last lines count: the agent says at its end why the pod failed. */
+static void test_long_message(void **state)
+{
+    static const char last[] = "hvd-agent: rank 2 exited with code 3";
+    char text[2048], log[1024] = "";
+    (void)state;
+    for (int i = 0; i < 25; i++)
+        snprintf(log + strlen(log), sizeof(log) - strlen(log), "epoch %02d loss 0.123456789\\n", i);
+    snprintf(text, sizeof(text),
+             POD_HEAD "'status':{'phase':'Failed','containerStatuses':[{'state':{'terminated':{"
+                      "'exitCode':3,'reason':'Error','message':'%s%s'}}}]}}",
+             log, last);
+    struct pod p = read_pod(text);
+    assert_true(strlen(p.why) <= strlen("Error: ") + 400);
+    assert_memory_equal(p.why, "Error: epoch 1", strlen("Error: epoch 1"));
+    assert_string_equal(p.why + strlen(p.why) - strlen(last), last);
+    pod_fini(&p);
+}
+
 /* Containers add up, init containers run one after the other, sidecars beside all that follow. */
 static void test_requests(void **state)
 {
@@ -411,10 +430,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantity), cmocka_unit_test(test_moment),
-        cmocka_unit_test(test_pod_ends), cmocka_unit_test(test_requests),
-        cmocka_unit_test(test_node),     cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_template), cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_status),
+        cmocka_unit_test(test_pod_ends), cmocka_unit_test(test_long_message),
+        cmocka_unit_test(test_requests), cmocka_unit_test(test_node),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_template),
+        cmocka_unit_test(test_defaults), cmocka_unit_test(test_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
