@@ -54,7 +54,7 @@ tests-tsan: $(patsubst %.c,$(BUILD)/%,$(TSAN_SRCS))
 
 # Third-party builds that are kept for the next run: Kubernetes, and Debian 13 and 11. Tests that need one are skipped if it
 # failed.
-STEP_KUBE  := cluster/build:600,waiting=nice -n 5 $(PY) tests/cluster/binaries.py || [ $$? -eq 77 ]
+STEP_KUBE  := kubernetes:600,waiting=nice -n 5 $(PY) tests/cluster/binaries.py || [ $$? -eq 77 ]
 STEP_ROOTS := roots:400,waiting=tests/e2e/rootfs.sh debian13 debian11 arm64 || true
 
 # The shortest test of each kind: ranks by hand, hvdrun, mpirun, doctor, Python, the runner.

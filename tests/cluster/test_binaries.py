@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 10 s, waiting
+# needs: kubernetes
 """binaries.py: the key of a build, KUBEBUILDER_ASSETS, and the message without Go. Builds nothing."""
 import os
 import shutil

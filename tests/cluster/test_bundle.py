@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 120 s
+# needs: kubernetes
 """The operator's pods on a real kubelet, in a namespace that enforces pod security "restricted": the bundle is copied into
 a container whose image has only a C library, its programs run there, and /dev/shm has its size. An image without glibc
 is refused, with the reason in the pod's status.

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 30 s, waiting
+# needs: kubernetes
 """Nothing is left of a cluster when its owner is killed, its supervisor is killed, or it does not start.
 timeout: 3000"""
 import json

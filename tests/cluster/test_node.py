@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 20 s, waiting
+# needs: kubernetes
 """A real node: containerd and kubelet run a pod; the host reaches pods and services; when the owner is killed, nothing is
 left and no setting of the machine has changed.
 timeout: 3000"""

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 70 s, waiting
+# needs: kubernetes
 """hvd-operator on a real control plane, with exactly the rights of k8s/overlays/cluster: the life of a job.
 timeout: 3000"""
 import os

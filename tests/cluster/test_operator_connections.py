@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 120 s, waiting
+# needs: kubernetes
 """hvd-operator's HTTP/2 connections to the API server: half-open ones, and ones that the server keeps closing with GOAWAY.
 timeout: 1200"""
 import os

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 80 s, waiting
+# needs: kubernetes
 """hvd-operator with faults around it: killed after each write, two operators, an API server that is down, rights for only
 one namespace.
 timeout: 3000"""

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 60 s, waiting
+# needs: kubernetes
 """hvd-operator with invalid and hostile input: malformed manifests (manifests.py), invalid changes, name conflicts, invalid
 tokens and bodies. Everything is refused with a reason, and another job trains on meanwhile.
 timeout: 3000"""

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 40 s, waiting
+# needs: kubernetes
 """hvd-operator and a real kubelet: the job's status names an OOM-killed worker; an evicted worker drains at a step boundary,
 the others train on in the same processes, and it is replaced.
 timeout: 3000"""

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 40 s, waiting
+# needs: kubernetes
 """The operator's account has exactly the listed rights in each overlay of k8s/, according to the API server.
 timeout: 900"""
 import os

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 290 s, waiting
+# needs: kubernetes
 """hvd-operator behind a proxy that injects faults of networks and servers: each fault alone, counted by proxy and operator,
 and all together during whole lives of jobs. HVD_SEED=n repeats one storm, HVD_SEED=n,m,... several.
 timeout: 3000"""

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 110 s, waiting
+# needs: kubernetes
 """hvd-operator whose credentials expire while it runs: a pod's token file that is replaced, in time or late, and a
 credential plugin whose tokens expire. Jobs and the lease continue without a gap.
 timeout: 1500"""

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 70 s, waiting
+# needs: kubernetes
 """The operator's web page in Chromium, with a real operator, control plane, agents and ranks: what it shows while a job
 trains, grows, loses a worker and waits; untrusted texts; access and limits.
 HVD_PAGE_SHOTS=folder keeps pictures. timeout: 1800"""

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 19 s, waiting
+# needs: kubernetes
 """The control plane with simulated nodes: it starts, kubectl works, pods run, options take effect, its API server can be
 stopped and started, and nothing is left of it.
 timeout: 3000"""

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 6 s, waiting
+# needs: kubernetes
 """A real API server accepts the pods that the operator makes: in a namespace that enforces pod security "restricted", with
 the QoS class of their template, and within a quota.
 timeout: 3000"""
