@@ -24,6 +24,18 @@ JOBS = "/apis/hvd.dev/v1alpha1/namespaces/default/hvdjobs"
 PODS = "/api/v1/namespaces/default/pods"
 
 
+def post_too_much(test, path, token):
+    """Posts a body that is too long until the refusal arrives, and returns how often it was posted: the operator refuses it
+    before its end and closes the connection, with which the sender may lose the answer."""
+    for count in range(1, 11):
+        try:
+            test.assertEqual(test.ask(path, token, "POST", "x" * (10 << 20)), 413)
+            return count
+        except (ConnectionError, ssl.SSLEOFError):
+            time.sleep(0.2)
+    return test.fail("10 connections broke before the status 413 arrived")
+
+
 class Input(agents.Case):
     def setUp(self):
         super().setUp()
@@ -182,17 +194,6 @@ class Input(agents.Case):
                      "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": meta["name"], "uid": meta["uid"]}},
         })["status"]["token"]
 
-    def post_too_much(self, path, token):
-        """Posts a body that is too long until the refusal arrives, and returns how often it was posted: the operator refuses
-        it before its end and closes the connection, with which the sender may lose the answer."""
-        for count in range(1, 11):
-            try:
-                self.assertEqual(self.ask(path, token, "POST", "x" * (10 << 20)), 413)
-                return count
-            except (ConnectionError, ssl.SSLEOFError):
-                time.sleep(0.2)
-        self.fail("10 connections broke before the status 413 arrived")
-
     def test_tokens_and_bodies(self):
         pods = self.good.pods()
         first, second = (pods[name] for name in sorted(self.pids))
@@ -208,7 +209,7 @@ class Input(agents.Case):
         # a body that is too long, and one that is not JSON, with a valid token
         before, good = self.refused("body"), self.token(first)
         self.assertEqual(self.ask(f"{path}/status", good), 200)
-        posts = self.post_too_much(f"{path}/report", good)
+        posts = post_too_much(self, f"{path}/report", good)
         self.assertEqual(self.ask(f"{path}/report", good, "POST", '{"agent": 7}'), 400)
         self.assertEqual(self.refused("body"), before + posts + 1)
         # the token of a finished job
@@ -245,7 +246,7 @@ class Keys(agents.Case):
         self.wait("the stolen key to open nothing", 30, job, kubelet,
                   lambda: self.ask(f"/jobs/{uid}/pods/{pod}/v1/join", key, "POST", join) == 404)
         self.assertGreater(self.refused("pod"), before[1])
-        posts = self.post_too_much(f"{mine}/report", self.key_of(job))
+        posts = post_too_much(self, f"{mine}/report", self.key_of(job))
         self.assertEqual(self.refused("body"), before[2] + posts)
         self.assertEqual((job.status()["phase"], job.status()["restarts"], self.operator.metric("hvd_agents")),
                          ("Running", 0, 2))

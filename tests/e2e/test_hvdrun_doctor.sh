@@ -85,9 +85,9 @@ cause_is_named() {
 
 # The line names the file, which begins with a number of as many digits as all ranks have.
 cause_is_named_in_a_file() {
-    code 1 "$RUN" -np 11 --output-filename "$TMP/out" sh -c '[ $HVD_RANK = 3 ] || sleep 5
+    code 1 "$RUN" -np 11 --output-filename "$TMP/files" sh -c '[ $HVD_RANK = 3 ] || sleep 5
         echo "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB" >&2; exit 1' >/dev/null 2>"$TMP/2" &&
-        says "$TMP/out/rank.03/stderr, line 1: " "$TMP/2" && [ -s "$TMP/out/rank.03/stderr" ]
+        says "$TMP/files/rank.03/stderr, line 1: " "$TMP/2" && [ -s "$TMP/files/rank.03/stderr" ]
 }
 
 no_cause_is_made_up() {
