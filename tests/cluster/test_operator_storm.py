@@ -66,7 +66,7 @@ class Case(operators.Installed):
         """Finishes a job's pods, and waits until its TTL has deleted everything."""
         job.end_all()
         self.until(f"nothing of {job.name}", lambda: not job.get() and not job.pods())
-        self.assertIn("Succeeded", self.invariants.phases[job.name])
+        self.until("its success to be seen", lambda: "Succeeded" in self.invariants.phases[job.name])
 
     def check_story(self):
         self.assertTrue(self.operator.alive(), self.operator.tail())
