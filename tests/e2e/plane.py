@@ -115,7 +115,7 @@ class Pod:
         with open(self.log, encoding="utf-8", errors="replace") as file:
             return file.read()
 
-    def code(self, seconds=20):
+    def code(self, seconds=60):
         return self.process.wait(seconds)
 
     def evict(self):
