@@ -20,11 +20,12 @@
 #define REST_GRACE_MS   500
 #define POD_PROGRESS_MS 5000
 
-void agent_fail(struct agent *a, const struct err *err)
+void agent_fail(struct agent *a, enum agent_end end, const struct err *err)
 {
     if (a->rc == 0) {
         a->rc = err->code ? err->code : -EIO;
         a->err = *err;
+        a->end = end;
     }
     a->link.abandoned = true;
     agent_ranks_stop(&a->ranks, AGENT_STOP_GRACE_MS);
@@ -78,7 +79,10 @@ static void on_tick(void *arg)
     }
     struct err err;
     if (agent_link_check(&a->link, &err) < 0)
-        agent_fail(a, &err);
+        agent_fail(a, AGENT_END_AWAY, &err);
+    uint32_t away = agent_link_away(&a->link);
+    if (away)
+        agent_relay_tell_away(&a->relay, away);
     agent_output_check(&a->output);
     post_progress(a);
     agent_polls_events(&a->polls);
@@ -167,7 +171,7 @@ static void close_all(struct agent *a)
 
 int agent_run(struct agent *a, struct agent_config *config, struct err *err)
 {
-    *a = (struct agent){.config = *config};
+    *a = (struct agent){.config = *config, .end = AGENT_END_INTERNAL};
     *config = (struct agent_config){0};
     int rc = loop_init(&a->loop);
     if (rc < 0) {
@@ -183,7 +187,7 @@ int agent_run(struct agent *a, struct agent_config *config, struct err *err)
         on_tick(a);
         rc = loop_run(&a->loop);
     }
-    if (rc == 0 && a->rc < 0) {
+    if (rc == 0 && a->rc < 0 && !a->pod.worker_code) { /* else a rank's failure came first */
         rc = a->rc;
         if (err)
             *err = a->err;

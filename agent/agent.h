@@ -32,6 +32,7 @@
 #include "agent/agent_relay.h"
 #include "agent/config.h"
 #include "agent/outbox.h"
+#include "core/base/agent_end.h"
 #include "core/base/loop.h"
 
 struct agent {
@@ -55,14 +56,15 @@ struct agent {
     uint64_t leave_at;            /* deadline for the last report and output; 0: not set */
     int rc;
     struct err err;
+    enum agent_end end; /* why rc is negative */
 };
 
 /* Runs until the job's part on this host has ended. Takes ownership of config. Returns 0, or -errno
- * with err when the agent itself failed; in a pod the exit code. */
+ * with err and a->end when the agent itself failed; in a pod the exit code. */
 int agent_run(struct agent *a, struct agent_config *config, struct err *err);
 
 /* Call when the agent has failed because of err: ends the ranks, then the agent. */
-void agent_fail(struct agent *a, const struct err *err);
+void agent_fail(struct agent *a, enum agent_end end, const struct err *err);
 
 /* Runs the tick soon, which checks whether the agent is done. */
 void agent_wake(struct agent *a);

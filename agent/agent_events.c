@@ -85,7 +85,12 @@ static void wake(void *arg)
 
 static void fail(void *arg, const struct err *err)
 {
-    agent_fail(arg, err);
+    agent_fail(arg, AGENT_END_INTERNAL, err);
+}
+
+static void fail_for(void *arg, enum agent_end end, const struct err *err)
+{
+    agent_fail(arg, end, err);
 }
 
 static const struct agent_ranks_ops ranks_ops = {
@@ -207,7 +212,7 @@ static void on_cards_posted(void *arg)
 }
 
 static const struct agent_polls_ops polls_ops = {on_note, on_roster, wants_roster, on_unknown,
-                                                 fail};
+                                                 fail_for};
 
 /* ---- all ------------------------------------------------------------------------------------ */
 

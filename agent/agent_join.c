@@ -28,6 +28,14 @@ static void retry_join(void *arg)
     agent_join(arg);
 }
 
+/* What the refusal of a first join means. The operator does not know the pod, or goes on without
+ * it: another pod may fare better. With a wrong token, or an answer of another protocol, none will.
+ */
+static enum agent_end refusal_of(long status)
+{
+    return status == 404 || status == 409 ? AGENT_END_REFUSED : AGENT_END_SETTING;
+}
+
 static void on_joined(void *arg, const struct client_answer *answer)
 {
     struct agent *a = arg;
@@ -46,19 +54,20 @@ static void on_joined(void *arg, const struct client_answer *answer)
     agent_link_answered(&a->link);
     int rc = 0;
     if (answer->status != 200)
-        rc = err_set(&err, EPERM, "the coordinator refused this agent: HTTP %ld %.300s",
-                     answer->status, answer->body);
+        rc = err_set(&err, EPERM, "%s refused this agent: HTTP %ld %.300s",
+                     agent_link_peer(&a->link), answer->status, answer->body);
     if (rc == 0)
         rc = welcome_read(answer->body, answer->len, &a->ranks.welcome, &err);
-    if (rc == 0) {
-        a->link.joined = true;
-        if (a->ranks.welcome.post_output)
-            agent_output_break(&a->output);
-        agent_polls_events(&a->polls);
-        rc = agent_doctor_begin(&a->doctor, &err);
+    if (rc < 0) {
+        agent_fail(a, refusal_of(answer->status), &err);
+        return;
     }
-    if (rc < 0)
-        agent_fail(a, &err);
+    a->link.joined = true;
+    if (a->ranks.welcome.post_output)
+        agent_output_break(&a->output);
+    agent_polls_events(&a->polls);
+    if (agent_doctor_begin(&a->doctor, &err) < 0)
+        agent_fail(a, AGENT_END_INTERNAL, &err);
 }
 
 void agent_join(struct agent *a)
@@ -74,7 +83,7 @@ void agent_join(struct agent *a)
                   : err_set(&err, ENOMEM, "no memory to join");
     free(text);
     if (rc < 0)
-        agent_fail(a, &err);
+        agent_fail(a, AGENT_END_INTERNAL, &err);
 }
 
 /* ---- rejoin --------------------------------------------------------------------------------- */
@@ -158,19 +167,21 @@ static void on_rejoined(void *arg, const struct client_answer *answer)
 {
     struct agent *a = arg;
     struct err err;
-    if (answer->status != 0)
+    bool served = answer->status != 0 && answer->status != 503;
+    if (served)
         agent_link_answered(&a->link);
+    else
+        agent_link_unanswered(&a->link, answer);
     if (a->link.abandoned)
         return;
-    if (answer->status == 0 || answer->status == 503) {
-        agent_link_unanswered(&a->link, answer);
+    if (!served) {
         loop_timer_start(&a->loop, &a->join_retry, REJOIN_RETRY_MS, send_rejoin, a);
         return;
     }
     if (answer->status != 200) {
         err_set(&err, EPERM, "the new coordinator refused this agent: HTTP %ld %.300s",
                 answer->status, answer->body);
-        agent_fail(a, &err);
+        agent_fail(a, AGENT_END_REFUSED, &err);
         return;
     }
     free(a->rejoin_text);

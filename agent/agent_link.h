@@ -19,11 +19,13 @@ struct agent_link {
     struct client *client;
     const struct agent_config *config;
     bool joined;
-    bool rejoining; /* a rejoin is in flight: nothing else is sent */
-    bool abandoned; /* the coordinator counts as lost: nothing is sent any more */
-    int terms;      /* how many coordinators this agent has rejoined */
-    struct peer_silence silence;
-    char unanswered[256]; /* why the last request got no answer */
+    bool rejoining;               /* a rejoin is in flight: nothing else is sent */
+    bool abandoned;               /* the coordinator counts as lost: nothing is sent any more */
+    int terms;                    /* how many coordinators this agent has rejoined */
+    struct peer_silence silence;  /* no answer at all */
+    struct peer_silence unserved; /* no answer but 503: it may be gathering its agents */
+    uint64_t away_told;           /* ns of unserved that ranks were told of */
+    char unanswered[256];         /* why the last request got no answer */
     bool silence_reported;
 };
 
@@ -42,12 +44,16 @@ bool agent_link_ready(const struct agent_link *link);
 /* Call when the coordinator has answered: ends its silence. */
 void agent_link_answered(struct agent_link *link);
 
-/* Call when the coordinator did not answer a request, or answered 503: keeps the reason for
- * messages. */
+/* Call when the coordinator did not answer a request, or answered 503, which ends its silence only:
+ * keeps the reason for messages. */
 void agent_link_unanswered(struct agent_link *link, const struct client_answer *answer);
 
 /* Call in each tick. Logs a long silence. Returns -ETIMEDOUT if the coordinator has been silent for
- * the configured limit, else 0. */
+ * the configured limit (config.lost_seconds), else 0. */
 int agent_link_check(struct agent_link *link, struct err *err);
+
+/* Call in each tick. Returns for how many ms more the coordinator has not served this agent, once
+ * that is longer than 2.5 s; at least a second's, else 0. */
+uint32_t agent_link_away(struct agent_link *link);
 
 #endif

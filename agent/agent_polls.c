@@ -30,9 +30,9 @@ static bool usable(struct agent_polls *p, const struct client_answer *answer)
     if (answer->status == 404 && p->ops->unknown(p->arg))
         return false;
     if (answer->status != 204) {
-        err_set(&err, EPROTO, "the coordinator refused this agent: HTTP %ld %.300s", answer->status,
-                answer->body);
-        p->ops->failed(p->arg, &err);
+        err_set(&err, EPROTO, "%s refused this agent: HTTP %ld %.300s", agent_link_peer(p->link),
+                answer->status, answer->body);
+        p->ops->failed(p->arg, AGENT_END_REFUSED, &err);
     }
     return false;
 }
@@ -47,7 +47,7 @@ static void on_events(void *arg, const struct client_answer *answer)
         return;
     if (usable(p, answer)) {
         if (notes_read(answer->body, answer->len, &notes, &err) < 0) {
-            p->ops->failed(p->arg, &err);
+            p->ops->failed(p->arg, AGENT_END_INTERNAL, &err);
             return;
         }
         p->notes_seq = notes.seq;
@@ -85,7 +85,7 @@ static void on_roster(void *arg, const struct client_answer *answer)
         return;
     if (usable(p, answer)) {
         if (roster_read(answer->body, answer->len, &roster, &err) < 0) {
-            p->ops->failed(p->arg, &err);
+            p->ops->failed(p->arg, AGENT_END_INTERNAL, &err);
             return;
         }
         p->ops->roster(p->arg, &roster);

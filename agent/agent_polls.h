@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "agent/agent_link.h"
+#include "core/base/agent_end.h"
 #include "core/member/protocol.h"
 
 struct agent_polls_ops {
@@ -20,8 +21,8 @@ struct agent_polls_ops {
     bool (*wants_roster)(void *arg, uint32_t *ret_after);
     /* The coordinator does not know this agent. True: the agent rejoins. */
     bool (*unknown)(void *arg);
-    /* The coordinator refused this agent, or sent nonsense. */
-    void (*failed)(void *arg, const struct err *err);
+    /* The coordinator refused this agent (AGENT_END_REFUSED), or its answer cannot be read. */
+    void (*failed)(void *arg, enum agent_end end, const struct err *err);
 };
 
 struct agent_polls {

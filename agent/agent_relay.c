@@ -116,6 +116,16 @@ static void post_cards(void *arg)
     relay->cards_posted(relay->arg);
 }
 
+void agent_relay_tell_away(struct agent_relay *relay, uint32_t ms)
+{
+    struct buf body = {0};
+    buf_put_u32(&body, ms);
+    for (int i = 0; i < relay->ranks->n; i++)
+        if (relay->ranks->list[i]->waiting)
+            rank_send(relay->ranks->list[i], CTL_AWAY, &body, NULL);
+    buf_fini(&body);
+}
+
 /* May another rank here say HELLO soon? After a loss or at a boundary, every rank that is still in
  * the old epoch will; at the start every rank will. */
 static bool more_to_come(const struct agent_relay *relay)

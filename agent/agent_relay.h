@@ -54,6 +54,10 @@ void agent_relay_hello_ended(struct agent_relay *relay, struct rank *rank);
 /* Returns true if a rank waits for a roster. */
 bool agent_relay_wants_roster(const struct agent_relay *relay);
 
+/* Tells the ranks that wait for a roster that the coordinator has not answered for ms more
+ * milliseconds. */
+void agent_relay_tell_away(struct agent_relay *relay, uint32_t ms);
+
 /* Sends a roster to the ranks that wait for it. Takes over its contents. */
 void agent_relay_install(struct agent_relay *relay, struct roster_body *roster);
 

@@ -36,7 +36,7 @@ struct agent_config {
     enum doctor_policy doctor;
     char *metrics;     /* "[ADDR:]PORT" for /metrics, NULL: none */
     int start_timeout; /* seconds: to join, and for ranks as HVD_START_TIMEOUT */
-    int lost_seconds;  /* seconds that ranks outlive the coordinator */
+    int lost_seconds;  /* seconds that ranks outlive the coordinator; 0, in a pod only: no limit */
     int beat_ms; /* how long a poll for events may wait, which is the agent's heartbeat; 0: 2 s */
     int verbose;
     /* In a pod only (podconfig.c): */

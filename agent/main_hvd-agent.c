@@ -14,6 +14,8 @@
 #include "agent/agent.h"
 #include "agent/keeper.h"
 #include "agent/podconfig.h"
+#include "agent/termination.h"
+#include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/include/hvd.h"
@@ -86,6 +88,8 @@ int main(int argc, char **argv)
         log_error("libsodium did not start");
         return 1;
     }
+    auto_free char *termination = pod ? termination_path() : NULL;
+    enum agent_end end = AGENT_END_SETTING;
     char **command = argv + 2;
     if (pod && argc > 2 && strcmp(argv[2], "--") == 0)
         command++;
@@ -101,8 +105,12 @@ int main(int argc, char **argv)
     }
     if (rc == 0) {
         rc = agent_run(&agent, &config, &err);
-    }
+        end = agent.end;
+    } else if (rc == -ENOMEM)
+        end = AGENT_END_INTERNAL;
     if (rc < 0)
         log_error("%s", err_text(&err));
+    if (rc < 0 && termination)
+        termination_write(termination, end, err_text(&err));
     return rc >= 0 ? rc : pod ? POD_FAILED : 1;
 }

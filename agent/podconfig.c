@@ -10,22 +10,22 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/termination.h"
 #include "core/base/cleanup.h"
 #include "core/base/env.h"
 #include "core/member/client.h"
 #include "core/member/protocol.h"
 
 #define START_TIMEOUT_S 600
-#define LOST_S          600 /* an upgrade of the control plane takes minutes */
 #define DRAIN_S         25
 #define JITTER_MS       10000
 #define UID_MAX         63
 
-static const char *const ours[] = {"HVD_OPERATOR",         "HVD_OPERATOR_CA", "HVD_TOKEN_FILE",
-                                   "HVD_JOB_UID",          "HVD_JOB_NAME",    "HVD_JOB_NAMESPACE",
-                                   "HVD_POD_UID",          "HVD_POD_NAME",    "HVD_DRAIN_SECONDS",
-                                   "HVD_REJOIN_JITTER_MS", "HVD_BIND",        "HVD_METRICS",
-                                   "HVD_DOCTOR",           "HVD_DOCTOR_LEVEL"};
+static const char *const ours[] = {
+    "HVD_OPERATOR",      "HVD_OPERATOR_CA",      "HVD_TOKEN_FILE",    "HVD_JOB_UID",
+    "HVD_JOB_NAME",      "HVD_JOB_NAMESPACE",    "HVD_POD_UID",       "HVD_POD_NAME",
+    "HVD_DRAIN_SECONDS", "HVD_REJOIN_JITTER_MS", "HVD_BIND",          "HVD_METRICS",
+    "HVD_DOCTOR",        "HVD_DOCTOR_LEVEL",     TERMINATION_VARIABLE};
 
 /* A uid of the API server, which becomes part of a URL path. */
 static int get_uid(const char *variable, const char **ret, struct err *err)
@@ -118,7 +118,7 @@ static int read_numbers(struct agent_config *c, struct err *err)
     if (rc == 0)
         rc = read_number("START_TIMEOUT", START_TIMEOUT_S, 1, 86400, &c->start_timeout, err);
     if (rc == 0)
-        rc = read_number("COORDINATOR_LOST_SECONDS", LOST_S, 1, 86400, &c->lost_seconds, err);
+        rc = read_number("COORDINATOR_LOST_SECONDS", 0, 0, INT32_MAX / 1000, &c->lost_seconds, err);
     if (rc == 0)
         rc = read_number("DRAIN_SECONDS", DRAIN_S, 1, 86400, &c->drain_seconds, err);
     if (rc == 0)

@@ -12,6 +12,7 @@
 #include "operator/keystore.h"
 #include "operator/metrics/metrics.h"
 #include "operator/coordinator/review.h"
+#include "operator/objects/moment.h"
 
 #define READY_MS 200 /* between two checks whether the driver's caches have synced */
 #define TURN_MS  200 /* longest time between two turns: token reviews set no timer */
@@ -67,6 +68,9 @@ static void set_timer(struct coordination *c)
 
 /* ---- event handlers of the driver ------------------------------------------------------------ */
 
+/* Describes the job to the plane. A spec that has become invalid changes nothing in a job that the
+ * plane knows. A new leader takes such a job as it is, so that its ranks train on and their agents
+ * come back. */
 static void on_job(void *arg, const struct hvdjob *job)
 {
     struct coordination *c = arg;
@@ -79,12 +83,14 @@ static void on_job(void *arg, const struct hvdjob *job)
                                      .max = job->elastic ? job->max : job->workers,
                                      .slots = job->slots,
                                      .elastic = job->elastic,
-                                     .began = job->status.epoch > 0};
+                                     .began = job->status.epoch > 0 ||
+                                              job->status.admitted != MOMENT_NONE};
     if (!c->plane)
         return;
     if (job_phase_finished(job->status.phase))
         plane_forget(c->plane, job->uid);
-    else if (!job->refused && plane_job(c->plane, &update, &err) < 0)
+    else if (!(job->refused && plane_knows(c->plane, job->uid)) &&
+             plane_job(c->plane, &update, &err) < 0)
         log_warn("job %s/%s: %s", job->namespace_, job->name, err_text(&err));
     set_timer(c);
 }

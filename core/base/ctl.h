@@ -32,6 +32,8 @@
  *                           cross rank, u32 cross size: the numbers of this joiner if it joined
  *                           now, while the members train. Its card is forgotten; it says HELLO
  *                           again, with CTL_ENTER, when it is ready to join
+ *   AWAY     agent > rank   u32 ms: for so long more the coordinator has not served the agent. Sent
+ *                           to a rank that waits for ROSTER, whose limit it extends
  */
 #ifndef HVD_BASE_CTL_H
 #define HVD_BASE_CTL_H
@@ -57,6 +59,7 @@ enum ctl_type {
     CTL_LIFELINE,
     CTL_REPAIRED,
     CTL_NUMBERS,
+    CTL_AWAY,
 };
 
 /* Why a rank says HELLO. */

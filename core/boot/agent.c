@@ -175,6 +175,14 @@ static int check_losses(const struct boot *boot, const struct losses *l, struct 
     return 0;
 }
 
+/* Returns the ns of a CTL_AWAY. */
+static uint64_t take_away(const struct ctl_frame *frame)
+{
+    struct reader r = reader_over(frame->body, frame->len);
+    uint64_t ms = reader_u32(&r);
+    return r.failed ? 0 : ms * CLOCK_MS;
+}
+
 enum { ROSTER_CAME, NOT_YET, PLACE_CAME };
 
 /* Handles one frame. Frames from before this hvd_init() may come first, such as a SHARE that nobody
@@ -195,6 +203,9 @@ static int take_frame(struct boot *boot, struct ctl_frame *frame, struct losses 
         if (!boot->elastic)
             return rank_lost(frame, err);
         return note_loss(lost, frame) < 0 ? err_set(err, ENOMEM, "out of memory") : NOT_YET;
+    case CTL_AWAY:
+        boot->away += take_away(frame);
+        return NOT_YET;
     case CTL_CHANGE:
         boot_heard_change(boot, frame->body, frame->len);
         return NOT_YET;
@@ -241,10 +252,11 @@ static int next_frame(struct boot *boot, struct ctl_frame *ret, uint64_t deadlin
     for (;;) {
         say_waiting(boot, w);
         uint64_t slice = deadline_in_ms(CANCEL_MS);
-        bool last = deadline <= slice;
+        uint64_t limit = boot_extended(boot, deadline);
+        bool last = limit <= slice;
         if (boot->cancel && atomic_load(boot->cancel))
             return err_set(err, ESHUTDOWN, "hvd_shutdown() was called");
-        int rc = ctl_wait(&boot->ctl, ret, last ? deadline : slice);
+        int rc = ctl_wait(&boot->ctl, ret, last ? limit : slice);
         if (rc == -ETIMEDOUT && !last)
             continue;
         if (rc == -ETIMEDOUT)

@@ -70,6 +70,7 @@ int boot_exchange(struct boot *boot, const struct buf *card, uint64_t deadline, 
     if (card->failed || card->len > BOOT_CARD_MAX)
         return err_set(err, EMSGSIZE, "the card has %zu bytes, at most %d fit", card->len,
                        BOOT_CARD_MAX);
+    boot->away = 0;
     return boot->ops->exchange(boot, card, deadline, err);
 }
 

@@ -56,6 +56,7 @@ struct boot {
     int why;      /* enum ctl_why of the next exchange; boot_open() sets CTL_JOIN */
     const _Atomic int *cancel; /* NULL, or a flag: a value other than 0 ends an exchange at once */
     struct ctl ctl;            /* on agent_fd; the mesh continues to use it */
+    uint64_t away; /* ns by which the agent has extended the last exchange: see CTL_AWAY */
     _Atomic uint32_t change_heard; /* newest planned change that the agent announced */
     uint32_t *members; /* [size], member with that rank; a member number is never reused. Without an
                           agent: the rank */
@@ -78,8 +79,16 @@ int boot_open(struct boot *boot, struct err *err);
  * asked to leave, or *boot->cancel was set. -EAGAIN: a rank of the roster is lost already, so ask
  * again. 1: the members train, and this joiner (why CTL_JOIN) has its provisional numbers; its card
  * is forgotten. To join, the joiner asks again with why CTL_ENTER, which waits for the members'
- * next step boundary and warns when that takes long. */
+ * next step boundary and warns when that takes long. While the agent's coordinator does not answer,
+ * the deadline moves on: boot_extended() returns the new one. */
 int boot_exchange(struct boot *boot, const struct buf *card, uint64_t deadline, struct err *err);
+
+/* Returns the deadline of the last exchange, later by the time in which the agent's coordinator was
+ * away. */
+static inline uint64_t boot_extended(const struct boot *boot, uint64_t deadline)
+{
+    return deadline == UINT64_MAX ? deadline : deadline + boot->away;
+}
 
 /* Tells the agent, if there is one, that this rank leaves: see CTL_BYE. done: operations that it
  * has finished. */

@@ -142,9 +142,17 @@ static uint64_t meet_by(const struct engine *e, uint64_t deadline)
     return e->repair.active || e->boot.why == CTL_ENTER ? deadline_in_ms(MEET_MS) : deadline;
 }
 
-/* Tries once to send the card, to get the roster and to connect the mesh. Returns 1 if this rank
- * got provisional numbers instead. */
-static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
+static int exchange(struct engine *e, const struct buf *card, uint64_t *deadline, struct err *err)
+{
+    int rc = boot_exchange(&e->boot, card, *deadline, err);
+    *deadline = boot_extended(&e->boot, *deadline);
+    return rc;
+}
+
+/* Tries once to send the card, to get the roster and to connect the mesh. Moves *deadline on by the
+ * time in which the agent's coordinator was away. Returns 1 if this rank got provisional numbers
+ * instead. */
+static int connect_epoch(struct engine *e, uint64_t *deadline, struct err *err)
 {
     struct mesh_listener *listener = NULL;
     struct mesh *mesh = NULL;
@@ -157,7 +165,7 @@ static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
     if (rc == 0 && e->repair.active)
         inject_point("report");
     if (rc == 0)
-        rc = boot_exchange(&e->boot, &blob, deadline, err);
+        rc = exchange(e, &blob, deadline, err);
     if (rc == 0 && e->boot.elastic)
         rc = take_reports(e, err);
     if (rc == 0)
@@ -165,7 +173,7 @@ static int connect_epoch(struct engine *e, uint64_t deadline, struct err *err)
     if (rc == 0 && e->repair.active)
         inject_point("install");
     if (rc == 0)
-        rc = mesh_create(&e->boot, TAKE(listener), meet_by(e, deadline), &mesh, err);
+        rc = mesh_create(&e->boot, TAKE(listener), meet_by(e, *deadline), &mesh, err);
     mesh_listener_destroy(listener);
     buf_fini(&blob);
     if (rc != 0 || !mesh)
@@ -188,7 +196,7 @@ int repair_first_epoch(struct engine *e, uint64_t deadline, struct err *err)
     int rc;
     repair_report(e);
     do
-        rc = connect_epoch(e, deadline, err);
+        rc = connect_epoch(e, &deadline, err);
     while (e->boot.elastic && may_try_again(rc) && !deadline_passed(deadline));
     /* A joiner continues the members' operation count. */
     if (rc == 0)
@@ -238,7 +246,8 @@ static void give_up_coll(struct engine *e)
 
 static int next_epoch(struct engine *e, struct err *err)
 {
-    int rc = connect_epoch(e, UINT64_MAX, err);
+    uint64_t deadline = UINT64_MAX;
+    int rc = connect_epoch(e, &deadline, err);
     if (rc == 0)
         rc = enter_epoch(e, err);
     if (rc < 0) {

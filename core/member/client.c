@@ -29,6 +29,7 @@ struct client {
     char *url, *unix_path;
     char *token, *token_file;
     uint64_t token_read; /* clock */
+    bool accepted;       /* the coordinator has accepted a token of token_file */
     int jitter_ms;
     uint64_t failing;    /* clock: since when the coordinator is unreachable; 0: it is reachable */
     uint64_t hold_until; /* clock: until when requests wait; 0: they do not */
@@ -141,11 +142,12 @@ static void on_answer(void *arg, const struct http_answer *from)
     struct client *c = call->client;
     struct client_answer answer = {
         .status = from->status, .text = from->why, .body = from->body, .len = from->len};
-    learn(c, answer.status != 0);
-    if (answer.status == 401 && renew_token(c)) {
+    c->accepted |= answer.status == 200 || answer.status == 204;
+    if (answer.status == 401 && (renew_token(c) || (c->token_file && c->accepted))) {
         answer.status = 0;
-        answer.text = "the token was renewed";
+        answer.text = "the token was not accepted: it is renewed, or the kubelet will renew it";
     }
+    learn(c, answer.status != 0);
     client_done_f *done = call->done;
     arg = call->arg;
     call_destroy(call);

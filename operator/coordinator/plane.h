@@ -81,7 +81,7 @@ struct plane_job {
     int slots;    /* ranks per worker */
     bool elastic;
     int start_timeout; /* seconds that ready ranks wait for starting ones; 0: 60 */
-    bool began; /* the job's status has an epoch: the roster is rebuilt from agents' reports */
+    bool began; /* the job may have agents already: the roster is rebuilt from their reports */
 };
 
 /* Adds a job, or updates it. */
@@ -103,6 +103,8 @@ int plane_pod(struct plane *p, const char *job_uid, const struct plane_pod *pod,
 
 /* The pod's object was deleted. An unknown pod is ignored. */
 void plane_pod_gone(struct plane *p, const char *job_uid, const char *pod_uid);
+
+bool plane_knows(const struct plane *p, const char *job_uid);
 
 /* The job has finished or was deleted: its agents end their ranks and its key becomes invalid. An
  * unknown job is ignored. */

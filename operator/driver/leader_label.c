@@ -4,28 +4,44 @@
  */
 #include "operator/driver/leader_label.h"
 
+#include <errno.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/cleanup.h"
+#include "core/base/buf.h"
 #include "core/base/log.h"
+#include "core/json/json.h"
 #include "operator/api/request.h"
 #include "operator/api/retry.h"
 #include "operator/driver/bodies.h"
+#include "operator/driver/driver.h"
+#include "operator/objects/parts.h"
 
 #define TIMEOUT_MS 10000
+#define CHECK_MS   30000 /* between two looks at which pods have the label */
+
+struct stale {
+    char *name, *version; /* of the pod; resourceVersion */
+};
 
 struct leader_label {
     struct api *api;
-    char *path;
-    bool want, settled;
+    char *namespace_, *pod;
+    char *path, *list; /* of this operator's pod; of the pods with the label */
+    bool want, settled, told;
+    bool rewritten; /* the label was missing in the last look, and was set again */
     unsigned failures;
     struct api_call *call;
-    struct loop_timer pause;
+    struct loop_timer pause, check;
+    struct stale *stale; /* [nstale] other pods that have the label */
+    size_t nstale;
 };
 
 static void write_it(struct leader_label *l);
+static void look(struct leader_label *l);
+
+/* ---- the label of this pod ------------------------------------------------------------------- */
 
 static void on_pause(void *arg)
 {
@@ -49,6 +65,8 @@ static void on_done(void *arg, const struct api_answer *answer)
             log_warn("%s: no such pod, so this operator cannot label it: agents do not find the "
                      "leader. Check POD_NAME and POD_NAMESPACE",
                      l->path);
+        else if (l->want)
+            look(l);
         return;
     }
     if (l->failures == 4)
@@ -58,28 +76,177 @@ static void on_done(void *arg, const struct api_answer *answer)
     again(l);
 }
 
-static void write_it(struct leader_label *l)
+static int patch(struct leader_label *l, const char *path, char *body, api_done_f *done)
 {
-    auto_free char *body = bodies_leader(l->want);
     struct api_request q = {.method = "PATCH",
-                            .path = l->path,
+                            .path = path,
                             .body = body,
                             .kind = API_MERGE_PATCH,
                             .idempotent = true,
                             .urgent = true,
                             .timeout_ms = TIMEOUT_MS};
-    if (!body || api_send(l->api, &q, on_done, l, &l->call, NULL) < 0)
+    int rc = body && path ? api_send(l->api, &q, done, l, &l->call, NULL) : -ENOMEM;
+    free(body);
+    return rc;
+}
+
+static void write_it(struct leader_label *l)
+{
+    if (patch(l, l->path, bodies_leader(l->want), on_done) < 0)
         again(l);
+}
+
+/* ---- the labels of other pods ---------------------------------------------------------------- */
+
+static void forget(struct leader_label *l)
+{
+    for (size_t i = 0; i < l->nstale; i++) {
+        free(l->stale[i].name);
+        free(l->stale[i].version);
+    }
+    free(l->stale);
+    l->stale = NULL;
+    l->nstale = 0;
+}
+
+static void on_check(void *arg)
+{
+    struct leader_label *l = arg;
+    l->rewritten = false;
+    look(l);
+}
+
+static void check_later(struct leader_label *l)
+{
+    forget(l);
+    loop_timer_start(api_loop(l->api), &l->check, CHECK_MS, on_check, l);
+}
+
+static void remove_next(struct leader_label *l);
+
+/* Also on failure: the next look finds the label again. */
+static void on_removed(void *arg, const struct api_answer *answer)
+{
+    struct leader_label *l = arg;
+    struct stale *s = &l->stale[l->nstale - 1];
+    l->call = NULL;
+    if (answer->status == 200)
+        log_info("pod %s had the leader's label, which is removed", s->name);
+    else
+        log_info("pod %s has the leader's label, which could not be removed: %ld %s", s->name,
+                 answer->status, answer->message);
+    free(s->name);
+    free(s->version);
+    l->nstale--;
+    remove_next(l);
+}
+
+/* A pod that has changed since the look keeps the label: it may lead by now. */
+static void remove_next(struct leader_label *l)
+{
+    static const struct resource pods = {"", "v1", "pods"};
+    struct buf path = {0};
+    if (l->nstale == 0) {
+        check_later(l);
+        return;
+    }
+    const struct stale *s = &l->stale[l->nstale - 1];
+    request_path(&path, &pods, l->namespace_, s->name, NULL);
+    if (patch(l, request_text(&path), bodies_no_leader(s->version), on_removed) < 0)
+        check_later(l);
+    buf_fini(&path);
+}
+
+static int add_stale(struct leader_label *l, const char *name, const char *version)
+{
+    struct stale *grown = realloc(l->stale, (l->nstale + 1) * sizeof(*grown));
+    if (!grown)
+        return -ENOMEM;
+    l->stale = grown;
+    struct stale s = {strdup(name), strdup(version)};
+    if (!s.name || !s.version) {
+        free(s.name);
+        free(s.version);
+        return -ENOMEM;
+    }
+    l->stale[l->nstale++] = s;
+    return 0;
+}
+
+/* Returns whether this operator's own pod has the label; adds others to l->stale. */
+static bool read_pods(struct leader_label *l, const struct api_answer *answer)
+{
+    auto_json json_t *j = NULL;
+    json_t *item;
+    size_t i;
+    bool own = false;
+    if (json_read(answer->body, answer->len, "the operator's pods", &j, NULL) < 0)
+        return true;
+    json_array_foreach(json_object_get(j, "items"), i, item)
+    {
+        json_t *meta = json_object_get(item, "metadata");
+        const char *name = parts_text(meta, "name");
+        if (strcmp(name, l->pod) == 0)
+            own = true;
+        else if (*name && add_stale(l, name, parts_text(meta, "resourceVersion")) < 0)
+            return true;
+    }
+    return own;
+}
+
+static void on_listed(void *arg, const struct api_answer *answer)
+{
+    struct leader_label *l = arg;
+    l->call = NULL;
+    forget(l);
+    if (answer->status != 200) {
+        if (!l->told)
+            log_warn(
+                "the pods with the leader's label cannot be listed (%ld %s): after the loss of "
+                "a leader's node agents may dial its pod, until that is deleted",
+                answer->status, answer->message);
+        l->told = true;
+        check_later(l);
+        return;
+    }
+    l->told = false;
+    if (read_pods(l, answer)) {
+        l->rewritten = false;
+        remove_next(l);
+    } else if (l->rewritten) {
+        check_later(l); /* something removes the label each time */
+    } else {
+        l->rewritten = true;
+        write_it(l);
+    }
+}
+
+static void look(struct leader_label *l)
+{
+    struct api_request q = {
+        .method = "GET", .path = l->list, .idempotent = true, .timeout_ms = TIMEOUT_MS};
+    loop_timer_stop(api_loop(l->api), &l->check);
+    if (api_send(l->api, &q, on_listed, l, &l->call, NULL) < 0)
+        check_later(l);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void stop(struct leader_label *l)
+{
+    api_cancel(l->call);
+    l->call = NULL;
+    loop_timer_stop(api_loop(l->api), &l->pause);
+    loop_timer_stop(api_loop(l->api), &l->check);
+    forget(l);
 }
 
 void leader_label_set(struct leader_label *l, bool leads)
 {
+    stop(l);
     l->want = leads;
-    l->settled = false;
+    l->settled = l->rewritten = false;
     l->failures = 0;
-    api_cancel(l->call);
-    l->call = NULL;
-    loop_timer_stop(api_loop(l->api), &l->pause);
     write_it(l);
 }
 
@@ -88,20 +255,32 @@ bool leader_label_settled(const struct leader_label *l)
     return l->settled;
 }
 
-int leader_label_open(struct leader_label **ret, struct api *api, const char *namespace,
-                      const char *pod, struct err *err)
+static char *path_of(const char *namespace, const char *pod, const char *selector)
 {
     static const struct resource pods = {"", "v1", "pods"};
     struct buf path = {0};
-    struct leader_label *l = calloc(1, sizeof(*l));
     request_path(&path, &pods, namespace, pod, NULL);
-    if (!l || !request_text(&path)) {
+    request_query(&path, "labelSelector", selector);
+    if (!request_text(&path))
         buf_fini(&path);
-        free(l);
+    return (char *)path.data;
+}
+
+int leader_label_open(struct leader_label **ret, struct api *api, const char *namespace,
+                      const char *pod, struct err *err)
+{
+    struct leader_label *l = calloc(1, sizeof(*l));
+    if (!l)
+        return err_set(err, ENOMEM, "no memory for the leader's label");
+    l->api = api;
+    l->namespace_ = strdup(namespace);
+    l->pod = strdup(pod);
+    l->path = path_of(namespace, pod, NULL);
+    l->list = path_of(namespace, NULL, DRIVER_LEADER_LABEL);
+    if (!l->namespace_ || !l->pod || !l->path || !l->list) {
+        leader_label_close(l);
         return err_set(err, ENOMEM, "no memory for the leader's label");
     }
-    l->api = api;
-    l->path = (char *)path.data;
     leader_label_set(l, false);
     *ret = l;
     return 0;
@@ -111,8 +290,10 @@ void leader_label_close(struct leader_label *l)
 {
     if (!l)
         return;
-    api_cancel(l->call);
-    loop_timer_stop(api_loop(l->api), &l->pause);
+    stop(l);
+    free(l->namespace_);
+    free(l->pod);
     free(l->path);
+    free(l->list);
     free(l);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * leader_label: the label hvd.dev/leader on this operator's own pod. The Service that agents dial
- * selects it. Writes are repeated until one succeeds, or the pod does not exist.
+ * selects it. Writes are repeated until one succeeds, or the pod does not exist. While this
+ * operator leads it looks every 30 s, first at once, which pods have the label: it removes those of
+ * other pods (a leader whose node was lost cannot do so itself), and sets its own again.
  */
 #ifndef HVD_OPERATOR_DRIVER_LEADER_LABEL_H
 #define HVD_OPERATOR_DRIVER_LEADER_LABEL_H

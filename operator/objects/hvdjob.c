@@ -90,25 +90,41 @@ static json_t *take_map(json_t *map, const char *key, struct err *err)
     return j;
 }
 
+/* Takes a size whatever is wrong with the others; *all gets the first error. */
+static void take_size(json_t *spec, const char *key, int most, int *ret, struct err *all)
+{
+    struct err err = {0};
+    take_int(spec, "spec.", key, 1, most, ret, &err);
+    if (!all->code)
+        *all = err;
+}
+
 static void take_sizes(struct hvdjob *job, json_t *spec, struct err *err)
 {
     int workers = 0, min = 0, max = 0;
     job->slots = 1;
-    take_int(spec, "spec.", "workers", 1, HVDJOB_WORKERS_MAX, &workers, err);
-    take_int(spec, "spec.", "minWorkers", 1, HVDJOB_WORKERS_MAX, &min, err);
-    take_int(spec, "spec.", "maxWorkers", 1, HVDJOB_WORKERS_MAX, &max, err);
-    take_int(spec, "spec.", "slotsPerWorker", 1, 1024, &job->slots, err);
-    job->elastic = min || max;
+    take_size(spec, "workers", HVDJOB_WORKERS_MAX, &workers, err);
+    take_size(spec, "minWorkers", HVDJOB_WORKERS_MAX, &min, err);
+    take_size(spec, "maxWorkers", HVDJOB_WORKERS_MAX, &max, err);
+    take_size(spec, "slotsPerWorker", 1024, &job->slots, err);
+    job->elastic = !absent(json_object_get(spec, "minWorkers")) ||
+                   !absent(json_object_get(spec, "maxWorkers"));
     job->says_workers = workers > 0;
     job->workers = workers ? workers : min ? min : 1;
     job->min = min ? min : job->workers;
     job->max = max ? max : job->workers;
-    if (err->code)
-        return;
-    if (job->workers < job->min)
+    if (!err->code && job->workers < job->min)
         err_set(err, EINVAL, "spec.workers: %d is less than minWorkers %d", job->workers, job->min);
-    else if (job->workers > job->max)
+    else if (!err->code && job->workers > job->max)
         err_set(err, EINVAL, "spec.workers: %d is more than maxWorkers %d", job->workers, job->max);
+    job->sized = !err->code;
+}
+
+/* For a job whose sizes are invalid: as many workers as it has, so that those stay as they are. */
+static void keep_sizes(struct hvdjob *job)
+{
+    job->workers = job->max = job->status.workers > 0 ? job->status.workers : 1;
+    job->min = job->elastic ? 1 : job->workers;
 }
 
 static void take_policies(struct hvdjob *job, json_t *spec, struct err *err)
@@ -182,7 +198,7 @@ static int take_template(struct hvdjob *job, json_t *spec, struct resource_kinds
 static int take_spec(struct hvdjob *job, json_t *object, struct resource_kinds *kinds,
                      struct err *err)
 {
-    struct err bad = {0};
+    struct err bad = {0}, sizes = {0};
     json_t *spec = json_object_get(object, "spec");
     if (sanitize_reason(object)) /* a value was replaced: pods would differ from the template */
         err_set(&bad, EINVAL, "the object contains %s, which this operator cannot read; remove it",
@@ -190,7 +206,9 @@ static int take_spec(struct hvdjob *job, json_t *object, struct resource_kinds *
     check_name(job->name, &bad);
     if (!bad.code && !json_is_object(spec))
         err_set(&bad, EINVAL, "spec: missing");
-    take_sizes(job, spec, &bad);
+    take_sizes(job, spec, &sizes);
+    if (!bad.code)
+        bad = sizes;
     take_policies(job, spec, &bad);
     int rc = take_template(job, spec, kinds, &bad, err);
     if (rc == 0 && bad.code && words_set(&job->refused, err_text(&bad)) < 0)
@@ -222,6 +240,8 @@ int hvdjob_parse(json_t *j, struct resource_kinds *kinds, struct hvdjob *ret, st
     rc = job.name && job.namespace_ && job.version ? 0 : err_set(err, ENOMEM, "no memory");
     rc = rc < 0 ? rc : take_spec(&job, j, kinds, err);
     rc = rc < 0 ? rc : hvdjob_status_parse(json_object_get(j, "status"), &job.status, err);
+    if (!job.sized)
+        keep_sizes(&job);
     if (rc < 0) {
         hvdjob_fini(&job);
         return rc;

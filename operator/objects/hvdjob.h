@@ -32,6 +32,7 @@ struct hvdjob {
     /* A job with neither minWorkers nor maxWorkers is not elastic: it needs all workers. */
     bool elastic;
     int workers, min, max, slots;
+    bool sized; /* false: the spec's sizes are invalid, and these are those of the job's workers */
     bool says_workers; /* spec.workers is set; else the scale subresource shows no number */
 
     enum gang_backend backend;

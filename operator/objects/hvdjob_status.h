@@ -50,11 +50,12 @@ struct hvdjob_status {
     int attempt, nretries;
     struct job_retry *retries; /* owned */
 
-    int failures;  /* failures that count against backoffLimit */
-    int losses;    /* pods lost for any reason; sets the pause before the next replacement */
+    int failures;  /* events that count against backoffLimit */
+    int losses;    /* events in which pods were lost; sets the pause before the next replacement */
     int restarts;  /* workers replaced since the job was created */
     int rollbacks; /* admissions in a row after which the gang did not fit */
-    int64_t last_loss, last_rollback;
+    int64_t last_loss; /* when the last of these events began */
+    int64_t last_rollback;
     bool failed_late;                /* a worker failed after another had succeeded */
     struct job_first_failure *first; /* owned, NULL: no failure */
 

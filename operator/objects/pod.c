@@ -77,6 +77,7 @@ static bool take_end(struct pod *p, json_t *terminated)
     if (code == 0 || p->exit_code != 0)
         return true;
     p->exit_code = code;
+    p->agent_end = agent_end_read(parts_text(terminated, "message"));
     snprintf(p->reason, sizeof(p->reason), "%s", parts_text(terminated, "reason"));
     return say(&p->why, p->reason, message_end(parts_text(terminated, "message")));
 }
@@ -115,11 +116,11 @@ static int take_status(struct pod *p, json_t *status, struct err *err)
     ok = take_containers(p, json_object_get(status, "initContainerStatuses")) &&
          take_containers(p, json_object_get(status, "containerStatuses"));
     /* A failed pod was disrupted if it has the condition DisruptionTarget, or a reason, or no
-     * failed container (then its kubelet ended it). The reason DeadlineExceeded rules out all
-     * three. */
-    p->disrupted =
-        p->phase == POD_FAILED && strcmp(reason, "DeadlineExceeded") != 0 &&
-        (conditions_true(conditions, "DisruptionTarget") || *reason || p->exit_code == 0);
+     * failed container (then its kubelet ended it), or if its agent says so. The reason
+     * DeadlineExceeded rules out all four. */
+    p->disrupted = p->phase == POD_FAILED && strcmp(reason, "DeadlineExceeded") != 0 &&
+                   (conditions_true(conditions, "DisruptionTarget") || *reason ||
+                    p->exit_code == 0 || agent_end_is_disruption(p->agent_end));
     if (ok && p->phase == POD_FAILED && *reason) {
         snprintf(p->reason, sizeof(p->reason), "%s", reason);
         ok = say(&p->why, reason, parts_text(status, "message"));

@@ -6,6 +6,7 @@
 #ifndef HVD_OPERATOR_OBJECTS_POD_H
 #define HVD_OPERATOR_OBJECTS_POD_H
 
+#include "core/base/agent_end.h"
 #include "operator/objects/resources.h"
 
 #define POD_UID_MAX 64
@@ -26,7 +27,10 @@ struct pod {
     bool deleting; /* the pod has a deletionTimestamp */
     bool gated;    /* by the scheduling gate POD_GATE */
     bool ready;
-    bool disrupted; /* the pod failed through a disruption (eviction, preemption, lost node) */
+    /* The pod failed through a disruption: eviction, preemption, a lost node, or an operator that
+     * was away or has refused the agent. */
+    bool disrupted;
+    enum agent_end agent_end; /* why the agent ended, if it said so */
     int64_t created, ended;
     char *node;      /* NULL: not bound yet */
     char *why;       /* why it is pending or how it finished, for people; NULL: no reason given */

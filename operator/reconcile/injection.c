@@ -199,6 +199,13 @@ static bool put_level(struct injecting *q)
     return q->job->doctor_level == 0 || put_value(q, "HVD_DOCTOR_LEVEL", text);
 }
 
+/* Tells the agent where the template wants the termination message, unless at the usual place. */
+static bool put_termination(struct injecting *q)
+{
+    const char *path = parts_text(q->first, "terminationMessagePath");
+    return !*path || put_value(q, "HVD_TERMINATION_MESSAGE_PATH", path);
+}
+
 static bool add_environment(struct injecting *q)
 {
     const struct hvdjob *job = q->job;
@@ -208,7 +215,7 @@ static bool add_environment(struct injecting *q)
            put_value(q, "HVD_JOB_NAMESPACE", job->namespace_) &&
            put_field(q, "HVD_POD_UID", "metadata.uid") &&
            put_field(q, "HVD_POD_NAME", "metadata.name") &&
-           put_value(q, "HVD_DOCTOR", job->doctor) && put_level(q) &&
+           put_value(q, "HVD_DOCTOR", job->doctor) && put_level(q) && put_termination(q) &&
            fill_number(q, "HVD_DRAIN_SECONDS", drain_seconds(q->spec));
 }
 

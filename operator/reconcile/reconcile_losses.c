@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reconcile_losses: counts each failed pod once: the same status write raises the count and the
- * worker's attempt.
+ * reconcile_losses: counts what pods were lost to. The same status write raises the count and the
+ * worker's attempt, so no loss is counted twice.
  *
- * A failure of the program, or a refusal by the doctor, uses up one of backoffLimit attempts. A
- * disruption (eviction, preemption, lost node) does not: it only lengthens the pause before the
- * replacement. Ten minutes without a loss reset both.
+ * What is counted is an event and not a pod: when one rank crashes, the pods of the others often
+ * fail, too. A loss belongs to the last event if the pod was there when that began, and if that is
+ * less than EVENT ago. The first loss of an event decides: a failure of the program, or a refusal
+ * by the doctor, uses up one of backoffLimit attempts; a disruption (eviction, preemption, lost
+ * node, an operator that was away) only lengthens the pause before the replacement. Ten minutes
+ * after the beginning of the last event both are reset.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +20,7 @@
 
 #define REFUSED_CODE   126 /* exit code of an agent whose doctor refused: agent/agent_pod.c */
 #define REFUSED_REASON "DoctorRefused"
+#define EVENT          (120 * MOMENT_S)
 
 /* ---- what a loss is -------------------------------------------------------------------------- */
 
@@ -47,6 +51,15 @@ static void note_refusal(struct reconciling *r, const struct pod *p)
     snprintf(say->reason, sizeof(say->reason), "%s", REFUSED_REASON);
     snprintf(say->text, sizeof(say->text), "worker %d (pod %.80s, node %.80s): the doctor found %s",
              p->worker, p->name, p->node ? p->node : "none", text);
+}
+
+static void note_agent(struct reconciling *r, const struct pod *p)
+{
+    struct action_event *say = &r->ret->events[ACTION_EVENT_AGENT];
+    say->warning = true;
+    snprintf(say->reason, sizeof(say->reason), "AgentEnded");
+    snprintf(say->text, sizeof(say->text), "worker %d (pod %.80s, node %.80s): %.400s", p->worker,
+             p->name, p->node ? p->node : "none", p->why ? p->why : "");
 }
 
 static int note_first(struct reconciling *r, const struct pod *p)
@@ -114,18 +127,37 @@ static void reset_counts(struct reconciling *r)
         actions_again(r->ret, st->last_loss + BACKOFF_FORGET);
 }
 
+/* A replacement is made a second after the event at the earliest, so it is never in it. All losses
+ * of one look are of one event. */
+static bool is_of_last_event(const struct reconciling *r, const struct pod *p)
+{
+    int64_t last = r->st->last_loss;
+    bool there = p->created < last || last == moment_whole(r->in->now);
+    return last != MOMENT_NONE && there && r->in->now < last + EVENT;
+}
+
+static void count_event(struct reconciling *r, const struct pod *p)
+{
+    struct hvdjob_status *st = r->st;
+    if (is_of_last_event(r, p))
+        return;
+    st->failures += !p->disrupted;
+    st->losses++;
+    st->last_loss = moment_whole(r->in->now);
+}
+
 static int count_loss(struct reconciling *r, const struct pod *p, bool at_end)
 {
     struct hvdjob_status *st = r->st;
     if (was_refused(r, p))
         note_refusal(r, p);
+    if (p->agent_end != AGENT_END_NONE)
+        note_agent(r, p);
     if (at_end) {
         st->failed_late |= !p->disrupted;
     } else {
-        st->failures += !p->disrupted;
-        st->losses++;
+        count_event(r, p);
         st->restarts++;
-        st->last_loss = moment_whole(r->in->now);
     }
     return hvdjob_status_raise(st, p->worker, p->attempt + 1, r->err);
 }

@@ -60,12 +60,24 @@ class Kubelet:
             f.write(text)
         return name
 
+    def message_file(self, pod):
+        path = os.path.join(self.folder, f"{pod['metadata']['name']}.end")
+        with open(path, "a", encoding="utf-8"):
+            pass
+        return path
+
+    def message(self, pod):
+        """The termination message of a pod that has failed, by the policy FallbackToLogsOnError."""
+        with open(self.message_file(pod), encoding="utf-8") as f:
+            return f.read() or self.log(pod)[-1000:]
+
     def environment(self, pod):
         meta = pod["metadata"]
         fields = {"metadata.uid": meta["uid"], "metadata.name": meta["name"]}
         own = {e["name"]: e["value"] if "value" in e else fields[e["valueFrom"]["fieldRef"]["fieldPath"]]
                for e in pod["spec"]["containers"][0]["env"]}
         own["HVD_TOKEN_FILE"] = self.token(pod)
+        own["HVD_TERMINATION_MESSAGE_PATH"] = self.message_file(pod)
         own.pop("HVD_METRICS", None)    # all nodes are one machine, where the port is taken
         return {**{k: v for k, v in os.environ.items() if not k.startswith("HVD_")}, "HVD_REJOIN_JITTER_MS": "500", **own}
 
@@ -94,7 +106,7 @@ class Kubelet:
                 self.said.add(uid)
                 try:
                     self.job.end_pod(pods[uid]["metadata"]["name"], code if code >= 0 else 128 - code,
-                                     message=self.log(pods[uid])[-1000:] if code else None)
+                                     message=self.message(pods[uid]) if code else None)
                 except Refused as error:    # it was deleted meanwhile
                     if error.code != 404:
                         raise
@@ -138,9 +150,11 @@ class Case(operators.Installed):
         self.addCleanup(lambda: operator.alive() and operator.stop())
         return operator
 
-    def start_job(self, name, workers, *arguments, doctor=None, **more):
+    def start_job(self, name, workers, *arguments, doctor=None, env=None, **more):
+        """env: {name: value} of the template's container."""
         container = {"name": "main", "image": "none", "command": [STEPS, *map(str, arguments)],
-                     "resources": {"requests": {"cpu": "1"}}}
+                     "resources": {"requests": {"cpu": "1"}},
+                     "env": [{"name": key, "value": value} for key, value in (env or {}).items()]}
         job = Job(self.cluster, name, workers, doctor=doctor or {"policy": "off"},
                   template={"spec": {"containers": [container], "terminationGracePeriodSeconds": 10}}, **more)
         kubelet = Kubelet(job)

@@ -206,6 +206,63 @@ class Agents(Case):
         self.cluster.kubectl("scale", "hvdjob/calm", "--replicas=3")
         self.wait("a world of three", 90, job, kubelet, lambda: 3 in self.worlds(kubelet))
 
+    def test_away_for_longer_than_a_job_allows(self):
+        """All seven agents of a job with a limit give up: one disruption, and no failure of the job. A job without a limit
+        trains on."""
+        limited, its = self.start_job("limited", 7, 100000, 20, env={"HVD_COORDINATOR_LOST_SECONDS": "5"})
+        patient, other = self.start_job("patient", 2, 100000, 20)
+        self.wait("a world of seven", 60, limited, its, lambda: 7 in self.worlds(its))
+        self.wait("a world of two", 60, patient, other, lambda: 2 in self.worlds(other))
+        pods, pids = limited.pods(), {name: other.of(name).pid for name in patient.running()}
+        before = len(self.worlds(its))
+        self.operator.kill()
+        wait_until("all seven to give up", 60, lambda: all(its.of(name).poll() == 125 for name in pods))
+        for pod in pods.values():
+            self.assertRegex(its.message(pod), "^hvd-agent: operator-away: the operator has not answered for 5 s")
+        self.operator = self.start_operator("agents-after")
+        self.wait("a world of seven again", 120, limited, its, lambda: 7 in self.worlds(its)[before:])
+        status = limited.status()
+        self.assertEqual((status["phase"], status["failures"], status["losses"], status["attemptsLeft"]),
+                         ("Running", 0, 1, 6), status)
+        self.assertNotIn("firstFailure", status)
+        self.wait("the agents of the other job", 60, patient, other, lambda: self.operator.metric("hvd_agents") == 9)
+        self.assertEqual({name: other.of(name).pid for name in patient.running()}, pids)
+        self.assertEqual(patient.status()["restarts"], 0)
+
+    def test_spec_becomes_invalid(self):
+        """The CRD allows the change, the operator does not: the job trains on, also under the next operator."""
+        job, kubelet = self.start_job("edited", 2, 100000, 20, minWorkers=1, maxWorkers=3)
+        self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        self.wait("its epoch", 30, job, kubelet, lambda: job.status().get("epoch") == 1)
+        pids = {name: kubelet.of(name).pid for name in job.running()}
+        self.cluster.api.call("PATCH", job.path, {"spec": {"template": {"spec": {"volumes": [
+            {"name": "hvd-mine", "emptyDir": {}}]}}}}, kind="application/merge-patch+json")
+        self.wait("the reason", 30, job, kubelet, lambda: job.condition("Valid").get("status") == "False")
+        self.operator.kill()
+        self.operator = self.start_operator("agents-of-an-invalid-job")
+        self.wait("its agents", 60, job, kubelet, lambda: self.operator.metric("hvd_agents") == 2)
+        self.assertIn("reserved for the operator", job.condition("Valid")["message"])
+        # a rank dies: the other one trains on
+        os.killpg(pids.pop("edited-1-0"), signal.SIGKILL)
+        self.wait("a world of one", 60, job, kubelet, lambda: 1 in self.worlds(kubelet))
+        self.assertEqual(kubelet.of("edited-0-0").pid, pids["edited-0-0"])
+        self.assertIsNone(kubelet.of("edited-0-0").poll())
+
+    def test_operator_is_killed_while_ranks_start(self):
+        """One of two agents has joined, and no world is formed yet: the next operator takes the agent back."""
+        job, kubelet = self.start_job("early", 2, 100000, 20)
+        kubelet.held.add("early-1-0")
+        self.wait("its agent", 60, job, kubelet, lambda: self.operator.metric("hvd_agents") == 1)
+        first = kubelet.of("early-0-0")
+        self.wait("its rank", 30, job, kubelet, lambda: "1 of 2 ready" in job.condition("Ready").get("message", ""))
+        self.operator.kill()
+        self.operator = self.start_operator("agents-of-an-early-job")
+        self.wait("its agent again", 60, job, kubelet, lambda: self.operator.metric("hvd_agents") == 1)
+        kubelet.held.clear()
+        self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        self.assertIsNone(first.poll())
+        self.assertEqual((job.status()["restarts"], job.status()["failures"]), (0, 0))
+
     def test_strangers_are_refused(self):
         """Requests without a token, with another audience's, and with another pod's are refused."""
         job, kubelet = self.start_job("private", 1, 100000, 20)

@@ -86,11 +86,15 @@ class Pod:
         self.tokens = os.path.join(case.folder, f"token-{self.uid}")
         self.set_token(token or case.plane.ask("key", job))
         self.log = os.path.join(case.folder, f"log-{self.name}")
+        self.end = os.path.join(case.folder, f"end-{self.name}")    # the kubelet makes this file
+        with open(self.end, "w", encoding="utf-8"):
+            pass
         surroundings = {k: v for k, v in os.environ.items() if not k.startswith(("HVD_POD", "HVD_JOB"))}
         surroundings.update(HVD_OPERATOR=f"https://localhost:{case.plane.port}",
                             HVD_OPERATOR_CA=json.loads(case.plane.ask("ca")), HVD_TOKEN_FILE=self.tokens,
                             HVD_JOB_UID=job, HVD_JOB_NAME=job, HVD_JOB_NAMESPACE="default", HVD_POD_UID=self.uid,
-                            HVD_POD_NAME=self.name, HVD_DOCTOR="off", HVD_REJOIN_JITTER_MS="1000")
+                            HVD_POD_NAME=self.name, HVD_DOCTOR="off", HVD_REJOIN_JITTER_MS="1000",
+                            HVD_TERMINATION_MESSAGE_PATH=self.end)
         surroundings.update(env)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen([*through, AGENT, "pod", "--", *map(str, command)], env=surroundings,
@@ -113,6 +117,11 @@ class Pod:
 
     def text(self):
         with open(self.log, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def message(self):
+        """The termination message."""
+        with open(self.end, encoding="utf-8") as file:
             return file.read()
 
     def code(self, seconds=60):

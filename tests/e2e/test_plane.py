@@ -253,6 +253,42 @@ class Operator(Case):
         facts = wait_for("the survivors", 10, lambda: self.plane.facts("a")["size"] == 2 and self.plane.facts("a"))
         self.assertIn("operator", facts["cause"])
 
+    def test_token_that_is_not_renewed_yet(self):
+        """After a long outage the next operator does not accept the token of an agent, until the kubelet renews it."""
+        self.start_job("d", 1, 1, 1)
+        self.plane.ask("token", "sa-old", "d-0")
+        pod = self.start_pod("d", 0, [STEPS, *LONG], uid="d-0", token="sa-old")
+        self.wait_size("d", 1)
+        rank = pod.ranks()
+        self.plane.kill()
+        self.plane.start()
+        self.start_job("d", 1, 1, 1, began=True)
+        self.tell_all()
+        pod.tell()
+        wait_for("a refusal", 20, lambda: self.plane.counts()["token"] > 0)
+        time.sleep(2)   # time for the agent to end too early
+        self.assertEqual(pod.ranks(), rank, pod.text())
+        self.plane.ask("token", "sa-new", "d-0")
+        pod.set_token("sa-new")
+        self.wait_size("d", 1)
+        self.assertEqual(pod.ranks(), rank, pod.text())
+
+    def test_is_away_while_ranks_start(self):
+        """A rank waits in hvd_init() for another one. The time in which nobody can tell it of others does not count."""
+        self.start_job("c", 2, 2, 2)
+        self.three.append(self.start_pod("c", 0, [STEPS, *LONG], HVD_START_TIMEOUT="8"))
+        wait_for("a rank that waits", 10, lambda: '"state":"ready"' in str(self.plane.ask("status", "c")).replace(" ", ""))
+        rank = self.three[3].ranks()
+        self.plane.kill()
+        time.sleep(9)   # longer than the rank's limit
+        self.assertEqual(self.three[3].ranks(), rank, self.three[3].text())
+        self.plane.start()
+        self.start_job("c", 2, 2, 2, began=True)
+        self.tell_all()
+        self.three.append(self.start_pod("c", 1, [STEPS, *LONG], HVD_START_TIMEOUT="20"))
+        self.wait_size("c", 2)
+        self.assertEqual(self.three[3].ranks(), rank, self.three[3].text())
+
     def test_does_not_know_yet(self):
         """Agents that connect before the operator has heard of jobs and pods are not refused."""
         self.plane.kill()
@@ -269,7 +305,7 @@ class Operator(Case):
         rank = wait_for("a rank", 10, short.ranks)[0]
         self.plane.kill()
         self.assertEqual(short.code(), 125)
-        self.assertIn("the operator has not answered for 2 s (", short.text())
+        self.assertRegex(short.message(), r"^hvd-agent: operator-away: the operator has not answered for 2 s \(")
         self.assertFalse(os.path.exists(f"/proc/{rank}"), "no rank outlives its agent")
         self.assertIsNone(self.three[0].process.poll())
 
@@ -357,22 +393,24 @@ class Refused(Case):
         self.assertEqual(self.plane.counts()["reviews"], 1, "it is asked once")
         thief = self.start_pod("b", 1, ["sleep", "1000"], uid="b-two", token=long)
         self.assertEqual(thief.code(), 125)
-        self.assertIn("does not accept", thief.text())
+        self.assertRegex(thief.message(), "^hvd-agent: invalid-setting: .*does not accept")
         two = self.start_pod("b", 1, ["sleep", "1000"], uid="b-two", token="sa-two")
         wait_for("a rank", 10, two.ranks)
         self.plane.ask("token", "sa-two-next", "b-two")
         two.set_token("sa-two-next")
 
     def test_the_pod_lies_about_itself(self):
+        message = self.two[0].end
         for change in ({"HVD_POD_UID": "a/b"}, {"HVD_JOB_UID": ""}, {"HVD_OPERATOR": "http://localhost:1"},
                        {"HVD_TOKEN_FILE": "/nowhere"}, {"HVD_DOCTOR": "perhaps"}, {"HVD_DOCTOR_LEVEL": "4"},
                        {"HVD_DRAIN_SECONDS": "x"}):
             env = dict(os.environ, HVD_OPERATOR="https://localhost:1", HVD_OPERATOR_CA="x", HVD_JOB_UID="j",
-                       HVD_POD_UID="p", HVD_TOKEN_FILE=self.two[0].tokens)
+                       HVD_POD_UID="p", HVD_TOKEN_FILE=self.two[0].tokens, HVD_TERMINATION_MESSAGE_PATH=message)
             env.update(change)
             done = subprocess.run([AGENT, "pod", "--", "true"], env=env, capture_output=True, text=True, timeout=20)
             self.assertEqual(done.returncode, 125)
             self.assertIn("token file /nowhere" if "HVD_TOKEN_FILE" in change else next(iter(change)), done.stderr)
+            self.assertRegex(self.two[0].message(), "^hvd-agent: invalid-setting: ")
         done = subprocess.run([AGENT, "pod", "--"], capture_output=True, text=True, timeout=20)
         self.assertEqual((done.returncode, "no command" in done.stderr), (125, True))
 

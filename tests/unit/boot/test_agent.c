@@ -85,6 +85,28 @@ static int exchange_in(struct fixture *f, uint64_t ms)
     return rc;
 }
 
+/* The agent says that its coordinator is away: the wait is longer by that time, and no more. */
+static void test_away(void **state)
+{
+    struct fixture *f = *state;
+    struct buf body = {0}, broken = {0};
+    buf_put_u32(&body, 150);
+    buf_put_u8(&broken, 1);
+    assert_int_equal(ctl_send(&f->agent, CTL_AWAY, &body, NULL, 0), 0);
+    assert_int_equal(ctl_send(&f->agent, CTL_AWAY, &broken, NULL, 0), 0);
+    assert_int_equal(ctl_send(&f->agent, CTL_AWAY, &body, NULL, 0), 0);
+    assert_int_equal(boot_open(&f->boot, &f->err), 0);
+    uint64_t begin = clock_ns();
+    assert_int_equal(exchange_in(f, 50), -ETIMEDOUT);
+    assert_true(clock_ns() - begin >= 350 * CLOCK_MS);
+    assert_int_equal(boot_extended(&f->boot, 1000), 1000 + 300 * CLOCK_MS);
+    assert_true(boot_extended(&f->boot, UINT64_MAX) == UINT64_MAX);
+    assert_int_equal(exchange_in(f, 50), -ETIMEDOUT);
+    assert_int_equal(f->boot.away, 0);
+    buf_fini(&body);
+    buf_fini(&broken);
+}
+
 static int exchange(struct fixture *f)
 {
     return exchange_in(f, 20000);
@@ -317,6 +339,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_numbers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_broken_numbers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_roster, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_away, setup, teardown),
         cmocka_unit_test_setup_teardown(test_agent_gone, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rank_lost, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rank_lost_text, setup, teardown),

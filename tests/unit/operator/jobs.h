@@ -51,7 +51,8 @@ static inline struct hvdjob make_job(const char *spec, const char *status)
 }
 
 /* "0-1R": worker 0, attempt 1, running. P pending, B pending with a node, G gated, R running,
- * S succeeded, F failed, E evicted; small letters: also being deleted. X: not the job's, pending.
+ * S succeeded, F failed, E evicted, A ended by its agent, without an operator; small letters: also
+ * being deleted. X: not the job's, pending.
  */
 static inline struct pod make_pod(const char *text)
 {
@@ -65,15 +66,19 @@ static inline struct pod make_pod(const char *text)
     p.deleting = kind >= 'a';
     kind = kind >= 'a' ? (char)(kind - 'a' + 'A') : kind;
     p.gated = kind == 'G';
-    p.phase = kind == 'R'                  ? POD_RUNNING
-              : kind == 'S'                ? POD_SUCCEEDED
-              : kind == 'F' || kind == 'E' ? POD_FAILED
-                                           : POD_PENDING;
-    p.disrupted = kind == 'E';
-    p.exit_code = kind == 'F' ? 1 : 0;
+    p.phase = kind == 'R'           ? POD_RUNNING
+              : kind == 'S'         ? POD_SUCCEEDED
+              : strchr("FEA", kind) ? POD_FAILED
+                                    : POD_PENDING;
+    p.disrupted = kind == 'E' || kind == 'A';
+    p.exit_code = kind == 'F' ? 1 : kind == 'A' ? 125 : 0;
+    if (kind == 'A') {
+        p.agent_end = AGENT_END_AWAY;
+        p.why = strdup("Error: hvd-agent: operator-away: no answer for 60 s");
+    }
     if (kind == 'X')
         snprintf(p.owner, sizeof(p.owner), "other");
-    if (strchr("BRSFE", kind))
+    if (strchr("BRSFEA", kind))
         p.node = strdup("n1");
     return p;
 }

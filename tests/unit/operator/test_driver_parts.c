@@ -255,6 +255,8 @@ static void test_bodies(void **state)
     expect_json(bodies_leader(true),
                 "{\"metadata\": {\"labels\": {\"hvd.dev/leader\": \"true\"}}}");
     expect_json(bodies_leader(false), "{\"metadata\": {\"labels\": {\"hvd.dev/leader\": null}}}");
+    expect_json(bodies_no_leader("7"), "{\"metadata\": {\"resourceVersion\": \"7\", \"labels\": "
+                                       "{\"hvd.dev/leader\": null}}}");
     struct hvdjob job = {.name = "digits", .namespace_ = "default", .version = "41", .uid = "u-3"};
     struct hvdjob_status status = {.phase = JOB_RUNNING, .ready = 2};
     char *text = bodies_status(&job, &status);

@@ -222,7 +222,8 @@ static void test_first(void **state)
     struct actions a = ask(&job, "0-0F 1-0F 2-0F 3-0R", &facts);
     assert_int_equal(a.status.first->worker, 2);
     assert_int_equal(a.status.first->rank, 5);
-    assert_int_equal(a.status.failures, 3);
+    assert_int_equal(a.status.failures, 1); /* one crash */
+    assert_int_equal(a.status.restarts, 3);
     auto_json json_t *j = hvdjob_status_write(&a.status, "x");
     assert_int_equal(
         json_integer_value(json_object_get(json_object_get(j, "firstFailure"), "rank")), 5);

@@ -276,6 +276,11 @@ static void test_kept(void **state)
     assert_null(at(pod, "spec.containers.0.readinessProbe"));
     assert_null(env(pod, "HVD_METRICS"));
     is(pod, "spec.containers.0.terminationMessagePolicy", "'File'");
+    assert_null(env(pod, "HVD_TERMINATION_MESSAGE_PATH"));
+    auto_json json_t *moved =
+        make(&usual, "",
+             "'containers':[{'name':'w','command':['x'],'terminationMessagePath':'/tmp/end'}]");
+    assert_string_equal(env(moved, "HVD_TERMINATION_MESSAGE_PATH"), "/tmp/end");
     auto_json json_t *probed = make(
         &usual, "", "'containers':[{'name':'w','command':['x'],'readinessProbe':{'exec':{}}}]");
     is(probed, "spec.containers.0.readinessProbe", "{'exec':{}}");

@@ -133,6 +133,15 @@ static void test_pod_ends(void **state)
         {"'phase':'Failed','conditions':[{'type':'DisruptionTarget','status':'True'}],"
          "'containerStatuses':[{'state':{'terminated':{'exitCode':143,'reason':'Error'}}}]",
          true, 143, "Error", "Error"},
+        {"'phase':'Failed','containerStatuses':[{'state':{'terminated':{'exitCode':125,'reason':"
+         "'Error','message':'hvd-agent: operator-away: no answer'}}}]",
+         true, 125, "Error", "Error: hvd-agent: operator-away: no answer"},
+        {"'phase':'Failed','containerStatuses':[{'state':{'terminated':{'exitCode':125,'reason':"
+         "'Error','message':'hvd-agent: invalid-setting: HVD_BIND=x'}}}]",
+         false, 125, "Error", "Error: hvd-agent: invalid-setting: HVD_BIND=x"},
+        {"'phase':'Failed','containerStatuses':[{'state':{'terminated':{'exitCode':125,'reason':"
+         "'Error','message':'my own 125'}}}]",
+         false, 125, "Error", "Error: my own 125"},
         {"'phase':'Failed','reason':'DeadlineExceeded'", false, 0, "DeadlineExceeded",
          "DeadlineExceeded"},
         {"'phase':'Failed','reason':'OutOfcpu'", true, 0, "OutOfcpu", "OutOfcpu"},
@@ -384,6 +393,33 @@ static void test_defaults(void **state)
     }
 }
 
+/* The sizes of an invalid spec: its own if they are valid, else as many workers as there are. */
+static void test_sizes_of_invalid_specs(void **state)
+{
+    static const struct {
+        const char *spec;
+        int workers, min, max, slots;
+        bool elastic;
+    } rows[] = {
+        {"'workers':3,'minWorkers':2,'maxWorkers':4,'doctor':{'level':7}", 3, 2, 4, 1, true},
+        {"'workers':1,'minWorkers':2,'slotsPerWorker':8", 5, 1, 5, 8, true},
+        {"'workers':0", 5, 5, 5, 1, false},
+        {"'workers':0,'maxWorkers':9,'slotsPerWorker':8", 5, 1, 5, 8, true},
+        {"'workers':3,'maxWorkers':'many'", 5, 1, 5, 1, true},
+        {"'minWorkers':2,'maxWorkers':20000", 5, 1, 5, 1, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct hvdjob job = make_job(rows[i].spec, "'workers':5");
+        assert_non_null(job.refused);
+        if (job.workers != rows[i].workers || job.min != rows[i].min || job.max != rows[i].max ||
+            job.slots != rows[i].slots || job.elastic != rows[i].elastic)
+            fail_msg("%s: %d workers, %d to %d, of %d slots", rows[i].spec, job.workers, job.min,
+                     job.max, job.slots);
+        hvdjob_fini(&job);
+    }
+}
+
 /* A status survives writing and parsing; manual edits do no harm. */
 static void test_status(void **state)
 {
@@ -429,11 +465,17 @@ static void test_status(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quantity), cmocka_unit_test(test_moment),
-        cmocka_unit_test(test_pod_ends), cmocka_unit_test(test_long_message),
-        cmocka_unit_test(test_requests), cmocka_unit_test(test_node),
-        cmocka_unit_test(test_refused),  cmocka_unit_test(test_template),
-        cmocka_unit_test(test_defaults), cmocka_unit_test(test_status),
+        cmocka_unit_test(test_quantity),
+        cmocka_unit_test(test_moment),
+        cmocka_unit_test(test_pod_ends),
+        cmocka_unit_test(test_long_message),
+        cmocka_unit_test(test_sizes_of_invalid_specs),
+        cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_node),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_template),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
