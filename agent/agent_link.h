@@ -52,8 +52,8 @@ void agent_link_unanswered(struct agent_link *link, const struct client_answer *
  * the configured limit (config.lost_seconds), else 0. */
 int agent_link_check(struct agent_link *link, struct err *err);
 
-/* Call in each tick. Returns for how many ms more the coordinator has not served this agent, once
- * that is longer than 2.5 s; at least a second's, else 0. */
+/* Call in each tick. Returns how many ms of the coordinator's absence no former call has returned,
+ * once it has not served this agent for 2.5 s: 1000 or more, else 0. */
 uint32_t agent_link_away(struct agent_link *link);
 
 #endif

@@ -8,7 +8,8 @@
 
 #include "core/base/agent_end.h"
 
-/* Names the container's terminationMessagePath; not set: Kubernetes' default. */
+/* The variable that names the container's terminationMessagePath. Not set: TERMINATION_PATH, which
+ * is Kubernetes' default. */
 #define TERMINATION_VARIABLE "HVD_TERMINATION_MESSAGE_PATH"
 #define TERMINATION_PATH     "/dev/termination-log"
 

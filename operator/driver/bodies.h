@@ -31,7 +31,7 @@ char *bodies_delete(const char *uid);
 /* A merge patch that sets or removes the leader's label. */
 char *bodies_leader(bool leads);
 
-/* The same that removes it, unless the pod has another resourceVersion. */
+/* A merge patch that removes the leader's label, unless the pod has another resourceVersion. */
 char *bodies_no_leader(const char *version);
 
 #endif

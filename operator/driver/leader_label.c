@@ -124,7 +124,7 @@ static void check_later(struct leader_label *l)
 
 static void remove_next(struct leader_label *l);
 
-/* Also on failure: the next look finds the label again. */
+/* Goes on with the next pod, also if this one keeps the label: the next look finds it again. */
 static void on_removed(void *arg, const struct api_answer *answer)
 {
     struct leader_label *l = arg;
@@ -141,7 +141,8 @@ static void on_removed(void *arg, const struct api_answer *answer)
     remove_next(l);
 }
 
-/* A pod that has changed since the look keeps the label: it may lead by now. */
+/* Removes the label of the last pod of l->stale, unless that pod has changed since the look: the
+ * operator in it may lead by now. */
 static void remove_next(struct leader_label *l)
 {
     static const struct resource pods = {"", "v1", "pods"};

@@ -90,7 +90,7 @@ static json_t *take_map(json_t *map, const char *key, struct err *err)
     return j;
 }
 
-/* Takes a size whatever is wrong with the others; *all gets the first error. */
+/* Takes one size, also if another one is invalid; *all keeps the first error. */
 static void take_size(json_t *spec, const char *key, int most, int *ret, struct err *all)
 {
     struct err err = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reconcile_losses: counts what pods were lost to. The same status write raises the count and the
- * worker's attempt, so no loss is counted twice.
+ * reconcile_losses: counts the losses of pods, by events. The same status write raises the count
+ * and the worker's attempt, so no loss is counted twice.
  *
  * What is counted is an event and not a pod: when one rank crashes, the pods of the others often
  * fail, too. A loss belongs to the last event if the pod was there when that began, and if that is
