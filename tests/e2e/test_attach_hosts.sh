@@ -19,7 +19,8 @@ make_hosts || exit 1
 . "$(dirname "$0")/attach.sh"
 A=${hosts[0]} B=${hosts[1]}
 export HVD_RSH_AGENT="ip netns exec"
-export HVD_COORDINATOR_LOST_SECONDS=15 CTL_SECONDS=120
+# Longer than a busy machine takes from one hvdrun to the next.
+export HVD_COORDINATOR_LOST_SECONDS=60 CTL_SECONDS=120
 # With this heartbeat hvdrun does not treat an agent of the other host as lost when that agent gets no processor for half
 # a second.
 export HVD_HEARTBEAT_MS=1000
