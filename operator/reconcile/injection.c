@@ -17,6 +17,9 @@
 #define VOLUME_SHM    TEMPLATE_VOLUMES "shm"
 #define VOLUME_TOKEN  TEMPLATE_VOLUMES "token"
 
+/* An annotation of pods: emptyDirs that do not matter when the pod is evicted. */
+#define EVICTABLE "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+
 #define TOKEN_FOLDER  "/var/run/secrets/hvd.dev"
 #define TOKEN_SECONDS 3600
 #define BUNDLE_LIMIT  "256Mi"
@@ -136,6 +139,36 @@ static bool add_bundle(struct injecting *q, json_t *pod)
                       json_pack("{s:s, s:{s:s}}", "name", VOLUME_BUNDLE, "emptyDir", "sizeLimit",
                                 BUNDLE_LIMIT),
                       TEMPLATE_PLACE, true);
+}
+
+static bool is_ours(json_t *volume)
+{
+    const char *name = parts_text(volume, "name");
+    return json_object_get(volume, "emptyDir") &&
+           strncmp(name, TEMPLATE_VOLUMES, strlen(TEMPLATE_VOLUMES)) == 0;
+}
+
+/* Without this the cluster autoscaler never removes a node with the pod, because of its emptyDirs.
+ * Names the injected ones, after those that the template names: what is in others is the user's. */
+static bool add_evictable(struct injecting *q, json_t *pod)
+{
+    json_t *meta = json_object_get(pod, "metadata"), *volume, *annotations;
+    auto_free char *text = NULL;
+    size_t i;
+    json_array_foreach(json_object_get(q->spec, "volumes"), i, volume)
+    {
+        const char *before =
+            text ? text : parts_text(json_object_get(meta, "annotations"), EVICTABLE);
+        char *longer;
+        if (!is_ours(volume))
+            continue;
+        if (asprintf(&longer, "%s%s%s", before, *before ? "," : "", parts_text(volume, "name")) < 0)
+            return false;
+        free(text);
+        text = longer;
+    }
+    return !text || ((annotations = parts_map(meta, "annotations")) &&
+                     json_object_set_new(annotations, EVICTABLE, json_string(text)) == 0);
 }
 
 /* ---- environment ---------------------------------------------------------------------------- */
@@ -275,8 +308,8 @@ int injection_add(const struct injection *e, const struct hvdjob *job, json_t *p
     struct injecting q = {.e = e, .job = job, .spec = json_object_get(pod, "spec")};
     q.first = json_array_get(json_object_get(q.spec, "containers"), 0);
     /* If the container fails, the end of its log becomes its termination message. */
-    bool ok = add_shm(&q, pod) && add_token(&q) && add_bundle(&q, pod) && add_environment(&q) &&
-              wrap_command(&q) && add_probe(&q) && add_security(&q) &&
+    bool ok = add_shm(&q, pod) && add_token(&q) && add_bundle(&q, pod) && add_evictable(&q, pod) &&
+              add_environment(&q) && wrap_command(&q) && add_probe(&q) && add_security(&q) &&
               parts_fill(q.first, "terminationMessagePolicy", json_string("FallbackToLogsOnError"));
     return ok ? 0 : -ENOMEM;
 }

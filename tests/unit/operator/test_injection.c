@@ -267,6 +267,42 @@ static void test_security(void **state)
     }
 }
 
+#define EVICTABLE "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+
+/* The cluster autoscaler may evict the pod: its own emptyDirs do not matter, the user's may. */
+static void test_evictable(void **state)
+{
+    struct injection mounted = usual; /* the bundle is an image volume */
+    mounted.mount = true;
+    const struct {
+        const struct injection *e;
+        const char *metadata, *volumes, *want;
+    } rows[] = {
+        {&usual, "", "", "'hvd-shm,hvd-bundle'"},
+        {&usual, "'annotations':{'" EVICTABLE "':'scratch'}",
+         "'volumes':[{'name':'scratch','emptyDir':{}}],", "'scratch,hvd-shm,hvd-bundle'"},
+        {&mounted, "", "'volumes':[{'name':'data','emptyDir':{}}],", "'hvd-shm'"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char spec[512];
+        snprintf(spec, sizeof(spec), "%s" LEAST, rows[i].volumes);
+        auto_json json_t *pod = make(rows[i].e, rows[i].metadata, spec);
+        json_t *have = json_object_get(at(pod, "metadata.annotations"), EVICTABLE);
+        char wrapped[256];
+        snprintf(wrapped, sizeof(wrapped), "[%s]", rows[i].want);
+        auto_json json_t *want = from_text(wrapped);
+        if (!json_equal(have, json_array_get(want, 0)))
+            fail_msg("%zu: %s", i, have ? json_string_value(have) : "none");
+    }
+    /* No emptyDir of ours: no annotation. */
+    auto_json json_t *none = make(&mounted, "",
+                                  "'volumes':[{'name':'m','emptyDir':{'medium':'Memory'}}],"
+                                  "'containers':[{'name':'w','command':['x'],'volumeMounts':[{"
+                                  "'name':'m','mountPath':'/dev/shm'}]}]");
+    assert_null(json_object_get(at(none, "metadata.annotations"), EVICTABLE));
+}
+
 static void test_kept(void **state)
 {
     (void)state;
@@ -339,11 +375,11 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_least),     cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_drain),     cmocka_unit_test(test_shm),
-        cmocka_unit_test(test_requests),  cmocka_unit_test(test_bundle),
-        cmocka_unit_test(test_security),  cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_least),    cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_drain),    cmocka_unit_test(test_shm),
+        cmocka_unit_test(test_requests), cmocka_unit_test(test_bundle),
+        cmocka_unit_test(test_security), cmocka_unit_test(test_evictable),
+        cmocka_unit_test(test_kept),     cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
