@@ -93,7 +93,7 @@ static int read_words(struct agent_config *c, struct err *err)
 {
     const char *doctor = getenv("HVD_DOCTOR"), *bind = getenv("HVD_BIND");
     const char *metrics = getenv("HVD_METRICS");
-    c->doctor = DOCTOR_FAIL;
+    c->doctor = DOCTOR_WARN;
     c->bind_to = BIND_NONE;
     if (doctor && *doctor && doctor_policy_parse(doctor, &c->doctor) < 0)
         return err_set(err, EINVAL, "HVD_DOCTOR=%.40s: want fail, warn or off", doctor);

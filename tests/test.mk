@@ -36,7 +36,7 @@ PY_ASAN    := BUILD=$(BUILD)/address $(PY) tests
 ASAN_PLANE := 'asan/e2e/test_plane:60,waiting=$(PY_ASAN)/e2e/test_plane.py' \
               'asan/cluster/test_operator:70,waiting=$(PY_ASAN)/cluster/test_operator.py' \
               'asan/cluster/test_operator_storm:60,waiting=$(PY_ASAN)/cluster/test_operator_storm.py Storms' \
-              'asan/cluster/test_operator_agents:120,waiting=$(PY_ASAN)/cluster/test_operator_agents.py Agents'
+              'asan/cluster/test_operator_agents:190,waiting=$(PY_ASAN)/cluster/test_operator_agents.py Agents'
 SAN_ENV    := ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:quarantine_size_mb=8 \
               UBSAN_OPTIONS=print_stacktrace=1 \
               TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=tests/tsan.supp

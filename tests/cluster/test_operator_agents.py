@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 240 s, waiting
+# takes: 300 s, waiting
 # needs: kubernetes
 """hvd-operator as the coordinator of real agents, which dial it over TLS with tokens that the API server reviews, and of
 real ranks that train (agents.py).

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 50 s, waiting
+# takes: 60 s, waiting
 # timeout: 400
 """The coordinator plane of hvd-operator with real agents and ranks on this machine: they join, train, leave and are
 killed; the operator is killed and replaced; strangers are refused."""
