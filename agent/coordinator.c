@@ -313,7 +313,7 @@ static int verdict(struct coordinator *c)
     say_end(c, culprit);
     if (c->absent[0])
         coordinator_say(&c->core, 0, "before that, %s", c->absent);
-    if (r->members.list[culprit].tail) {
+    if (r->members.list[culprit].tail && !c->core.job->reports) {
         coordinator_say(&c->core, 0, "the last lines of its stderr:");
         char *save, *tail = r->members.list[culprit].tail;
         for (char *line = strtok_r(tail, "\n", &save); line; line = strtok_r(NULL, "\n", &save))

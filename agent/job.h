@@ -36,7 +36,9 @@ struct job {
     char *metrics;    /* "[ADDR:]PORT" for the pages of each agent, NULL: none */
     bool doctor_said; /* the doctor's policy was given on the command line or in the job file */
     bool no_prefix;
-    bool reports; /* exit code 1 of rank 0 is not a failure to explain: rank 0's output says it */
+    /* The ranks' output, which is shown as it is, explains their exit codes; 1 of rank 0 is no
+     * failure. */
+    bool reports;
     int verbose;
     int ssh_port;       /* 0: ssh's default */
     char *ssh_identity; /* NULL: ssh's default */

@@ -95,6 +95,7 @@ beside() {
     local job=$! rc=0
     until_marked 1 || rc=1
     refused 'measuring is refused while ranks run here.*hvdrun list' "$RUN" --doctor || rc=1
+    [ "$(grep -c 'measuring is refused' "$TMP/refused")" -eq 1 ] || rc=1
     refused 'refused while ranks run here.*without --level' "$BUILD/hvd-doctor" --level 2 || rc=1
     code 0 "$BUILD/hvd-doctor" --level 1 --only nofile-low >/dev/null || rc=1
     kill "$job"
