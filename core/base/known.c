@@ -76,6 +76,7 @@ static const char *const names[] = {
     "STALL_CHECK_TIME_SECONDS",
     "STALL_SHUTDOWN_TIME_SECONDS",
     "START_TIMEOUT",
+    "TERMINATION_MESSAGE_PATH",
     "TIMELINE",
     "TIMELINE_MARK_CYCLES",
     "TOKEN_FILE",
