@@ -66,7 +66,7 @@ TESTS       := $(UNIT_BINS) $(MULTI_BINS) $(PYTHON_TESTS) $(E2E_TESTS) $(CLUSTER
 STRICT_TESTS = '$(STEP_ROOTS)' $(STRICT_E2E) '$(STEP_ASAN)' $(ASAN_TESTS) $(ASAN_PLANE) '$(STEP_TSAN)' $(TSAN_TESTS) \
                '$(STEP_CLANG)' '$(STEP_FUZZ_BIN)' $(FUZZ_STEPS) '$(STEP_LINT)' tests/model/run.sh tests/arm64/test_arm64.sh
 
-check: deps-check  ## what to run before a commit: four minutes after a build
+check: deps-check  ## what to run before a commit: two to four minutes after a build
 	$(Q)$(SUB) -j$(JOBS) BUILD=$(BUILD) WERROR=1 all tests-bin
 	$(Q)$(RUN) $(BUILD) $(CHECK_TESTS)
 
