@@ -28,8 +28,9 @@ static void retry_join(void *arg)
     agent_join(arg);
 }
 
-/* What the refusal of a first join means. The operator does not know the pod, or goes on without
- * it: another pod may fare better. With a wrong token, or an answer of another protocol, none will.
+/* Returns what the refusal of a first join means. 404, 409: the operator does not know the pod, or
+ * goes on without it: another pod may fare better. With a wrong token, or an answer of another
+ * protocol, none will.
  */
 static enum agent_end refusal_of(long status)
 {

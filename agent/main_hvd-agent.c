@@ -106,8 +106,9 @@ int main(int argc, char **argv)
     if (rc == 0) {
         rc = agent_run(&agent, &config, &err);
         end = agent.end;
-    } else if (rc == -ENOMEM)
+    } else if (rc == -ENOMEM) {
         end = AGENT_END_INTERNAL;
+    }
     if (rc < 0)
         log_error("%s", err_text(&err));
     if (rc < 0 && termination)

@@ -88,6 +88,10 @@ static int copy_folder(const struct copying *c, int from, int to, const char *na
 {
     struct dirent *e;
     int rc = 0;
+    if (depth > 16) {
+        errno = ELOOP;
+        return fail(c, "opening", name);
+    }
     auto_close int in = openat(from, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (in < 0)
         return fail(c, "reading", name);
@@ -96,9 +100,7 @@ static int copy_folder(const struct copying *c, int from, int to, const char *na
     auto_close int out = openat(to, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     int list_fd = dup(in);
     DIR *list = list_fd < 0 ? NULL : fdopendir(list_fd);
-    if (depth > 16)
-        errno = ELOOP;
-    if (out < 0 || !list || depth > 16) {
+    if (out < 0 || !list) {
         rc = fail(c, "opening", name);
     } else {
         while (rc == 0 && (errno = 0, e = readdir(list)))

@@ -89,16 +89,9 @@ char *bodies_delete(const char *uid)
     return json_write(j);
 }
 
-char *bodies_no_leader(const char *version)
+char *bodies_leader(bool leads, const char *version)
 {
-    auto_json json_t *j = json_pack("{s:{s:s, s:{s:n}}}", "metadata", "resourceVersion", version,
-                                    "labels", DRIVER_LEADER_LABEL);
-    return json_write(j);
-}
-
-char *bodies_leader(bool leads)
-{
-    auto_json json_t *j = json_pack("{s:{s:{s:s?}}}", "metadata", "labels", DRIVER_LEADER_LABEL,
-                                    leads ? "true" : NULL);
+    auto_json json_t *j = json_pack("{s:{s:s*, s:{s:s?}}}", "metadata", "resourceVersion", version,
+                                    "labels", DRIVER_LEADER_LABEL, leads ? "true" : NULL);
     return json_write(j);
 }

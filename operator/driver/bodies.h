@@ -28,10 +28,8 @@ char *bodies_lift(const char *uid);
 /* DeleteOptions with the uid as precondition and background propagation. */
 char *bodies_delete(const char *uid);
 
-/* A merge patch that sets or removes the leader's label. */
-char *bodies_leader(bool leads);
-
-/* A merge patch that removes the leader's label, unless the pod has another resourceVersion. */
-char *bodies_no_leader(const char *version);
+/* A merge patch that sets or removes the leader's label; with a version it fails if the pod has
+ * another resourceVersion. */
+char *bodies_leader(bool leads, const char *version);
 
 #endif

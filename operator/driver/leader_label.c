@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/base/buf.h"
+#include "core/base/cleanup.h"
 #include "core/base/log.h"
 #include "core/json/json.h"
 #include "operator/api/request.h"
@@ -21,10 +22,6 @@
 #define TIMEOUT_MS 10000
 #define CHECK_MS   30000 /* between two looks at which pods have the label */
 
-struct stale {
-    char *name, *version; /* of the pod; resourceVersion */
-};
-
 struct leader_label {
     struct api *api;
     char *namespace_, *pod;
@@ -34,12 +31,23 @@ struct leader_label {
     unsigned failures;
     struct api_call *call;
     struct loop_timer pause, check;
-    struct stale *stale; /* [nstale] other pods that have the label */
-    size_t nstale;
+    json_t *stale; /* metadata of the other pods that have the label; NULL: none known */
 };
 
 static void write_it(struct leader_label *l);
 static void look(struct leader_label *l);
+
+/* Returns the path of a pod, or of those with the label, as a new string; NULL: no memory. */
+static char *path_of(const char *namespace, const char *pod, const char *selector)
+{
+    static const struct resource pods = {"", "v1", "pods"};
+    struct buf path = {0};
+    request_path(&path, &pods, namespace, pod, NULL);
+    request_query(&path, "labelSelector", selector);
+    if (!request_text(&path))
+        buf_fini(&path);
+    return (char *)path.data;
+}
 
 /* ---- the label of this pod ------------------------------------------------------------------- */
 
@@ -92,7 +100,7 @@ static int patch(struct leader_label *l, const char *path, char *body, api_done_
 
 static void write_it(struct leader_label *l)
 {
-    if (patch(l, l->path, bodies_leader(l->want), on_done) < 0)
+    if (patch(l, l->path, bodies_leader(l->want, NULL), on_done) < 0)
         again(l);
 }
 
@@ -100,13 +108,7 @@ static void write_it(struct leader_label *l)
 
 static void forget(struct leader_label *l)
 {
-    for (size_t i = 0; i < l->nstale; i++) {
-        free(l->stale[i].name);
-        free(l->stale[i].version);
-    }
-    free(l->stale);
-    l->stale = NULL;
-    l->nstale = 0;
+    json_decref(TAKE(l->stale));
 }
 
 static void on_check(void *arg)
@@ -124,20 +126,23 @@ static void check_later(struct leader_label *l)
 
 static void remove_next(struct leader_label *l);
 
+static json_t *last_stale(const struct leader_label *l)
+{
+    return json_array_get(l->stale, json_array_size(l->stale) - 1);
+}
+
 /* Goes on with the next pod, also if this one keeps the label: the next look finds it again. */
 static void on_removed(void *arg, const struct api_answer *answer)
 {
     struct leader_label *l = arg;
-    struct stale *s = &l->stale[l->nstale - 1];
+    const char *name = parts_text(last_stale(l), "name");
     l->call = NULL;
     if (answer->status == 200)
-        log_info("pod %s had the leader's label, which is removed", s->name);
+        log_info("pod %s had the leader's label, which is removed", name);
     else
-        log_info("pod %s has the leader's label, which could not be removed: %ld %s", s->name,
+        log_info("pod %s has the leader's label, which could not be removed: %ld %s", name,
                  answer->status, answer->message);
-    free(s->name);
-    free(s->version);
-    l->nstale--;
+    json_array_remove(l->stale, json_array_size(l->stale) - 1);
     remove_next(l);
 }
 
@@ -145,36 +150,18 @@ static void on_removed(void *arg, const struct api_answer *answer)
  * operator in it may lead by now. */
 static void remove_next(struct leader_label *l)
 {
-    static const struct resource pods = {"", "v1", "pods"};
-    struct buf path = {0};
-    if (l->nstale == 0) {
+    json_t *meta = last_stale(l);
+    if (!meta) {
         check_later(l);
         return;
     }
-    const struct stale *s = &l->stale[l->nstale - 1];
-    request_path(&path, &pods, l->namespace_, s->name, NULL);
-    if (patch(l, request_text(&path), bodies_no_leader(s->version), on_removed) < 0)
+    auto_free char *path = path_of(l->namespace_, parts_text(meta, "name"), NULL);
+    char *body = bodies_leader(false, parts_text(meta, "resourceVersion"));
+    if (patch(l, path, body, on_removed) < 0)
         check_later(l);
-    buf_fini(&path);
 }
 
-static int add_stale(struct leader_label *l, const char *name, const char *version)
-{
-    struct stale *grown = realloc(l->stale, (l->nstale + 1) * sizeof(*grown));
-    if (!grown)
-        return -ENOMEM;
-    l->stale = grown;
-    struct stale s = {strdup(name), strdup(version)};
-    if (!s.name || !s.version) {
-        free(s.name);
-        free(s.version);
-        return -ENOMEM;
-    }
-    l->stale[l->nstale++] = s;
-    return 0;
-}
-
-/* Returns whether this operator's own pod has the label; adds others to l->stale. */
+/* Returns whether this operator's own pod has the label; keeps the others in l->stale. */
 static bool read_pods(struct leader_label *l, const struct api_answer *answer)
 {
     auto_json json_t *j = NULL;
@@ -183,13 +170,14 @@ static bool read_pods(struct leader_label *l, const struct api_answer *answer)
     bool own = false;
     if (json_read(answer->body, answer->len, "the operator's pods", &j, NULL) < 0)
         return true;
+    l->stale = json_array();
     json_array_foreach(json_object_get(j, "items"), i, item)
     {
         json_t *meta = json_object_get(item, "metadata");
         const char *name = parts_text(meta, "name");
         if (strcmp(name, l->pod) == 0)
             own = true;
-        else if (*name && add_stale(l, name, parts_text(meta, "resourceVersion")) < 0)
+        else if (*name && json_array_append(l->stale, meta) < 0)
             return true;
     }
     return own;
@@ -254,17 +242,6 @@ void leader_label_set(struct leader_label *l, bool leads)
 bool leader_label_settled(const struct leader_label *l)
 {
     return l->settled;
-}
-
-static char *path_of(const char *namespace, const char *pod, const char *selector)
-{
-    static const struct resource pods = {"", "v1", "pods"};
-    struct buf path = {0};
-    request_path(&path, &pods, namespace, pod, NULL);
-    request_query(&path, "labelSelector", selector);
-    if (!request_text(&path))
-        buf_fini(&path);
-    return (char *)path.data;
 }
 
 int leader_label_open(struct leader_label **ret, struct api *api, const char *namespace,

@@ -83,4 +83,17 @@ static inline struct pod make_pod(const char *text)
     return p;
 }
 
+/* Makes the pods of a text such as "0-0R 1-0F". The caller has room for them, and frees each with
+ * pod_fini(). Returns how many there are. */
+static inline int make_pods(const char *text, struct pod *pods, const struct pod **list)
+{
+    int n = 0;
+    for (const char *p = text; *p; p += strcspn(p, " ") + (p[strcspn(p, " ")] == ' ')) {
+        pods[n] = make_pod(p);
+        list[n] = &pods[n];
+        n++;
+    }
+    return n;
+}
+
 #endif

@@ -252,11 +252,13 @@ static void test_bodies(void **state)
     expect_json(bodies_delete("u-2"),
                 "{\"apiVersion\": \"v1\", \"kind\": \"DeleteOptions\", \"propagationPolicy\": "
                 "\"Background\", \"preconditions\": {\"uid\": \"u-2\"}}");
-    expect_json(bodies_leader(true),
+    expect_json(bodies_leader(true, NULL),
                 "{\"metadata\": {\"labels\": {\"hvd.dev/leader\": \"true\"}}}");
-    expect_json(bodies_leader(false), "{\"metadata\": {\"labels\": {\"hvd.dev/leader\": null}}}");
-    expect_json(bodies_no_leader("7"), "{\"metadata\": {\"resourceVersion\": \"7\", \"labels\": "
-                                       "{\"hvd.dev/leader\": null}}}");
+    expect_json(bodies_leader(false, NULL),
+                "{\"metadata\": {\"labels\": {\"hvd.dev/leader\": null}}}");
+    expect_json(bodies_leader(false, "7"),
+                "{\"metadata\": {\"resourceVersion\": \"7\", \"labels\": "
+                "{\"hvd.dev/leader\": null}}}");
     struct hvdjob job = {.name = "digits", .namespace_ = "default", .version = "41", .uid = "u-3"};
     struct hvdjob_status status = {.phase = JOB_RUNNING, .ready = 2};
     char *text = bodies_status(&job, &status);

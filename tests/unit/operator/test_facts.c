@@ -39,14 +39,10 @@ static struct actions ask(struct hvdjob *job, const char *pods, const struct job
     const struct pod *list[4];
     struct actions a;
     struct admission admission = {.again = INT64_MAX};
-    int n = 0;
-    for (const char *p = pods; *p; p += strcspn(p, " ") + (p[strcspn(p, " ")] == ' ')) {
-        all[n] = make_pod(p);
-        if (all[n].phase == POD_FAILED && all[n].exit_code && strchr(p, '!'))
-            all[n].exit_code = 126;
-        list[n] = &all[n];
-        n++;
-    }
+    int n = make_pods(pods, all, list);
+    for (int i = 0; i < n; i++)
+        if (all[i].phase == POD_FAILED && all[i].exit_code && strchr(pods, '!'))
+            all[i].exit_code = 126;
     struct reconcile_input in = {.job = job,
                                  .pods = list,
                                  .npods = n,

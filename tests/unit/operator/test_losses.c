@@ -26,13 +26,9 @@ static void look(struct hvdjob *job, const char *pods, int created, int now)
     const struct pod *list[4];
     struct actions a;
     struct admission admission = {.again = INT64_MAX};
-    int n = 0;
-    for (const char *p = pods; *p; p += strcspn(p, " ") + (p[strcspn(p, " ")] == ' ')) {
-        all[n] = make_pod(p);
-        all[n].created = NOW + created * MOMENT_S;
-        list[n] = &all[n];
-        n++;
-    }
+    int n = make_pods(pods, all, list);
+    for (int i = 0; i < n; i++)
+        all[i].created = NOW + created * MOMENT_S;
     struct reconcile_input in = {.job = job,
                                  .pods = list,
                                  .npods = n,

@@ -185,17 +185,6 @@ static void told(const struct actions *a, char *dst, size_t size)
     }
 }
 
-static int make_pods(const char *text, struct pod *pods, const struct pod **list)
-{
-    int n = 0;
-    for (const char *p = text; *p; p += strcspn(p, " ") + (p[strcspn(p, " ")] == ' ')) {
-        pods[n] = make_pod(p);
-        list[n] = &pods[n];
-        n++;
-    }
-    return n;
-}
-
 static struct reconcile_input input(const struct hvdjob *job, const struct pod *const *pods, int n,
                                     const struct admission *admission)
 {
