@@ -30,6 +30,7 @@ static const struct field {
     {"spec.runPolicy", "ttlSecondsAfterFinished", JOBFIELD_CLUSTER},
     {"spec.runPolicy", "activeDeadlineSeconds", JOBFIELD_CLUSTER},
     {"spec.runPolicy", "backoffLimit", JOBFIELD_CLUSTER},
+    {"spec.runPolicy", "failurePolicy", JOBFIELD_CLUSTER},
     {"spec.runPolicy", "suspend", JOBFIELD_CLUSTER},
     {"spec.runPolicy", "managedBy", JOBFIELD_CLUSTER},
 };

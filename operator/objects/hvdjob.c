@@ -13,6 +13,7 @@
 #include "core/base/hash.h"
 #include "core/base/words.h"
 #include "core/json/json.h"
+#include "operator/objects/failure_policy.h"
 #include "operator/objects/moment.h"
 #include "operator/objects/sanitize.h"
 #include "operator/objects/template.h"
@@ -26,6 +27,7 @@ void hvdjob_fini(struct hvdjob *job)
     free(job->version);
     free(job->template_text);
     free(job->refused);
+    json_decref(job->failure_rules);
     podspec_fini(&job->podspec);
     hvdjob_status_fini(&job->status);
     *job = (struct hvdjob){0};
@@ -127,6 +129,14 @@ static void keep_sizes(struct hvdjob *job)
     job->min = job->elastic ? 1 : job->workers;
 }
 
+/* Rules that are invalid are not kept. */
+static void take_failure_policy(struct hvdjob *job, json_t *run, struct err *err)
+{
+    json_t *policy = json_object_get(run, "failurePolicy");
+    if (!err->code && !absent(policy) && failure_policy_check(policy, err) == 0)
+        job->failure_rules = json_incref(json_object_get(policy, "rules"));
+}
+
 static void take_policies(struct hvdjob *job, json_t *spec, struct err *err)
 {
     static const char *const backends[] = {"auto",         "gates",   "native",
@@ -148,6 +158,7 @@ static void take_policies(struct hvdjob *job, json_t *spec, struct err *err)
     take_int(run, "spec.runPolicy.", "activeDeadlineSeconds", 1, SECONDS_MAX, &job->deadline, err);
     take_int(run, "spec.runPolicy.", "backoffLimit", 0, 1000000, &job->backoff_limit, err);
     take_bool(run, "spec.runPolicy.", "suspend", &job->suspend, err);
+    take_failure_policy(job, run, err);
     take_word(doctor, "spec.doctor.", "policy", policies, &policy, err);
     take_int(doctor, "spec.doctor.", "level", 0, 2, &level, err);
     job->doctor = level == 0 ? "off" : policies[policy];

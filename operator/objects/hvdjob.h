@@ -40,6 +40,7 @@ struct hvdjob {
     enum clean_policy clean;
     int ttl, deadline; /* seconds, -1: none */
     int backoff_limit;
+    json_t *failure_rules; /* runPolicy.failurePolicy.rules; owned, NULL: none */
     bool suspend;
     const char *doctor; /* "fail", "warn", "off"; a string constant */
     int doctor_level;   /* spec.doctor.level: 0 to 2 */

@@ -25,10 +25,29 @@ const char *job_phase_name(enum job_phase phase)
     return phase_names[phase];
 }
 
+static const char *const action_names[FAILURE_ACTIONS] = {"Ignore", "Count", "RestartGang",
+                                                          "FailJob"};
+
+const char *job_failure_action_name(enum job_failure_action action)
+{
+    return action_names[action];
+}
+
+bool job_failure_action_find(const char *name, enum job_failure_action *ret)
+{
+    for (int i = 0; i < FAILURE_ACTIONS; i++)
+        if (strcmp(name, action_names[i]) == 0) {
+            *ret = (enum job_failure_action)i;
+            return true;
+        }
+    return false;
+}
+
 void hvdjob_status_fini(struct hvdjob_status *s)
 {
     free(s->retries);
     free(s->first);
+    free(s->rule);
     free(s->message);
     conditions_fini(s->conditions);
     job_findings_fini(&s->findings);
@@ -52,6 +71,7 @@ int hvdjob_status_copy(const struct hvdjob_status *s, struct hvdjob_status *ret,
     bool ok = true;
     to.retries = copy(s->retries, (size_t)s->nretries * sizeof(*s->retries), &ok);
     to.first = copy(s->first, sizeof(*s->first), &ok);
+    to.rule = copy(s->rule, sizeof(*s->rule), &ok);
     to.message = copy(s->message, s->message ? strlen(s->message) + 1 : 0, &ok);
     to.findings = (struct job_findings){0};
     ok &= conditions_copy(s->conditions, to.conditions) == 0;
@@ -154,6 +174,21 @@ static int get_first(json_t *j, struct job_first_failure **ret)
     return 0;
 }
 
+static int get_rule(json_t *j, struct job_failure_rule **ret)
+{
+    enum job_failure_action action;
+    if (!job_failure_action_find(parts_text(j, "action"), &action))
+        return 0;
+    struct job_failure_rule *rule = *ret = calloc(1, sizeof(*rule));
+    if (!rule)
+        return -ENOMEM;
+    rule->action = action;
+    rule->at = get_moment(j, "time");
+    parts_copy(j, "name", rule->name, sizeof(rule->name));
+    parts_copy(j, "pod", rule->pod, sizeof(rule->pod));
+    return 0;
+}
+
 /* {"3": 2}: worker 3 is at attempt 2. */
 static int get_retries(json_t *j, struct hvdjob_status *s, struct err *err)
 {
@@ -209,6 +244,7 @@ int hvdjob_status_parse(json_t *j, struct hvdjob_status *ret, struct err *err)
     bool ok = conditions_parse(json_object_get(j, "conditions"), s.conditions) == 0 &&
               words_set(&s.message, json_string_value(json_object_get(j, "message"))) == 0 &&
               get_first(json_object_get(j, "firstFailure"), &s.first) == 0 &&
+              get_rule(json_object_get(j, "failureRule"), &s.rule) == 0 &&
               get_retries(json_object_get(j, "attempts"), &s, NULL) == 0 &&
               job_findings_parse(json_object_get(j, "findings"), &s.findings, NULL) == 0;
     s.findings.more = get_count(j, "findingsLeftOut");
@@ -257,6 +293,16 @@ static json_t *first_object(const struct job_first_failure *f)
     return j;
 }
 
+static json_t *rule_object(const struct job_failure_rule *rule)
+{
+    json_t *j = json_object();
+    put_text(&j, "name", rule->name);
+    put_text(&j, "action", action_names[rule->action]);
+    put_text(&j, "pod", rule->pod);
+    put_moment(&j, "time", rule->at);
+    return j;
+}
+
 static json_t *retries_object(const struct hvdjob_status *s)
 {
     json_t *j = json_object();
@@ -295,6 +341,8 @@ json_t *hvdjob_status_write(const struct hvdjob_status *s, const char *selector)
     put_memory(&j, s);
     if (s->first)
         json_put(&j, "firstFailure", first_object(s->first));
+    if (s->rule)
+        json_put(&j, "failureRule", rule_object(s->rule));
     put_count(&j, "workers", s->workers);
     put_count(&j, "ready", s->ready);
     put_count(&j, "pending", s->pending);

@@ -41,6 +41,22 @@ struct job_first_failure {
     int64_t at;
 };
 
+/* What a rule of spec.runPolicy.failurePolicy does, the weakest first. */
+enum job_failure_action {
+    FAILURE_IGNORE,       /* the worker is replaced; no attempt is used up */
+    FAILURE_COUNT,        /* the worker is replaced; one attempt is used up */
+    FAILURE_RESTART_GANG, /* all workers are deleted and queued again; one attempt is used up */
+    FAILURE_FAIL_JOB,     /* the job fails at once */
+    FAILURE_ACTIONS,
+};
+
+/* The rule that decided last. */
+struct job_failure_rule {
+    char name[64], pod[256]; /* pod: the failed one */
+    enum job_failure_action action;
+    int64_t at;
+};
+
 struct hvdjob_status {
     enum job_phase phase;
     int64_t generation;     /* observedGeneration */
@@ -58,6 +74,7 @@ struct hvdjob_status {
     int64_t last_rollback;
     bool failed_late;                /* a worker failed after another had succeeded */
     struct job_first_failure *first; /* owned, NULL: no failure */
+    struct job_failure_rule *rule;   /* owned, NULL: no rule has decided */
 
     int64_t queued, admitted; /* when it was last queued; when its gang was last admitted */
     int64_t started, completed;
@@ -70,6 +87,10 @@ struct hvdjob_status {
 };
 
 const char *job_phase_name(enum job_phase phase);
+
+/* "FailJob" and so on. _find(): false: no action has that name. */
+const char *job_failure_action_name(enum job_failure_action action);
+bool job_failure_action_find(const char *name, enum job_failure_action *ret);
 
 static inline bool job_phase_finished(enum job_phase phase)
 {

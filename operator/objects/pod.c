@@ -22,6 +22,8 @@ void pod_fini(struct pod *p)
     free(p->job);
     free(p->node);
     free(p->why);
+    free(p->exits);
+    json_decref(p->conditions);
     *p = (struct pod){0};
 }
 
@@ -82,6 +84,38 @@ static bool take_end(struct pod *p, json_t *terminated)
     return say(&p->why, p->reason, message_end(parts_text(terminated, "message")));
 }
 
+/* False: no memory. */
+static bool keep_exits(struct pod *p, json_t *list)
+{
+    size_t i;
+    json_t *status;
+    json_array_foreach(list, i, status)
+    {
+        json_t *state = json_object_get(json_object_get(status, "state"), "terminated");
+        json_int_t code = json_integer_value(json_object_get(state, "exitCode"));
+        if (code == 0)
+            continue;
+        struct pod_exit *more = realloc(p->exits, ((size_t)p->nexits + 1) * sizeof(*more));
+        if (!more)
+            return false;
+        p->exits = more;
+        p->exits[p->nexits].code = (int)code;
+        parts_copy(status, "name", p->exits[p->nexits].container, sizeof(more->container));
+        p->nexits++;
+    }
+    return true;
+}
+
+/* What rules of the job's failurePolicy look at. */
+static bool keep_failure(struct pod *p, json_t *status)
+{
+    if (p->phase != POD_FAILED)
+        return true;
+    p->conditions = json_incref(json_object_get(status, "conditions"));
+    return keep_exits(p, json_object_get(status, "initContainerStatuses")) &&
+           keep_exits(p, json_object_get(status, "containerStatuses"));
+}
+
 static bool take_containers(struct pod *p, json_t *list)
 {
     size_t i;
@@ -114,7 +148,8 @@ static int take_status(struct pod *p, json_t *status, struct err *err)
             p->phase = (enum pod_phase)i;
     p->ready = conditions_true(conditions, "Ready");
     ok = take_containers(p, json_object_get(status, "initContainerStatuses")) &&
-         take_containers(p, json_object_get(status, "containerStatuses"));
+         take_containers(p, json_object_get(status, "containerStatuses")) &&
+         keep_failure(p, status);
     /* A failed pod was disrupted if it has the condition DisruptionTarget, or a reason, or no
      * failed container (then its kubelet ended it), or if its agent says so. The reason
      * DeadlineExceeded rules out all four. */

@@ -19,6 +19,12 @@
 
 enum pod_phase { POD_PENDING, POD_RUNNING, POD_SUCCEEDED, POD_FAILED };
 
+/* A container that failed. */
+struct pod_exit {
+    char container[64];
+    int code; /* not 0 */
+};
+
 struct pod {
     char *name, *job;                          /* job: the label POD_LABEL_JOB, "" without it */
     char uid[POD_UID_MAX], owner[POD_UID_MAX]; /* owner: the controller's uid, "": none */
@@ -36,6 +42,10 @@ struct pod {
     char *why;       /* why it is pending or how it finished, for people; NULL: no reason given */
     char reason[32]; /* why it failed: "OOMKilled", "Error", "Evicted" */
     int exit_code;   /* exit code of the first container that failed */
+    /* Only of a pod that has failed; owned. */
+    struct pod_exit *exits;
+    int nexits;
+    json_t *conditions; /* status.conditions; NULL: none */
     struct resources requests;
 };
 

@@ -24,6 +24,7 @@ enum action_event_kind {
     ACTION_EVENT_PHASE,   /* the job entered another phase */
     ACTION_EVENT_REFUSED, /* the doctor refused a pod */
     ACTION_EVENT_AGENT,   /* an agent ended by itself, and said why */
+    ACTION_EVENT_RULE,    /* a rule of runPolicy.failurePolicy matched */
     ACTION_EVENTS,
 };
 

@@ -12,20 +12,22 @@
 #include "operator/objects/hvdjob_status.h"
 
 enum job_event {
-    EVENT_ACCEPT,      /* the spec is valid and the job is not suspended */
-    EVENT_SUSPEND,     /* spec.runPolicy.suspend is true */
-    EVENT_DEADLINE,    /* activeDeadlineSeconds have passed */
-    EVENT_LIMIT,       /* more failures than backoffLimit */
-    EVENT_ADMIT,       /* the queue admits the gang */
-    EVENT_TIMEOUT,     /* fewer than minWorkers have a node after gang.timeoutSeconds */
-    EVENT_READY,       /* at least minWorkers run */
-    EVENT_BELOW,       /* fewer than minWorkers run */
-    EVENT_EMPTY,       /* no worker runs: the state in memory is lost */
-    EVENT_WORKER_LOST, /* the job is not elastic and lacks a worker */
-    EVENT_ENDED,       /* a worker succeeded */
-    EVENT_RETRY,       /* no worker is alive and the pause after a loss is over */
-    EVENT_DONE,        /* all workers have finished */
-    EVENT_FAILED_LATE, /* all have finished, and one failed after another had succeeded */
+    EVENT_ACCEPT,        /* the spec is valid and the job is not suspended */
+    EVENT_SUSPEND,       /* spec.runPolicy.suspend is true */
+    EVENT_DEADLINE,      /* activeDeadlineSeconds have passed */
+    EVENT_LIMIT,         /* more failures than backoffLimit */
+    EVENT_RULE_FAILS,    /* a rule of failurePolicy fails the job */
+    EVENT_RULE_RESTARTS, /* a rule of failurePolicy restarts the gang */
+    EVENT_ADMIT,         /* the queue admits the gang */
+    EVENT_TIMEOUT,       /* fewer than minWorkers have a node after gang.timeoutSeconds */
+    EVENT_READY,         /* at least minWorkers run */
+    EVENT_BELOW,         /* fewer than minWorkers run */
+    EVENT_EMPTY,         /* no worker runs: the state in memory is lost */
+    EVENT_WORKER_LOST,   /* the job is not elastic and lacks a worker */
+    EVENT_ENDED,         /* a worker succeeded */
+    EVENT_RETRY,         /* no worker is alive and the pause after a loss is over */
+    EVENT_DONE,          /* all workers have finished */
+    EVENT_FAILED_LATE,   /* all have finished, and one failed after another had succeeded */
     JOB_EVENTS,
 };
 

@@ -9,11 +9,15 @@
  * by the doctor, uses up one of backoffLimit attempts; a disruption (eviction, preemption, lost
  * node, an operator that was away) only lengthens the pause before the replacement. Ten minutes
  * after the beginning of the last event both are reset.
+ *
+ * A rule of runPolicy.failurePolicy takes precedence over this. The actions FailJob and RestartGang
+ * apply also if another loss of the event was seen before.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "operator/objects/failure_policy.h"
 #include "operator/objects/moment.h"
 #include "operator/reconcile/backoff.h"
 #include "operator/reconcile/reconcile_private.h"
@@ -62,6 +66,19 @@ static void note_agent(struct reconciling *r, const struct pod *p)
              p->name, p->node ? p->node : "none", p->why ? p->why : "");
 }
 
+static void note_rule(struct reconciling *r, const struct pod *p)
+{
+    struct action_event *say = &r->ret->events[ACTION_EVENT_RULE];
+    const struct job_failure_rule *rule = r->st->rule;
+    say->warning = rule->action != FAILURE_IGNORE;
+    snprintf(say->reason, sizeof(say->reason), "FailureRule");
+    snprintf(say->text, sizeof(say->text),
+             "rule \"%s\" of runPolicy.failurePolicy (%s): worker %d (pod %.80s, node %.80s): %s, "
+             "exit code %d",
+             rule->name, job_failure_action_name(rule->action), p->worker, p->name,
+             p->node ? p->node : "none", p->reason[0] ? p->reason : "ended", p->exit_code);
+}
+
 static int note_first(struct reconciling *r, const struct pod *p)
 {
     struct job_first_failure *f = r->st->first = calloc(1, sizeof(*f));
@@ -94,6 +111,15 @@ static bool is_new_failure(const struct reconciling *r, const struct pod *p)
     return p->phase == POD_FAILED && !p->deleting && !worker_superseded(r->st, p);
 }
 
+/* Does the loss use up an attempt? */
+static bool counts(const struct reconciling *r, const struct pod *p)
+{
+    struct job_failure_rule rule;
+    if (failure_policy_match(r->job->failure_rules, p, &rule))
+        return rule.action != FAILURE_IGNORE;
+    return !p->disrupted;
+}
+
 /* Several pods may have failed since the last reconciliation. The coordinator knows which was
  * first; without it the finish times decide. */
 static const struct pod *first_failed(const struct reconciling *r)
@@ -102,7 +128,7 @@ static const struct pod *first_failed(const struct reconciling *r)
     const struct pod *first = NULL;
     for (int i = 0; i < r->w.n; i++) {
         const struct pod *p = r->w.mine[i];
-        if (!is_new_failure(r, p) || p->disrupted)
+        if (!is_new_failure(r, p) || p->disrupted || !counts(r, p))
             continue;
         if (facts && facts->known && facts->first.known && facts->first.worker == p->worker)
             return p;
@@ -127,38 +153,72 @@ static void reset_counts(struct reconciling *r)
         actions_again(r->ret, st->last_loss + BACKOFF_FORGET);
 }
 
-/* A replacement is made a second after the event at the earliest, so it is never in it. All losses
- * of one look are of one event. */
+/* A replacement is made a second after the event at the earliest, so it is never in it. */
 static bool is_of_last_event(const struct reconciling *r, const struct pod *p)
 {
     int64_t last = r->st->last_loss;
-    bool there = p->created < last || last == moment_whole(r->in->now);
-    return last != MOMENT_NONE && there && r->in->now < last + EVENT;
+    return last != MOMENT_NONE && p->created <= last && r->in->now < last + EVENT;
 }
 
-static void count_event(struct reconciling *r, const struct pod *p)
+/* Did p end before q? Finish times are whole seconds. Of two in the same second, the one for which
+ * the user wrote a rule: the other one is often its consequence. */
+static bool ended_before(const struct reconciling *r, const struct pod *p, const struct pod *q)
+{
+    struct job_failure_rule rule;
+    if (p->ended != q->ended)
+        return p->ended != MOMENT_NONE && (q->ended == MOMENT_NONE || p->ended < q->ended);
+    return failure_policy_match(r->job->failure_rules, p, &rule) &&
+           !failure_policy_match(r->job->failure_rules, q, &rule);
+}
+
+/* All new losses of one look are one event: its first loss decides. */
+static void count_event(struct reconciling *r)
 {
     struct hvdjob_status *st = r->st;
-    if (is_of_last_event(r, p))
+    const struct pod *first = NULL;
+    for (int i = 0; i < r->w.n; i++) {
+        const struct pod *p = r->w.mine[i];
+        if (is_new_failure(r, p) && !is_of_last_event(r, p) &&
+            (!first || ended_before(r, p, first)))
+            first = p;
+    }
+    if (!first)
         return;
-    st->failures += !p->disrupted;
+    st->failures += counts(r, first);
     st->losses++;
     st->last_loss = moment_whole(r->in->now);
 }
 
-static int count_loss(struct reconciling *r, const struct pod *p, bool at_end)
+/* Keeps the rule that matches p in the status. Of several in one look the strongest one stays. */
+static int apply_rule(struct reconciling *r, const struct pod *p)
+{
+    struct job_failure_rule rule;
+    if (!failure_policy_match(r->job->failure_rules, p, &rule) ||
+        (r->ruled && r->st->rule->action >= rule.action))
+        return 0;
+    if (!r->st->rule && !(r->st->rule = malloc(sizeof(rule))))
+        return err_set(r->err, ENOMEM, "no memory");
+    rule.at = moment_whole(r->in->now);
+    *r->st->rule = rule;
+    r->ruled = true;
+    note_rule(r, p);
+    return 0;
+}
+
+static int take_loss(struct reconciling *r, const struct pod *p, bool at_end)
 {
     struct hvdjob_status *st = r->st;
+    int rc = apply_rule(r, p);
+    if (rc < 0)
+        return rc;
     if (was_refused(r, p))
         note_refusal(r, p);
     if (p->agent_end != AGENT_END_NONE)
         note_agent(r, p);
-    if (at_end) {
-        st->failed_late |= !p->disrupted;
-    } else {
-        count_event(r, p);
+    if (at_end)
+        st->failed_late |= counts(r, p);
+    else
         st->restarts++;
-    }
     return hvdjob_status_raise(st, p->worker, p->attempt + 1, r->err);
 }
 
@@ -174,11 +234,13 @@ int reconcile_losses(struct reconciling *r)
     const struct pod *first = r->st->first ? NULL : first_failed(r);
     if (first && note_first(r, first) < 0)
         return -ENOMEM;
+    if (!at_end)
+        count_event(r);
     for (int i = 0; i < r->w.n; i++) {
         const struct pod *p = r->w.mine[i];
         if (!is_new_failure(r, p))
             continue;
-        int rc = count_loss(r, p, at_end);
+        int rc = take_loss(r, p, at_end);
         if (rc < 0)
             return rc;
         any = true;

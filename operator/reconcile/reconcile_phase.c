@@ -4,6 +4,7 @@
  * status.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "operator/objects/moment.h"
@@ -57,6 +58,10 @@ static bool happens(struct reconciling *r, enum job_event event)
         return deadline_over(r);
     case EVENT_LIMIT:
         return r->st->failures > job->backoff_limit;
+    case EVENT_RULE_FAILS:
+        return r->ruled && r->st->rule->action == FAILURE_FAIL_JOB;
+    case EVENT_RULE_RESTARTS:
+        return r->ruled && r->st->rule->action == FAILURE_RESTART_GANG;
     case EVENT_ADMIT:
         return admitted(r);
     case EVENT_TIMEOUT:
@@ -124,6 +129,8 @@ static int act(struct reconciling *r, enum job_action action)
     case DO_SUSPEND:
         st->failures = st->losses = st->rollbacks = 0;
         st->last_loss = st->last_rollback = st->started = MOMENT_NONE;
+        free(st->rule);
+        st->rule = NULL;
         break;
     case DO_FINISH:
         st->completed = now;

@@ -15,6 +15,7 @@ struct reconciling {
     struct hvdjob_status *st; /* the desired status, inside ret */
     struct actions *ret;
     struct workers w;  /* the job's pods by the attempts in st; made again when st changes */
+    bool ruled;        /* st->rule matched a pod that failed since the last status */
     bool held;         /* creates no worker: the existing ones have another template */
     char blocked[320]; /* which foreign pod has the name of a worker's pod; "": none */
     struct err *err;

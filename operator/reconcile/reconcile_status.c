@@ -100,10 +100,26 @@ static void add_first(const struct reconciling *r, char *dst, size_t size)
                  f->exit_code);
 }
 
+/* Did the rule decide the last event? Those without a rule come after it. */
+static bool is_ruled(const struct reconciling *r, enum job_failure_action action)
+{
+    const struct job_failure_rule *rule = r->st->rule;
+    return rule && rule->action == action && rule->at >= r->st->last_loss;
+}
+
+/* "rule "oom" of runPolicy.failurePolicy, pod digits-3-0". */
+static void say_rule(const struct reconciling *r, char *dst, size_t size, const char *effect)
+{
+    snprintf(dst, size, "%s by the rule \"%s\" of runPolicy.failurePolicy: pod %.80s", effect,
+             r->st->rule->name, r->st->rule->pod);
+}
+
 static void say_failed(const struct reconciling *r, char *dst, size_t size)
 {
     const struct hvdjob_status *st = r->st;
-    if (st->failed_late)
+    if (is_ruled(r, FAILURE_FAIL_JOB))
+        say_rule(r, dst, size, "failed");
+    else if (st->failed_late)
         snprintf(dst, size, "a worker failed after another had succeeded");
     else if (st->failures > r->job->backoff_limit)
         snprintf(dst, size, "%d failure%s of workers, backoffLimit is %d", st->failures,
@@ -115,6 +131,8 @@ static void say_failed(const struct reconciling *r, char *dst, size_t size)
 
 static const char *failed_reason(const struct reconciling *r)
 {
+    if (is_ruled(r, FAILURE_FAIL_JOB))
+        return "FailurePolicy";
     if (r->st->failed_late)
         return "WorkerFailed";
     return r->st->failures > r->job->backoff_limit ? "BackoffLimitExceeded" : "DeadlineExceeded";
@@ -139,6 +157,8 @@ static void say_restarting(const struct reconciling *r, char *dst, size_t size)
             "fewer than %d workers got a node within %d s; all are deleted, so that other jobs "
             "can use their resources, and the job is tried again",
             r->job->min, r->job->gang_timeout);
+    else if (is_ruled(r, FAILURE_RESTART_GANG))
+        say_rule(r, dst, size, "all workers start again");
     else
         snprintf(dst, size, "%s; all workers start again",
                  r->job->elastic ? "all workers were lost, and the state in memory with them"

@@ -103,6 +103,23 @@ def shapes():
         yield without(path, want)
 
 
+def rules():
+    """runPolicy.failurePolicy."""
+    codes = {"operator": "In", "values": [1]}
+    for bad, want in (({}, "action"), ({"action": "Retry", "onExitCodes": codes}, "action"),
+                      ({"action": "Count"}, "either onExitCodes or onPodConditions"),
+                      ({"action": "Count", "onExitCodes": codes, "onPodConditions": [{"type": "x"}]}, "either"),
+                      ({"action": "Count", "onExitCodes": {**codes, "values": [0]}}, "0 is not a failure"),
+                      ({"action": "Count", "onExitCodes": {**codes, "values": [256]}}, "values"),
+                      ({"action": "Count", "onExitCodes": {**codes, "values": []}}, "values"),
+                      ({"action": "Count", "onExitCodes": {**codes, "operator": "in"}}, "operator"),
+                      ({"action": "Count", "onPodConditions": [{"type": ""}]}, "type"),
+                      ({"action": "Count", "onExitCodes": codes, "name": "x" * 64}, "name")):
+        yield spec("runPolicy.failurePolicy.rules", [bad], SCHEMA, want)
+    yield spec("runPolicy.failurePolicy.rules", [{"action": "Count", "onExitCodes": codes}] * 21, SCHEMA, "rules")
+    yield spec("runPolicy.failurePolicy.rules", [], SCHEMA, "rules")
+
+
 def together():
     yield ("workers below min", lambda job: job["spec"].update(workers=1, minWorkers=2), SCHEMA, "less than minWorkers")
     yield ("workers above max", lambda job: job["spec"].update(workers=3, maxWorkers=2), SCHEMA, "more than maxWorkers")
@@ -200,7 +217,7 @@ def unread():
 
 def all_of_them():
     """(name, the job, how it is refused, part of the reason)."""
-    rows = [row for part in (numbers, words, shapes, together, names, containers, pods, unread) for row in part()]
+    rows = [row for part in (numbers, words, shapes, rules, together, names, containers, pods, unread) for row in part()]
     for number, (name, change, how, want) in enumerate(rows):
         job = copy.deepcopy(good())
         job["metadata"]["name"] = f"bad-{number}"

@@ -96,6 +96,21 @@ class Life(unittest.TestCase):
         self.assertEqual(job.condition("Failed")["reason"], "BackoffLimitExceeded")
         wait_until("nothing to run any more", 60, lambda: not job.pods(alive=True))
 
+    def test_rules_decide(self):
+        """An exit code that the job ignores, and one that fails the job while attempts are left."""
+        rules = [{"name": "node", "action": "Ignore", "onExitCodes": {"operator": "In", "values": [42]}},
+                 {"name": "bug", "action": "FailJob", "onExitCodes": {"operator": "In", "values": [43]}}]
+        job = self.job("ruled", 2, minWorkers=1, maxWorkers=2, run={"backoffLimit": 0, "failurePolicy": {"rules": rules}})
+        job.wait_running(2)
+        job.end_pod("ruled-1-0", code=42)
+        wait_until("the new worker", 60, lambda: "ruled-1-1" in job.running())
+        status = job.status()
+        self.assertEqual((status["failures"], status["failureRule"]["name"]), (0, "node"))
+        job.end_pod("ruled-0-0", code=43)
+        status = job.wait_phase("Failed")
+        self.assertEqual((status["failureRule"]["name"], status["failureRule"]["pod"]), ("bug", "ruled-0-0"))
+        self.assertEqual(job.condition("Failed")["reason"], "FailurePolicy")
+
     def test_out_of_memory_is_named(self):
         job = self.job("oom", 1, run={"backoffLimit": 0})
         job.wait_phase("Running")

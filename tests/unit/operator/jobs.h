@@ -7,6 +7,7 @@
 #define HVD_TESTS_OPERATOR_JOBS_H
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/json/json.h"
@@ -52,13 +53,15 @@ static inline struct hvdjob make_job(const char *spec, const char *status)
 
 /* "0-1R": worker 0, attempt 1, running. P pending, B pending with a node, G gated, R running,
  * S succeeded, F failed, E evicted, A ended by its agent, without an operator; small letters: also
- * being deleted. X: not the job's, pending.
+ * being deleted. X: not the job's, pending. "0-1F42" failed with exit code 42. E has the condition
+ * DisruptionTarget.
  */
 static inline struct pod make_pod(const char *text)
 {
     struct pod p = {.owner = "u1", .created = NOW};
     char name[64], kind = '\0';
-    if (sscanf(text, "%d-%d%c", &p.worker, &p.attempt, &kind) != 3)
+    int code = 1;
+    if (sscanf(text, "%d-%d%c%d", &p.worker, &p.attempt, &kind, &code) < 3)
         fail_msg("\"%s\" is no valid pod", text);
     snprintf(name, sizeof(name), "digits-%d-%d", p.worker, p.attempt);
     snprintf(p.uid, sizeof(p.uid), "uid-%.40s", name);
@@ -71,7 +74,14 @@ static inline struct pod make_pod(const char *text)
               : strchr("FEA", kind) ? POD_FAILED
                                     : POD_PENDING;
     p.disrupted = kind == 'E' || kind == 'A';
-    p.exit_code = kind == 'F' ? 1 : kind == 'A' ? 125 : 0;
+    p.exit_code = kind == 'F' ? code : kind == 'A' ? 125 : 0;
+    if (p.exit_code) {
+        p.exits = calloc(1, sizeof(*p.exits));
+        *p.exits = (struct pod_exit){"w", p.exit_code};
+        p.nexits = 1;
+    }
+    if (kind == 'E')
+        p.conditions = from_text("[{'type':'DisruptionTarget','status':'True'}]");
     if (kind == 'A') {
         p.agent_end = AGENT_END_AWAY;
         p.why = strdup("Error: hvd-agent: operator-away: no answer for 60 s");
