@@ -320,6 +320,7 @@ static int open_all(struct program *o, struct err *err)
     if (rc < 0)
         return rc;
     struct driver_config config = {.api = o->api,
+                                   .policy = settings->queue,
                                    .namespace = settings->namespace,
                                    .instance = o->identity,
                                    .may_write = may_write,

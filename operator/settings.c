@@ -33,6 +33,11 @@ static const char help[] =
     "                             each job's image must have them at /hvd (HVD_BUNDLE_IMAGE)\n"
     "  --bundle-mount             mount that image as an image volume, which the container\n"
     "                             runtime of every node must support (HVD_BUNDLE_MOUNT=1)\n"
+    "  --namespace-share PERCENT  of each resource of the cluster that the gangs of one\n"
+    "                             namespace may hold (100)\n"
+    "  --probes N                 gangs of which it is not known whether they fit that may be\n"
+    "                             tried at a time, one for each namespace and node pool (8)\n"
+    "  --gang-timeout-max SECONDS limit of the jobs' gang.timeoutSeconds (1800)\n"
     "  --no-leader-election       lead without a lease: only for a single operator\n"
     "  --lease NAME               the Lease for leader election (hvd-operator)\n"
     "  --lease-namespace NAME     its namespace (POD_NAMESPACE, or that of the kubeconfig)\n"
@@ -60,6 +65,9 @@ enum {
     OPT_URL,
     OPT_BUNDLE,
     OPT_MOUNT,
+    OPT_SHARE,
+    OPT_PROBES,
+    OPT_GANG_TIMEOUT,
     OPT_NO_ELECTION,
     OPT_LEASE,
     OPT_LEASE_NAMESPACE,
@@ -81,6 +89,9 @@ static const struct option table[] = {
     {"agents-url", required_argument, NULL, OPT_URL},
     {"bundle", required_argument, NULL, OPT_BUNDLE},
     {"bundle-mount", no_argument, NULL, OPT_MOUNT},
+    {"namespace-share", required_argument, NULL, OPT_SHARE},
+    {"probes", required_argument, NULL, OPT_PROBES},
+    {"gang-timeout-max", required_argument, NULL, OPT_GANG_TIMEOUT},
     {"no-leader-election", no_argument, NULL, OPT_NO_ELECTION},
     {"lease", required_argument, NULL, OPT_LEASE},
     {"lease-namespace", required_argument, NULL, OPT_LEASE_NAMESPACE},
@@ -95,14 +106,21 @@ static const struct option table[] = {
     {NULL, 0, NULL, 0},
 };
 
-static int take_seconds(const char *name, const char *text, int *ret, struct err *err)
+/* An integer from 1 to most; unit is "" or begins with a space. */
+static int take_number(const char *name, const char *text, int most, const char *unit, int *ret,
+                       struct err *err)
 {
     char *end;
     long n = strtol(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || n < 1 || n > 3600)
-        return err_set(err, EINVAL, "--%s %.40s: want 1 to 3600 seconds", name, text);
+    if (*text < '0' || *text > '9' || *end || n < 1 || n > most)
+        return err_set(err, EINVAL, "--%s %.40s: want 1 to %d%s", name, text, most, unit);
     *ret = (int)n;
     return 0;
+}
+
+static int take_seconds(const char *name, const char *text, int *ret, struct err *err)
+{
+    return take_number(name, text, 3600, " seconds", ret, err);
 }
 
 static int take_text(const char *name, const char *text, const char **ret, struct err *err)
@@ -149,6 +167,13 @@ static int take(int opt, struct settings *o, enum settings_what *what, struct er
     case OPT_MOUNT:
         o->mount = true;
         return 0;
+    case OPT_SHARE:
+        return take_number("namespace-share", optarg, 100, " percent", &o->queue.share, err);
+    case OPT_PROBES:
+        return take_number("probes", optarg, QUEUE_PROBES_MAX, "", &o->queue.probes, err);
+    case OPT_GANG_TIMEOUT:
+        return take_number("gang-timeout-max", optarg, 31536000, " seconds",
+                           &o->queue.gang_timeout_max, err);
     case OPT_NO_ELECTION:
         o->elect = false;
         return 0;
@@ -205,6 +230,7 @@ int settings_parse(int argc, char **argv, struct settings *ret, enum settings_wh
                          .agents = ":7443",
                          .bundle = from_environment("HVD_BUNDLE_IMAGE"),
                          .mount = from_environment("HVD_BUNDLE_MOUNT") != NULL,
+                         .queue = {.share = 100, .probes = 8, .gang_timeout_max = 1800},
                          .elect = true,
                          .lease = "hvd-operator",
                          .lease_s = 15,

@@ -10,6 +10,7 @@
 
 #include "core/base/err.h"
 #include "operator/page/page.h"
+#include "operator/reconcile/queue.h"
 
 struct settings {
     const char *kubeconfig, *context; /* NULL: the defaults of access.h */
@@ -21,7 +22,8 @@ struct settings {
         *agents_url;    /* URL that agents dial; NULL: the Service's, and no agents outside a pod */
     const char *bundle; /* image, NULL: users' images contain the bundle */
     bool mount;         /* the bundle is an image volume */
-    bool elect;         /* use leader election */
+    struct queue_policy queue;           /* limits for all jobs */
+    bool elect;                          /* use leader election */
     const char *lease, *lease_namespace; /* lease_namespace NULL: of the pod or the kubeconfig */
     int lease_s, renew_s, retry_s;
     const char *identity; /* holder in the lease; NULL: pod or host name and a random number */

@@ -28,4 +28,12 @@ uint64_t retry_backoff_ms(unsigned failures, uint32_t random);
 bool retry_again(const struct retry_outcome *outcome, bool idempotent, unsigned failures,
                  uint32_t random, uint64_t *ret_ms);
 
+/* Does the server refuse the object itself, so that its message is worth showing in the job's
+ * status? Not: missing credentials (401), time-outs, conflicts and throttling. */
+static inline bool retry_is_refusal(long status)
+{
+    return status >= 400 && status < 500 && status != 401 && status != 408 && status != 409 &&
+           status != 429;
+}
+
 #endif

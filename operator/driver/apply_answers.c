@@ -13,15 +13,6 @@
 #include "operator/api/retry.h"
 #include "operator/driver/apply_private.h"
 
-/* Returns whether the server refuses the object itself, so that the message is worth showing in the
- * job's status. Not: missing credentials (401), time-outs, conflicts and throttling. */
-static bool is_refusal(const struct api_answer *answer)
-{
-    long status = answer->status;
-    return status >= 400 && status < 500 && status != 401 && status != 408 && status != 409 &&
-           status != 429;
-}
-
 static void note_problem(struct entry *e, const char *text)
 {
     free(e->problem);
@@ -124,7 +115,7 @@ static bool on_created(struct step *s, const struct api_answer *answer, bool *re
         ask_holder(s);
         return false;
     }
-    if (is_refusal(answer))
+    if (retry_is_refusal(answer->status))
         note_problem(a->e, answer->message);
     apply_fail(a, APPLY_FAILED, s->name, answer->message);
     return true;
@@ -146,7 +137,7 @@ static bool on_group(struct step *s, const struct api_answer *answer)
                  "If it stays, delete it or give the job another name",
                  a->job->job.name);
         note_problem(e, text);
-    } else if (is_refusal(answer)) {
+    } else if (retry_is_refusal(answer->status)) {
         note_problem(e, answer->message);
     }
     apply_fail(a, APPLY_FAILED, "creating its PodGroup", answer->message);

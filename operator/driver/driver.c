@@ -12,8 +12,6 @@
 #include "core/base/log.h"
 #include "operator/driver/driver_private.h"
 
-/* Least time between two calls of queue_decide(), which reads all jobs and nodes. */
-#define QUEUE_EVERY (20 * CLOCK_MS)
 #define READY_EVERY (200 * CLOCK_MS)
 /* Longest time of reconciling in one tick. Then the loop serves others, above all the lease. */
 #define TURN (5 * CLOCK_MS)
@@ -81,6 +79,8 @@ static void mark_queue_dirty_by_time(struct driver *d)
         const struct entry *e = list_entry(pos, struct entry, node);
         if (e->admission && e->admission->again <= now)
             d->queue_dirty = true;
+        if (e->dry_run.failures > 0 && clock_ns() >= e->dry_run.not_before)
+            d->queue_dirty = true;
     }
 }
 
@@ -111,12 +111,10 @@ static void on_tick(void *arg)
         return;
     }
     mark_queue_dirty_by_time(d);
-    if (d->queue_dirty && clock_ns() - d->queue_ran_at >= QUEUE_EVERY)
-        driver_queue(d);
+    uint64_t again = driver_queue(d);
     reconcile_due(d);
     uint64_t next = first_due(d);
-    if (d->queue_dirty && d->queue_ran_at + QUEUE_EVERY < next)
-        next = d->queue_ran_at + QUEUE_EVERY;
+    next = again < next ? again : next;
     if (next != ENTRY_NEVER)
         set_timer(d, next);
 }
@@ -140,11 +138,13 @@ void driver_stop_leading(struct driver *d)
 {
     d->leading = false;
     loop_timer_stop(d->loop, &d->tick);
+    driver_queue_stop(d);
     for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e)) {
         apply_cancel(e->apply);
         api_cancel(e->key_call);
         e->key_call = NULL;
         entry_forget_budget(e);
+        driver_forget_dry_run(d, e);
         expectations_fini(&e->expectations);
         entry_forget_admission(e);
         e->admitted = false;
@@ -225,6 +225,7 @@ void driver_close(struct driver *d)
         return;
     api_observe(d->config.api, NULL, NULL);
     loop_timer_stop(d->loop, &d->tick);
+    driver_queue_stop(d);
     for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e))
         apply_cancel(e->apply);
     recorder_close(d->recorder);
@@ -232,6 +233,9 @@ void driver_close(struct driver *d)
     entries_fini(&d->entries);
     driver_caches_close(d);
     usage_fini(&d->usage);
+    for (struct store_entry *e = store_next(&d->served, NULL); e; e = store_next(&d->served, e))
+        free(e->item);
+    store_fini(&d->served);
     free((char *)d->config.namespace);
     free(d);
 }

@@ -16,6 +16,7 @@
 #include "operator/objects/job_facts.h"
 #include "operator/objects/pod.h"
 #include "operator/reconcile/injection.h"
+#include "operator/reconcile/queue.h"
 
 #define DRIVER_LEADER_LABEL "hvd.dev/leader"
 
@@ -41,6 +42,7 @@ struct driver_config {
     struct api *api;
     const char *namespace; /* jobs of this namespace only, and no nodes; NULL: all namespaces */
     const char *instance;  /* this operator's name in Events (reportingInstance) */
+    struct queue_policy policy; /* the administrator's limits */
     /* Called before each write: false as soon as the lease is lost. */
     bool (*may_write)(void *arg);
     void *arg;

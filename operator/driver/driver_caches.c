@@ -81,6 +81,8 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
         e->not_before = 0;
     }
     e->job = is;
+    if (is && is->job.status.admitted != MOMENT_NONE)
+        driver_note_served(d, is->job.namespace_, is->job.status.admitted);
     entry_forget_gang(e);
     if (is && was && d->leading)
         driver_note_change(d, &was->job.status, &is->job.status);
@@ -179,21 +181,16 @@ const struct pod_item *driver_pod(const struct driver *d, const struct entry *e,
 static int parse_node(void *arg, json_t *object, void **ret, struct err *err)
 {
     struct driver *d = arg;
-    struct node *node = calloc(1, sizeof(*node));
-    if (!node)
-        return err_set(err, ENOMEM, "no memory for a node");
-    int rc = node_parse(object, &d->kinds, node, err);
-    if (rc < 0)
-        free(node);
-    else
+    struct node_item *node;
+    int rc = items_node(&d->kinds, object, &node, err);
+    if (rc == 0)
         *ret = node;
     return rc;
 }
 
 static void destroy_node(void *item)
 {
-    node_fini(item);
-    free(item);
+    items_node_unref(item);
 }
 
 static void on_node(void *arg, const char *key, const void *before, const void *after)
@@ -239,6 +236,36 @@ static void on_other(void *arg, const char *key, const void *before, const void 
         d->queue_dirty = true;
         driver_wake(d);
     }
+}
+
+/* ---- ResourceQuotas -------------------------------------------------------------------------- */
+
+static int parse_quota(void *arg, json_t *object, void **ret, struct err *err)
+{
+    struct quota *quota = calloc(1, sizeof(*quota));
+    (void)arg;
+    if (!quota)
+        return err_set(err, ENOMEM, "no memory for a quota");
+    int rc = quota_parse(object, quota, err);
+    if (rc < 0)
+        free(quota);
+    else
+        *ret = quota;
+    return rc;
+}
+
+static void destroy_quota(void *item)
+{
+    quota_fini(item);
+    free(item);
+}
+
+static void on_quota(void *arg, const char *key, const void *before, const void *after)
+{
+    struct driver *d = arg;
+    (void)key, (void)before, (void)after;
+    d->queue_dirty = true;
+    driver_wake(d);
 }
 
 /* ---- PodDisruptionBudgets -------------------------------------------------------------------- */
@@ -350,6 +377,7 @@ int driver_caches_open(struct driver *d, struct err *err)
     struct informer_config base = {
         .api = d->config.api, .namespace = d->config.namespace, .synced = on_synced, .arg = d};
     struct informer_config jobs = base, pods = base, nodes = base, others = base, budgets = base;
+    struct informer_config quotas = base;
     jobs.resource = (struct resource){"hvd.dev", "v1alpha1", "hvdjobs"};
     jobs.parse = parse_job, jobs.destroy = destroy_job, jobs.changed = on_job;
     pods.resource = (struct resource){"", "v1", "pods"};
@@ -360,6 +388,8 @@ int driver_caches_open(struct driver *d, struct err *err)
     budgets.resource = (struct resource){"policy", "v1", "poddisruptionbudgets"};
     budgets.labels = POD_LABEL_JOB;
     budgets.parse = parse_budget, budgets.destroy = destroy_budget, budgets.changed = on_budget;
+    quotas.resource = (struct resource){"", "v1", "resourcequotas"};
+    quotas.parse = parse_quota, quotas.destroy = destroy_quota, quotas.changed = on_quota;
     others.resource = pods.resource;
     others.labels = "!" POD_LABEL_JOB;
     others.fields = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
@@ -367,6 +397,7 @@ int driver_caches_open(struct driver *d, struct err *err)
     int rc = informer_open(&d->jobs, &jobs, err);
     rc = rc < 0 ? rc : informer_open(&d->pods, &pods, err);
     rc = rc < 0 ? rc : informer_open(&d->budgets, &budgets, err);
+    rc = rc < 0 ? rc : informer_open(&d->quotas, &quotas, err);
     if (rc < 0 || d->config.namespace)
         return rc;
     rc = informer_open(&d->nodes, &nodes, err);
@@ -379,6 +410,7 @@ void driver_caches_close(struct driver *d)
         informer_close(d->groups[i].informer);
     informer_close(d->others);
     informer_close(d->nodes);
+    informer_close(d->quotas);
     informer_close(d->budgets);
     informer_close(d->pods);
     informer_close(d->jobs);

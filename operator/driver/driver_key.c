@@ -25,8 +25,10 @@ static void on_made(void *arg, const struct api_answer *answer)
     if (there && e->job)
         memcpy(e->key_made, e->job->job.uid, sizeof(e->key_made));
     if (!there) {
-        free(e->problem);
-        e->problem = strdup(answer->message);
+        if (retry_is_refusal(answer->status)) {
+            free(e->problem);
+            e->problem = strdup(answer->message);
+        }
         e->failures++;
         e->not_before = clock_ns() + retry_backoff_ms(e->failures, randombytes_random()) * CLOCK_MS;
     }

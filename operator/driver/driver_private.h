@@ -40,7 +40,7 @@ struct driver {
     struct resource_kinds kinds;
     struct informer *jobs, *pods;
     struct informer *nodes, *others; /* others: pods of no job. NULL in one-namespace mode */
-    struct informer *budgets;
+    struct informer *budgets, *quotas;
     struct group_cache groups[GROUP_CACHES];
     struct discovery *discovery;
     struct recorder *recorder;
@@ -48,8 +48,12 @@ struct driver {
     struct entries entries;
     struct usage usage;
     bool leading;
-    bool queue_dirty; /* something changed that queue_decide() depends on */
-    uint64_t queue_ran_at;
+    bool queue_dirty;          /* something changed that the queue depends on */
+    struct snapshot *snapshot; /* of the run of the queue that is not complete; NULL: none */
+    uint64_t queue_ran_at;     /* clock_ns() at which the last run began */
+    uint64_t queue_cost;       /* ns that the last run took */
+    int dry_runs;              /* in flight */
+    struct store served;       /* namespace -> int64_t: when a gang of it was last admitted */
     struct loop_timer tick;
     struct driver_handlers handlers;
     struct injection injection;
@@ -81,12 +85,24 @@ bool driver_has_key(struct driver *d, struct entry *e);
  * differs. */
 void driver_keep_budget(struct driver *d, struct entry *e);
 
-/* driver_queue.c: calls queue_decide() for all queued jobs, and enqueues each job whose admission
- * has changed. */
-void driver_queue(struct driver *d);
+/* driver_queue.c: a slice of a run of the queue; begins one if something changed. When the run is
+ * complete, enqueues each job whose admission has changed. Returns the time of the next call
+ * (clock_ns()); ENTRY_NEVER: once something changes. */
+uint64_t driver_queue(struct driver *d);
+/* Drops a run that is not complete. */
+void driver_queue_stop(struct driver *d);
+/* A job of this namespace was admitted at that moment. */
+void driver_note_served(struct driver *d, const char *namespace, int64_t at);
+/* The last such moment; MOMENT_NONE: none is known. */
+int64_t driver_served(const struct driver *d, const char *namespace);
 /* Sets entry.gang: the job's gang back end, by the API groups that the cluster serves. Does nothing
  * when it is known already. */
 void driver_choose_gang(struct driver *d, struct entry *e);
+
+/* driver_dry_run.c: the API server's verdict on a worker's pod. NULL: it has not answered; the call
+ * is in flight, or is made later. */
+const struct verdict *driver_dry_run(struct driver *d, struct entry *e);
+void driver_forget_dry_run(struct driver *d, struct entry *e);
 
 /* driver_reconcile.c: reconciles one job and starts to apply the actions. */
 void driver_reconcile(struct driver *d, struct entry *e);

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver_queue: takes a snapshot of all jobs and nodes for queue_decide() and stores its decisions
- * in the entries. A gang that this operator has admitted counts as admitted even while the cache
- * still shows it queued: its resources are reserved.
+ * driver_queue: runs the queue on a snapshot, a slice of time in each turn of the loop, and stores
+ * its decisions in the entries.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/log.h"
 #include "operator/driver/driver_private.h"
-#include "operator/reconcile/workers.h"
+#include "operator/driver/snapshot.h"
+#include "operator/objects/moment.h"
 
-struct view {
-    struct queue_job *jobs;
-    struct job_item **copies; /* of jobs whose admission the cache does not show yet; else NULL */
-    int n;
-    struct cluster cluster;
-    struct node *nodes; /* shallow copies: they point into the cache */
-};
+#define SLICE      (3 * CLOCK_MS) /* of a run in one turn of the loop */
+#define SLICE_JOBS 8              /* decided on between two looks at the clock */
+/* Least time between the beginnings of two runs; and at most a quarter of all time is spent on
+ * runs. */
+#define EVERY (20 * CLOCK_MS)
+#define PART  4
 
 void driver_choose_gang(struct driver *d, struct entry *e)
 {
@@ -30,106 +29,40 @@ void driver_choose_gang(struct driver *d, struct entry *e)
     e->gang_known = true;
 }
 
-/* ---- the snapshot ---------------------------------------------------------------------------- */
+/* ---- decisions ------------------------------------------------------------------------------- */
 
-static bool counts(const struct entry *e)
+/* Of jobs that wait, and of elastic ones that may not have all their workers yet. */
+static bool needs_decision(const struct entry *e)
 {
-    return e->job && e->job->job.ours && !job_phase_finished(e->job->job.status.phase);
+    const struct hvdjob *job = e->job ? &e->job->job : NULL;
+    if (!job || !job->ours || job_phase_finished(job->status.phase))
+        return false;
+    if (job->status.phase == JOB_NEW || job->status.phase == JOB_QUEUED)
+        return true;
+    return job->elastic && (!e->admission || e->admission->workers < job->workers);
 }
 
-static int add_job(struct view *v, struct entry *e)
+static bool any_needs_decision(struct driver *d)
 {
-    struct queue_job *q = &v->jobs[v->n];
-    struct job_item *item = e->job;
-    struct workers w;
-    const struct pod **pods = malloc(((size_t)e->npods + 1) * sizeof(*pods));
-    if (!pods)
-        return -ENOMEM;
-    for (int i = 0; i < e->npods; i++)
-        pods[i] = &e->pods[i]->pod;
-    if (e->admitted && item->job.status.phase != JOB_STARTING) {
-        struct job_item *copy = malloc(sizeof(*copy));
-        if (copy) {
-            *copy = *item;
-            copy->job.status.phase = JOB_STARTING;
-            item = v->copies[v->n] = copy;
-        }
-    }
-    int rc = workers_init(&w, &item->job, &item->job.status, pods, e->npods, NULL);
-    free(pods);
-    if (rc < 0)
-        return rc;
-    *q = (struct queue_job){.job = &item->job,
-                            .gates = e->gang && !e->gang->group,
-                            .bound = w.bound,
-                            .unbound = w.alive - w.gated - w.bound};
-    workers_fini(&w);
-    v->n++;
-    return 0;
-}
-
-static void add_node(void *arg, const char *key, const void *item)
-{
-    struct view *v = arg;
-    (void)key;
-    v->nodes[v->cluster.n++] = *(const struct node *)item;
-}
-
-static int see_nodes(struct driver *d, struct view *v)
-{
-    size_t n = informer_size(d->nodes);
-    v->nodes = calloc(n + 1, sizeof(*v->nodes));
-    v->cluster.used = calloc(n + 1, sizeof(*v->cluster.used));
-    if (!v->nodes || !v->cluster.used)
-        return -ENOMEM;
-    informer_each(d->nodes, add_node, v);
-    for (int i = 0; i < v->cluster.n; i++)
-        usage_get(&d->usage, v->nodes[i].name, &v->cluster.used[i]);
-    v->cluster.nodes = v->nodes;
-    v->cluster.kinds = &d->kinds;
-    return 0;
-}
-
-static int see_jobs(struct driver *d, struct view *v)
-{
-    size_t n = 0;
     for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e))
-        n += counts(e);
-    v->jobs = calloc(n + 1, sizeof(*v->jobs));
-    v->copies = calloc(n + 1, sizeof(*v->copies));
-    if (!v->jobs || !v->copies)
-        return -ENOMEM;
-    for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e)) {
-        if (!counts(e))
-            continue;
-        driver_choose_gang(d, e);
-        if (add_job(v, e) < 0)
-            return -ENOMEM;
-    }
-    return 0;
-}
-
-static bool anybody_waits(struct driver *d)
-{
-    for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e)) {
-        enum job_phase phase = e->job ? e->job->job.status.phase : JOB_FAILED;
-        if (counts(e) && (phase == JOB_NEW || phase == JOB_QUEUED))
+        if (needs_decision(e))
             return true;
-    }
     return false;
 }
 
-/* ---- decisions ------------------------------------------------------------------------------- */
-
-static void hand_out(struct driver *d, const struct queue_job *q)
+static bool same(const struct admission *a, const struct admission *b)
 {
-    const struct job_item *item = list_entry(q->job, struct job_item, job);
+    return a->go == b->go && a->no_pods == b->no_pods && a->preempted == b->preempted &&
+           a->workers == b->workers && a->again == b->again && strcmp(a->why, b->why) == 0;
+}
+
+static void hand_out(struct driver *d, const struct queue_job *q, const struct job_item *item)
+{
     struct entry *e = item->entry;
-    enum job_phase phase = q->job->status.phase;
-    if (phase != JOB_NEW && phase != JOB_QUEUED)
+    /* The job is gone, or has entered another phase since the snapshot. */
+    if (!e || !e->job || e->job->job.status.phase != item->job.status.phase || q->pending)
         return;
-    if (e->admission && e->admission->go == q->ret.go && e->admission->again == q->ret.again &&
-        strcmp(e->admission->why, q->ret.why) == 0)
+    if (e->admission && same(e->admission, &q->ret))
         return;
     if (!e->admission)
         e->admission = malloc(sizeof(*e->admission));
@@ -145,35 +78,81 @@ static void hand_out(struct driver *d, const struct queue_job *q)
     driver_enqueue(d, e);
 }
 
-static void view_fini(struct view *v, int njobs)
+/* ---- when namespaces were served --------------------------------------------------------------
+ */
+
+/* Without memory the order of namespaces with equal shares is by age. */
+void driver_note_served(struct driver *d, const char *namespace, int64_t at)
 {
-    for (int i = 0; i < njobs && v->copies; i++)
-        free(v->copies[i]);
-    free(v->copies);
-    free(v->jobs);
-    free(v->nodes);
-    free(v->cluster.used);
+    struct store_entry *e = store_find(&d->served, namespace);
+    if (!e) {
+        int64_t *fresh = calloc(1, sizeof(*fresh));
+        e = fresh ? store_add(&d->served, namespace) : NULL;
+        if (!e) {
+            free(fresh);
+            return;
+        }
+        e->item = fresh;
+    }
+    int64_t *last = e->item;
+    *last = at > *last ? at : *last;
 }
 
-void driver_queue(struct driver *d)
+int64_t driver_served(const struct driver *d, const char *namespace)
 {
-    struct view v = {0};
-    bool blind = !d->nodes || !informer_synced(d->nodes) || !informer_synced(d->others);
+    const struct store_entry *e = store_find(&d->served, namespace);
+    return e ? *(const int64_t *)e->item : MOMENT_NONE;
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+void driver_queue_stop(struct driver *d)
+{
+    snapshot_drop(d->snapshot);
+    d->snapshot = NULL;
+}
+
+static uint64_t next_run(const struct driver *d)
+{
+    uint64_t pause = PART * d->queue_cost;
+    return d->queue_ran_at + (pause > EVERY ? pause : EVERY);
+}
+
+static void begin(struct driver *d)
+{
     d->queue_dirty = false;
     d->queue_ran_at = clock_ns();
-    if (!discovery_text(d->discovery) || !anybody_waits(d))
+    if (!discovery_text(d->discovery) || !any_needs_decision(d))
         return;
-    int rc = see_jobs(d, &v);
-    int n = v.n;
-    if (rc == 0 && !blind)
-        rc = see_nodes(d, &v);
-    if (rc == 0) {
-        queue_decide(v.jobs, v.n, blind ? NULL : &v.cluster, driver_now());
-        for (int i = 0; i < v.n; i++)
-            hand_out(d, &v.jobs[i]);
-    } else {
+    if (snapshot_take(d, &d->snapshot) < 0) {
         log_warn("no memory for a snapshot of the queue; no gang is admitted until the next try");
         d->queue_dirty = true;
     }
-    view_fini(&v, n + 1);
+}
+
+/* True: the run is complete. */
+static bool run(struct snapshot *s)
+{
+    uint64_t began = clock_ns();
+    bool done;
+    while (!(done = queue_step(s->queue, SLICE_JOBS)) && clock_ns() - began < SLICE)
+        ;
+    s->spent += clock_ns() - began;
+    return done;
+}
+
+uint64_t driver_queue(struct driver *d)
+{
+    if (!d->snapshot && d->queue_dirty && clock_ns() >= next_run(d))
+        begin(d);
+    if (d->snapshot && !run(d->snapshot))
+        return clock_ns();
+    if (d->snapshot) {
+        struct snapshot *s = d->snapshot;
+        for (int i = 0; i < s->n; i++)
+            hand_out(d, &s->jobs[i], s->of[i].item);
+        d->queue_cost = s->spent;
+        driver_queue_stop(d);
+    }
+    return d->queue_dirty ? next_run(d) : ENTRY_NEVER;
 }

@@ -129,6 +129,8 @@ static void on_ended(void *arg, struct entry *e, enum apply_end end, const struc
     }
     e->stale = end == APPLY_STALE;
     e->admitted = false;
+    if (e->problem)
+        driver_forget_dry_run(d, e); /* it has passed, and the pods do not */
     d->queue_dirty = true;
     d->stats.stale += end == APPLY_STALE;
     d->stats.failures += end == APPLY_FAILED;
@@ -225,6 +227,7 @@ static int decide(struct driver *d, struct entry *e, const struct job_facts *fac
 {
     struct reconcile_input in = {.job = &e->job->job,
                                  .admission = e->admission,
+                                 .gang_timeout_max = d->config.policy.gang_timeout_max,
                                  .gang = e->gang,
                                  .gang_missing = e->gang_missing,
                                  .refused = e->problem,

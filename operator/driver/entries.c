@@ -56,6 +56,8 @@ static void entry_free(struct entry *e)
     list_remove(&e->node);
     api_cancel(e->conflict_call);
     api_cancel(e->key_call);
+    api_cancel(e->dry_run.call);
+    verdict_unref(e->dry_run.verdict);
     entry_forget_budget(e);
     entry_forget_gang(e);
     entry_forget_admission(e);
@@ -68,7 +70,7 @@ static void entry_free(struct entry *e)
 
 void entries_drop(struct entries *all, struct entry *e)
 {
-    if (e->job || e->npods > 0 || e->apply)
+    if (e->job || e->npods > 0 || e->apply || e->dry_run.call)
         return;
     store_remove(&all->table, store_find(&all->table, e->key));
     entry_free(e);

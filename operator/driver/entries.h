@@ -2,7 +2,8 @@
  *
  * entries: the driver's work queue. An entry is one job with its pods and what the driver
  * remembers of it between two reconciliations; `due` says when the next one is. An entry exists
- * while its job, a pod of it or an apply exists: pods may be cached before their job and after it.
+ * while its job, a pod of it, an apply or a dry run exists: pods may be cached before their job and
+ * after it.
  * State that must survive a restart is in the job's status.
  */
 #ifndef HVD_OPERATOR_DRIVER_ENTRIES_H
@@ -11,6 +12,7 @@
 #include "core/base/list.h"
 #include "operator/api/api.h"
 #include "operator/api/store.h"
+#include "operator/driver/dry_run.h"
 #include "operator/driver/items.h"
 #include "operator/driver/expectations.h"
 #include "operator/reconcile/queue.h"
@@ -32,6 +34,7 @@ struct entry {
     char *gang_missing;
     char group_made[POD_UID_MAX]; /* uid of the job for which the PodGroup was created */
 
+    struct dry_run dry_run;
     struct admission *admission; /* the queue's last decision; NULL: none yet */
     bool admitted; /* this operator wrote that the gang is admitted; the cache may lag behind */
     struct expectations expectations;
@@ -79,7 +82,7 @@ struct entry *entries_make(struct entries *all, const char *namespace, const cha
 /* e NULL: the first. The caller may drop e once it has fetched the next. */
 struct entry *entries_next(const struct entries *all, const struct entry *e);
 
-/* Frees e unless it has a job, a pod or an apply. */
+/* Frees e unless it has a job, a pod, an apply or a dry run in flight. */
 void entries_drop(struct entries *all, struct entry *e);
 
 /* Sets when e is due; an earlier time that is set already stays. */

@@ -66,6 +66,38 @@ void items_job_unref(struct job_item *item)
     free(item);
 }
 
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+int items_node(struct resource_kinds *kinds, json_t *object, struct node_item **ret,
+               struct err *err)
+{
+    struct node_item *item = calloc(1, sizeof(*item));
+    if (!item)
+        return no_memory(err);
+    int rc = node_parse(object, kinds, &item->node, err);
+    if (rc < 0) {
+        free(item);
+        return rc;
+    }
+    item->refs = 1;
+    *ret = item;
+    return 0;
+}
+
+struct node_item *items_node_ref(struct node_item *item)
+{
+    item->refs++;
+    return item;
+}
+
+void items_node_unref(struct node_item *item)
+{
+    if (--item->refs > 0)
+        return;
+    node_fini(&item->node);
+    free(item);
+}
+
 /* ---- pods ------------------------------------------------------------------------------------ */
 
 int items_pod(struct resource_kinds *kinds, json_t *object, struct pod_item **ret, struct err *err)

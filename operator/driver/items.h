@@ -29,6 +29,12 @@ struct pod_item {
     int place; /* index in its entry's pods */
 };
 
+/* A node. Reference-counted: a run of the queue may outlive the cache's reference. */
+struct node_item {
+    struct node node;
+    int refs;
+};
+
 /* A pod of no job, which uses resources of its node. A cluster has many: kept as small as
  * possible. */
 struct foreign_item {
@@ -56,6 +62,11 @@ int items_job(struct resource_kinds *kinds, json_t *object, struct job_item **re
 struct job_item *items_job_ref(struct job_item *item);
 /* NULL is fine. */
 void items_job_unref(struct job_item *item);
+
+int items_node(struct resource_kinds *kinds, json_t *object, struct node_item **ret,
+               struct err *err);
+struct node_item *items_node_ref(struct node_item *item);
+void items_node_unref(struct node_item *item);
 
 int items_pod(struct resource_kinds *kinds, json_t *object, struct pod_item **ret, struct err *err);
 /* As items_pod(), for the body of a response. */

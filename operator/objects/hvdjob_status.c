@@ -49,6 +49,8 @@ void hvdjob_status_fini(struct hvdjob_status *s)
     free(s->first);
     free(s->rule);
     free(s->message);
+    free(s->refusal);
+    free(s->preempted_by);
     conditions_fini(s->conditions);
     job_findings_fini(&s->findings);
     *s = (struct hvdjob_status){0};
@@ -72,7 +74,9 @@ int hvdjob_status_copy(const struct hvdjob_status *s, struct hvdjob_status *ret,
     to.retries = copy(s->retries, (size_t)s->nretries * sizeof(*s->retries), &ok);
     to.first = copy(s->first, sizeof(*s->first), &ok);
     to.rule = copy(s->rule, sizeof(*s->rule), &ok);
-    to.message = copy(s->message, s->message ? strlen(s->message) + 1 : 0, &ok);
+    to.message = words_copy(s->message, &ok);
+    to.refusal = words_copy(s->refusal, &ok);
+    to.preempted_by = words_copy(s->preempted_by, &ok);
     to.findings = (struct job_findings){0};
     ok &= conditions_copy(s->conditions, to.conditions) == 0;
     ok &= job_findings_copy(&s->findings, &to.findings, NULL) == 0;
@@ -215,9 +219,12 @@ static void get_memory(json_t *j, struct hvdjob_status *s)
     s->losses = get_count(j, "losses");
     s->restarts = get_count(j, "restarts");
     s->rollbacks = get_count(j, "rollbacks");
+    s->refusals = get_count(j, "refusals");
     s->failed_late = json_is_true(json_object_get(j, "workerFailedAtEnd"));
     s->last_loss = get_moment(j, "lastLossTime");
     s->last_rollback = get_moment(j, "lastRollbackTime");
+    s->last_refusal = get_moment(j, "lastRefusalTime");
+    s->last_preemption = get_moment(j, "lastPreemptionTime");
     s->queued = get_moment(j, "queuedTime");
     s->admitted = get_moment(j, "admittedTime");
     s->started = get_moment(j, "startTime");
@@ -241,12 +248,15 @@ int hvdjob_status_parse(json_t *j, struct hvdjob_status *ret, struct err *err)
     s.epoch = get_count(j, "epoch");
     s.attempts_left = get_count(j, "attemptsLeft");
     s.attempt = get_count(j, "attempt");
-    bool ok = conditions_parse(json_object_get(j, "conditions"), s.conditions) == 0 &&
-              words_set(&s.message, json_string_value(json_object_get(j, "message"))) == 0 &&
-              get_first(json_object_get(j, "firstFailure"), &s.first) == 0 &&
-              get_rule(json_object_get(j, "failureRule"), &s.rule) == 0 &&
-              get_retries(json_object_get(j, "attempts"), &s, NULL) == 0 &&
-              job_findings_parse(json_object_get(j, "findings"), &s.findings, NULL) == 0;
+    bool ok =
+        conditions_parse(json_object_get(j, "conditions"), s.conditions) == 0 &&
+        words_set(&s.message, json_string_value(json_object_get(j, "message"))) == 0 &&
+        words_set(&s.refusal, json_string_value(json_object_get(j, "refusal"))) == 0 &&
+        words_set(&s.preempted_by, json_string_value(json_object_get(j, "preemptedBy"))) == 0 &&
+        get_first(json_object_get(j, "firstFailure"), &s.first) == 0 &&
+        get_rule(json_object_get(j, "failureRule"), &s.rule) == 0 &&
+        get_retries(json_object_get(j, "attempts"), &s, NULL) == 0 &&
+        job_findings_parse(json_object_get(j, "findings"), &s.findings, NULL) == 0;
     s.findings.more = get_count(j, "findingsLeftOut");
     if (!ok) {
         hvdjob_status_fini(&s);
@@ -320,10 +330,16 @@ static void put_memory(json_t **j, const struct hvdjob_status *s)
     put_count(j, "losses", s->losses);
     put_count(j, "restarts", s->restarts);
     put_count(j, "rollbacks", s->rollbacks);
+    if (s->refusals > 0)
+        put_count(j, "refusals", s->refusals);
     if (s->failed_late)
         json_put(j, "workerFailedAtEnd", json_true());
     put_moment(j, "lastLossTime", s->last_loss);
     put_moment(j, "lastRollbackTime", s->last_rollback);
+    put_moment(j, "lastRefusalTime", s->last_refusal);
+    put_text(j, "refusal", words(s->refusal));
+    put_moment(j, "lastPreemptionTime", s->last_preemption);
+    put_text(j, "preemptedBy", words(s->preempted_by));
     put_moment(j, "queuedTime", s->queued);
     put_moment(j, "admittedTime", s->admitted);
     put_moment(j, "startTime", s->started);

@@ -70,8 +70,10 @@ struct hvdjob_status {
     int losses;    /* events in which pods were lost; sets the pause before the next replacement */
     int restarts;  /* workers replaced since the job was created */
     int rollbacks; /* admissions in a row after which the gang did not fit */
+    int refusals;  /* admissions in a row after which the API server refused a worker's pod */
     int64_t last_loss; /* when the last of these events began */
-    int64_t last_rollback;
+    int64_t last_rollback, last_refusal;
+    int64_t last_preemption;         /* when the job last gave way to one of a higher priority */
     bool failed_late;                /* a worker failed after another had succeeded */
     struct job_first_failure *first; /* owned, NULL: no failure */
     struct job_failure_rule *rule;   /* owned, NULL: no rule has decided */
@@ -83,6 +85,8 @@ struct hvdjob_status {
     int workers, ready, pending, epoch, attempts_left;
     struct job_findings findings; /* the doctor's worst findings */
     char *message;                /* owned, NULL: none */
+    char *refusal;                /* the API server's words at last_refusal; owned, NULL: none */
+    char *preempted_by;           /* "namespace/name" of the job; owned, NULL: none */
     struct condition conditions[CONDITIONS];
 };
 

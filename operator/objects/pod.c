@@ -169,6 +169,7 @@ static int take_status(struct pod *p, json_t *status, struct err *err)
 static int take_spec(struct pod *p, json_t *spec, struct resource_kinds *kinds, struct err *err)
 {
     const char *node = parts_text(spec, "nodeName");
+    p->priority = (int)json_integer_value(json_object_get(spec, "priority"));
     p->gated = parts_find(json_object_get(spec, "schedulingGates"), "name", POD_GATE) != NULL;
     if (*node && !(p->node = strdup(node)))
         return err_set(err, ENOMEM, "no memory");

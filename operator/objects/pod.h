@@ -46,6 +46,7 @@ struct pod {
     struct pod_exit *exits;
     int nexits;
     json_t *conditions; /* status.conditions; NULL: none */
+    int priority;       /* spec.priority; 0: none */
     struct resources requests;
 };
 

@@ -40,14 +40,19 @@ static struct resources free_on(const struct cluster *c, int node)
     return left;
 }
 
+int fit_count_on(const struct cluster *c, int node, const struct podspec *spec, int limit)
+{
+    struct resources left = free_on(c, node);
+    return obstacle(&c->nodes[node], spec) == OBSTACLE_NONE
+               ? resources_fit(&left, &spec->requests, limit)
+               : 0;
+}
+
 int fit_count(const struct cluster *c, const struct podspec *spec, int limit)
 {
     int n = 0;
-    for (int i = 0; i < c->n && n < limit; i++) {
-        struct resources left = free_on(c, i);
-        if (obstacle(&c->nodes[i], spec) == OBSTACLE_NONE)
-            n += resources_fit(&left, &spec->requests, limit - n);
-    }
+    for (int i = 0; i < c->n && n < limit; i++)
+        n += fit_count_on(c, i, spec, limit - n);
     return n;
 }
 
@@ -60,14 +65,24 @@ int fit_count_empty(const struct cluster *c, const struct podspec *spec, int lim
     return n;
 }
 
+void fit_place(struct cluster *c, int node, const struct podspec *spec, int n)
+{
+    for (; n > 0; n--)
+        resources_add(&c->used[node], &spec->requests);
+}
+
+void fit_release(struct cluster *c, int node, const struct podspec *spec, int n)
+{
+    for (; n > 0; n--)
+        resources_subtract(&c->used[node], &spec->requests);
+}
+
 void fit_reserve(struct cluster *c, const struct podspec *spec, int n)
 {
     for (int i = 0; i < c->n && n > 0; i++) {
-        struct resources left = free_on(c, i);
-        if (obstacle(&c->nodes[i], spec) != OBSTACLE_NONE)
-            continue;
-        for (int k = resources_fit(&left, &spec->requests, n); k > 0; k--, n--)
-            resources_add(&c->used[i], &spec->requests);
+        int k = fit_count_on(c, i, spec, n);
+        fit_place(c, i, spec, k);
+        n -= k;
     }
 }
 

@@ -30,6 +30,11 @@ int fit_count_empty(const struct cluster *c, const struct podspec *spec, int lim
 /* Reserves resources for n workers, or for as many as fit. */
 void fit_reserve(struct cluster *c, const struct podspec *spec, int n);
 
+/* The same for one node. fit_place() also reserves there where the workers do not fit now. */
+int fit_count_on(const struct cluster *c, int node, const struct podspec *spec, int limit);
+void fit_place(struct cluster *c, int node, const struct podspec *spec, int n);
+void fit_release(struct cluster *c, int node, const struct podspec *spec, int n);
+
 /* Writes why fewer than want workers fit: "2 of 4 workers fit now; a worker asks for ...", then for
  * each node what is missing, nodes that lack only resources first. At most size bytes. */
 void fit_explain(const struct cluster *c, const struct podspec *spec, int want, char *dst,

@@ -21,6 +21,8 @@ static const struct phase_row rows[] = {
     {JOB_STARTING, EVENT_LIMIT, JOB_FAILED, DO_FINISH},
     {JOB_STARTING, EVENT_RULE_RESTARTS, JOB_RESTARTING, DO_NOTHING},
     {JOB_STARTING, EVENT_READY, JOB_RUNNING, DO_SETTLE},
+    {JOB_STARTING, EVENT_REFUSED, JOB_RESTARTING, DO_REFUSE},
+    {JOB_STARTING, EVENT_PREEMPTED, JOB_RESTARTING, DO_PREEMPT},
     {JOB_STARTING, EVENT_TIMEOUT, JOB_RESTARTING, DO_ROLLBACK},
 
     {JOB_RUNNING, EVENT_RULE_FAILS, JOB_FAILED, DO_FINISH},
@@ -29,6 +31,7 @@ static const struct phase_row rows[] = {
     {JOB_RUNNING, EVENT_ENDED, JOB_COMPLETING, DO_NOTHING},
     {JOB_RUNNING, EVENT_LIMIT, JOB_FAILED, DO_FINISH},
     {JOB_RUNNING, EVENT_RULE_RESTARTS, JOB_RESTARTING, DO_NOTHING},
+    {JOB_RUNNING, EVENT_PREEMPTED, JOB_RESTARTING, DO_PREEMPT},
     {JOB_RUNNING, EVENT_WORKER_LOST, JOB_RESTARTING, DO_NOTHING},
     {JOB_RUNNING, EVENT_EMPTY, JOB_RESTARTING, DO_NOTHING},
     {JOB_RUNNING, EVENT_BELOW, JOB_WAITING, DO_NOTHING},
@@ -39,6 +42,7 @@ static const struct phase_row rows[] = {
     {JOB_WAITING, EVENT_ENDED, JOB_COMPLETING, DO_NOTHING},
     {JOB_WAITING, EVENT_LIMIT, JOB_FAILED, DO_FINISH},
     {JOB_WAITING, EVENT_RULE_RESTARTS, JOB_RESTARTING, DO_NOTHING},
+    {JOB_WAITING, EVENT_PREEMPTED, JOB_RESTARTING, DO_PREEMPT},
     {JOB_WAITING, EVENT_WORKER_LOST, JOB_RESTARTING, DO_NOTHING},
     {JOB_WAITING, EVENT_EMPTY, JOB_RESTARTING, DO_NOTHING},
     {JOB_WAITING, EVENT_READY, JOB_RUNNING, DO_NOTHING},
@@ -66,6 +70,9 @@ static const struct {
     [EVENT_RULE_RESTARTS] = {"rule-restarts",
                              "a rule of runPolicy.failurePolicy restarts the gang"},
     [EVENT_ADMIT] = {"admit", "the whole gang fits, or it is the one gang that is tried"},
+    [EVENT_REFUSED] = {"refused",
+                       "the API server refuses workers' pods, and fewer than minWorkers exist"},
+    [EVENT_PREEMPTED] = {"preempted", "a job of a higher priority gets its resources"},
     [EVENT_TIMEOUT] = {"timeout", "fewer than minWorkers had a node in gang.timeoutSeconds"},
     [EVENT_READY] = {"ready", "at least minWorkers run"},
     [EVENT_BELOW] = {"below", "fewer than minWorkers run; the others wait with their state"},
@@ -77,8 +84,8 @@ static const struct {
     [EVENT_FAILED_LATE] = {"failed-late", "a worker failed after another had succeeded"},
 };
 
-static const char *const actions[JOB_ACTIONS] = {"",        "queue",  "admit", "roll-back",
-                                                 "suspend", "settle", "finish"};
+static const char *const actions[JOB_ACTIONS] = {
+    "", "queue", "admit", "roll-back", "refuse", "preempt", "suspend", "settle", "finish"};
 
 const struct phase_row *phase_rows(size_t *ret_n)
 {

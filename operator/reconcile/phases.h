@@ -19,15 +19,18 @@ enum job_event {
     EVENT_RULE_FAILS,    /* a rule of failurePolicy fails the job */
     EVENT_RULE_RESTARTS, /* a rule of failurePolicy restarts the gang */
     EVENT_ADMIT,         /* the queue admits the gang */
-    EVENT_TIMEOUT,       /* fewer than minWorkers have a node after gang.timeoutSeconds */
-    EVENT_READY,         /* at least minWorkers run */
-    EVENT_BELOW,         /* fewer than minWorkers run */
-    EVENT_EMPTY,         /* no worker runs: the state in memory is lost */
-    EVENT_WORKER_LOST,   /* the job is not elastic and lacks a worker */
-    EVENT_ENDED,         /* a worker succeeded */
-    EVENT_RETRY,         /* no worker is alive and the pause after a loss is over */
-    EVENT_DONE,          /* all workers have finished */
-    EVENT_FAILED_LATE,   /* all have finished, and one failed after another had succeeded */
+    EVENT_REFUSED, /* the API server refuses pods of an admitted gang, and fewer than minWorkers are
+                      there */
+    EVENT_PREEMPTED,   /* the queue gives the job's resources to one of a higher priority */
+    EVENT_TIMEOUT,     /* fewer than minWorkers have a node after gang.timeoutSeconds */
+    EVENT_READY,       /* at least minWorkers run */
+    EVENT_BELOW,       /* fewer than minWorkers run */
+    EVENT_EMPTY,       /* no worker runs: the state in memory is lost */
+    EVENT_WORKER_LOST, /* the job is not elastic and lacks a worker */
+    EVENT_ENDED,       /* a worker succeeded */
+    EVENT_RETRY,       /* no worker is alive and the pause after a loss is over */
+    EVENT_DONE,        /* all workers have finished */
+    EVENT_FAILED_LATE, /* all have finished, and one failed after another had succeeded */
     JOB_EVENTS,
 };
 
@@ -36,6 +39,8 @@ enum job_action {
     DO_QUEUE,    /* set the queue time; the next pods get new names */
     DO_ADMIT,    /* set the admission time; the first one starts the deadline */
     DO_ROLLBACK, /* count a gang that was admitted and did not fit */
+    DO_REFUSE,   /* count a gang whose pods were refused, and keep the reason */
+    DO_PREEMPT,  /* note which job preempted this one */
     DO_SUSPEND,  /* reset the deadline and the counts of failures */
     DO_SETTLE,   /* the gang runs: reset the count of rollbacks */
     DO_FINISH,   /* set the completion time */

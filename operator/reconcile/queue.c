@@ -1,158 +1,249 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queue: see queue.h.
+ * queue: the order in which waiting jobs are decided on; see queue.h.
  */
-#include "operator/reconcile/queue.h"
-
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "operator/objects/moment.h"
-#include "operator/reconcile/backoff.h"
+#include "operator/reconcile/queue_private.h"
 
-struct queue {
-    struct cluster *cluster;
-    int64_t now;
-    const struct hvdjob *tried; /* the one admitted gang of which fitting is unknown, NULL: none */
-    const struct hvdjob *first; /* has waited QUEUE_PATIENCE: blocks younger jobs; NULL: none */
-};
+/* ---- tenants --------------------------------------------------------------------------------- */
 
-static int64_t waits_since(const struct hvdjob *job)
+static int by_namespace(const void *a, const void *b)
 {
-    return job->status.queued != MOMENT_NONE ? job->status.queued : job->created;
+    return strcmp(((const struct tenant *)a)->namespace, ((const struct tenant *)b)->namespace);
 }
 
-static int by_turn(const void *a, const void *b)
+static int tenant_by_key(const void *key, const void *tenant)
 {
-    const struct hvdjob *p = ((const struct queue_job *)a)->job;
-    const struct hvdjob *q = ((const struct queue_job *)b)->job;
-    if (waits_since(p) != waits_since(q))
-        return waits_since(p) < waits_since(q) ? -1 : 1;
-    if (p->created != q->created)
-        return p->created < q->created ? -1 : 1;
-    return strcmp(p->uid, q->uid);
+    return strcmp(key, ((const struct tenant *)tenant)->namespace);
 }
 
-/* Is fit.h's result reliable for this job? */
-static bool certain(const struct queue *q, const struct hvdjob *job)
+struct tenant *queue_tenant(const struct queue *q, const struct hvdjob *job)
 {
-    return q->cluster && !job->podspec.unjudged && job->status.rollbacks == 0;
+    return bsearch(job->namespace_, q->tenants, (size_t)q->ntenants, sizeof(*q->tenants),
+                   tenant_by_key);
 }
 
-/* Reserves for workers that the scheduler may place at any time, and for the missing workers of an
- * admitted gang, also before their pods exist. */
-static void reserve_admitted(struct queue *q, const struct queue_job *j)
+/* The quotas are sorted by namespace, as the tenants are. */
+static void take_quotas(struct queue *q)
 {
-    bool starting = j->gates && j->job->status.phase == JOB_STARTING && !j->job->deleting;
-    int missing = starting ? j->job->min - j->bound : 0;
-    bool fits = q->cluster && fit_count(q->cluster, &j->job->podspec, missing) >= missing;
-    if (missing > 0 && (!fits || !certain(q, j->job)) && !q->tried)
-        q->tried = j->job;
-    if (q->cluster)
-        fit_reserve(q->cluster, &j->job->podspec, j->unbound > missing ? j->unbound : missing);
+    int next = 0;
+    for (int i = 0; i < q->ntenants; i++) {
+        struct tenant *t = &q->tenants[i];
+        while (next < q->in->nquotas && strcmp(q->in->quotas[next].namespace, t->namespace) < 0)
+            next++;
+        t->quotas = q->in->quotas + next;
+        for (; next < q->in->nquotas && strcmp(q->in->quotas[next].namespace, t->namespace) == 0;
+             next++)
+            t->nquotas++;
+    }
 }
 
-static void wait(struct queue_job *j, int64_t again)
+static int take_tenants(struct queue *q)
 {
-    j->ret.go = false;
-    if (again < j->ret.again)
-        j->ret.again = again;
+    int n = 0;
+    q->tenants = calloc((size_t)q->in->n + 1, sizeof(*q->tenants));
+    if (!q->tenants)
+        return -ENOMEM;
+    for (int i = 0; i < q->in->n; i++)
+        q->tenants[i].namespace = q->in->jobs[i].job->namespace_;
+    if (q->in->n > 1)
+        qsort(q->tenants, (size_t)q->in->n, sizeof(*q->tenants), by_namespace);
+    for (int i = 0; i < q->in->n; i++)
+        if (n == 0 || by_namespace(&q->tenants[n - 1], &q->tenants[i]) != 0)
+            q->tenants[n++] = q->tenants[i];
+    q->ntenants = n;
+    take_quotas(q);
+    return 0;
 }
 
-static void go(struct queue *q, struct queue_job *j, bool sure)
-{
-    j->ret.go = true;
-    if (!sure)
-        q->tried = j->job;
-    if (q->cluster)
-        fit_reserve(q->cluster, &j->job->podspec, j->job->workers);
-}
+/* ---- lines ----------------------------------------------------------------------------------- */
 
-static void wait_for_try(const struct queue *q, struct queue_job *j, const char *reason)
-{
-    snprintf(j->ret.why, sizeof(j->ret.why),
-             "it is not known whether its workers fit (%s); such jobs are tried one at a time, and "
-             "job %.63s/%.63s is being tried",
-             reason, q->tried->namespace_, q->tried->name);
-    wait(j, INT64_MAX);
-}
-
-static const char *doubt(const struct queue *q, const struct hvdjob *job)
-{
-    if (!q->cluster)
-        return "the operator may not list nodes";
-    return job->podspec.unjudged ? job->podspec.unjudged : "they did not fit before";
-}
-
-/* For a gang that does not fit now: admits it as a trial after gang.probeSeconds, else lets it wait
- * and says why. */
-static void wait_for_room(struct queue *q, struct queue_job *j)
+static bool waits(const struct queue_job *j)
 {
     const struct hvdjob *job = j->job;
-    int64_t since = waits_since(job), probe = since + job->probe * MOMENT_S;
-    if (job->probe > 0 && q->now >= probe && !q->tried) {
-        go(q, j, false);
-        return;
-    }
-    fit_explain(q->cluster, &job->podspec, job->min, j->ret.why, sizeof(j->ret.why));
-    wait(j, job->probe > 0 && probe > q->now ? probe : INT64_MAX);
-    bool possible = fit_count_empty(q->cluster, &job->podspec, job->min) >= job->min;
-    if (possible && q->now >= since + QUEUE_PATIENCE && !q->first)
-        q->first = job;
-    else if (possible)
-        wait(j, since + QUEUE_PATIENCE > q->now ? since + QUEUE_PATIENCE : INT64_MAX);
+    return (job->status.phase == JOB_QUEUED || job->status.phase == JOB_NEW) && !job->deleting &&
+           !job->suspend && !job->refused && !j->pending;
 }
 
-static void decide(struct queue *q, struct queue_job *j)
+static int by_age(const struct hvdjob *a, const struct hvdjob *b)
 {
-    const struct hvdjob *job = j->job;
-    int64_t pause = backoff(job->status.rollbacks, BACKOFF_GANG, BACKOFF_GANG_MAX);
-    if (job->status.rollbacks > 0 && q->now < job->status.last_rollback + pause) {
-        snprintf(
-            j->ret.why, sizeof(j->ret.why),
-            "fewer than %d of its workers got a node within %d s, so all were deleted; the job is "
-            "tried again %" PRId64 " s after that",
-            job->min, job->gang_timeout, pause / MOMENT_S);
-        wait(j, job->status.last_rollback + pause);
-        return;
-    }
-    if (q->first) {
-        snprintf(j->ret.why, sizeof(j->ret.why),
-                 "job %.63s/%.63s is older and has waited longer than %d s: it is admitted first",
-                 q->first->namespace_, q->first->name, (int)(QUEUE_PATIENCE / MOMENT_S));
-        wait(j, INT64_MAX);
-        return;
-    }
-    bool fits = !q->cluster || fit_count(q->cluster, &job->podspec, job->min) >= job->min;
-    if (!fits)
-        wait_for_room(q, j);
-    else if (certain(q, job))
-        go(q, j, true);
-    else if (!q->tried)
-        go(q, j, false);
-    else
-        wait_for_try(q, j, doubt(q, job));
+    if (queue_waits_since(a) != queue_waits_since(b))
+        return queue_waits_since(a) < queue_waits_since(b) ? -1 : 1;
+    if (a->created != b->created)
+        return a->created < b->created ? -1 : 1;
+    return strcmp(a->uid, b->uid);
 }
 
-void queue_decide(struct queue_job *jobs, int n, struct cluster *cluster, int64_t now)
+static int by_line(const void *a, const void *b)
 {
-    struct queue q = {.cluster = cluster, .now = now};
-    if (n > 1)
-        qsort(jobs, (size_t)n, sizeof(*jobs), by_turn);
-    for (int i = 0; i < n; i++) {
-        jobs[i].ret = (struct admission){.again = INT64_MAX};
-        reserve_admitted(&q, &jobs[i]);
+    const struct queue_job *p = *(struct queue_job *const *)a, *q = *(struct queue_job *const *)b;
+    if (p->priority != q->priority)
+        return p->priority > q->priority ? -1 : 1;
+    int order = strcmp(p->job->namespace_, q->job->namespace_);
+    return order != 0 ? order : by_age(p->job, q->job);
+}
+
+static bool is_in(const struct line *l, const struct queue_job *j)
+{
+    return l->priority == j->priority && strcmp(l->tenant->namespace, j->job->namespace_) == 0;
+}
+
+static int take_lines(struct queue *q)
+{
+    size_t room = (size_t)q->in->n + 1;
+    q->order = calloc(room, sizeof(struct queue_job *));
+    q->lines = calloc(room, sizeof(*q->lines));
+    if (!q->order || !q->lines)
+        return -ENOMEM;
+    for (int i = 0; i < q->in->n; i++)
+        if (waits(&q->in->jobs[i]))
+            q->order[q->nwaiting++] = &q->in->jobs[i];
+    if (q->nwaiting > 1)
+        qsort(q->order, (size_t)q->nwaiting, sizeof(struct queue_job *), by_line);
+    for (int i = 0; i < q->nwaiting; i++) {
+        struct queue_job *j = q->order[i];
+        if (q->nlines == 0 || !is_in(&q->lines[q->nlines - 1], j))
+            q->lines[q->nlines++] = (struct line){
+                .priority = j->priority, .tenant = queue_tenant(q, j->job), .jobs = q->order + i};
+        q->lines[q->nlines - 1].n++;
     }
-    for (int i = 0; i < n; i++) {
-        const struct hvdjob *job = jobs[i].job;
-        bool waits = job->status.phase == JOB_QUEUED || job->status.phase == JOB_NEW;
-        if (!waits || job->deleting || job->suspend || job->refused)
+    return 0;
+}
+
+/* ---- a run ----------------------------------------------------------------------------------- */
+
+void queue_crowd(struct queue *q, int priority)
+{
+    if (!q->crowded || priority > q->crowd)
+        q->crowd = priority;
+    q->crowded = true;
+}
+
+int queue_begin(struct queue **ret, const struct queue_input *in)
+{
+    struct queue *q = calloc(1, sizeof(*q));
+    if (!q)
+        return -ENOMEM;
+    q->in = in;
+    int rc = take_tenants(q);
+    rc = rc < 0 ? rc : take_lines(q);
+    rc = rc < 0 ? rc : queue_room_init(q);
+    if (rc < 0) {
+        queue_end(q);
+        return rc;
+    }
+    q->lowest = INT32_MAX;
+    for (int i = 0; i < in->n; i++) {
+        struct queue_job *j = &in->jobs[i];
+        struct tenant *t = queue_tenant(q, j->job);
+        j->ret = (struct admission){.again = INT64_MAX};
+        queue_reserve_admitted(q, j);
+        t->served = j->served > t->served ? j->served : t->served;
+        if (j->gates && j->bound > 0 && j->priority < q->lowest)
+            q->lowest = j->priority;
+    }
+    *ret = q;
+    return 0;
+}
+
+/* Is a's turn before b's? The tenant with the smaller share, then the one that was served longer
+ * ago, then the older job. */
+static bool is_before(const struct line *a, const struct line *b)
+{
+    if (a->tenant->share != b->tenant->share)
+        return a->tenant->share < b->tenant->share;
+    if (a->tenant->served != b->tenant->served)
+        return a->tenant->served < b->tenant->served;
+    return by_age(a->jobs[a->next]->job, b->jobs[b->next]->job) < 0;
+}
+
+/* The line of this priority whose next job has its turn. heads: only lines whose oldest job had no
+ * turn yet. */
+static struct line *next_line(struct queue *q, bool heads)
+{
+    struct line *best = NULL;
+    for (int i = q->level; i < q->level_end; i++) {
+        struct line *l = &q->lines[i];
+        if (l->next == l->n || (heads && l->headed))
             continue;
-        if (jobs[i].gates)
-            decide(&q, &jobs[i]);
-        else
-            jobs[i].ret.go = true;
+        if (!best || is_before(l, best))
+            best = l;
     }
+    return best;
+}
+
+/* Decides on the job that has its turn. First, of each tenant, the oldest job if it has waited
+ * QUEUE_PATIENCE: one at most, so that a tenant with many old jobs does not delay others. */
+static void decide_next(struct queue *q)
+{
+    struct line *l = q->heads_done ? NULL : next_line(q, true);
+    if (l) {
+        struct queue_job *j = l->jobs[0];
+        l->headed = true;
+        if (q->in->now >= queue_waits_since(j->job) + QUEUE_PATIENCE) {
+            l->next = 1;
+            queue_admit(q, j, true);
+        } else {
+            queue_again(j, queue_waits_since(j->job) + QUEUE_PATIENCE);
+        }
+        return;
+    }
+    q->heads_done = true;
+    l = next_line(q, false);
+    if (l) {
+        queue_admit(q, l->jobs[l->next++], false);
+        return;
+    }
+    q->level = q->level_end;
+}
+
+/* Elastic jobs come last: they grow into what the waiting ones leave. */
+static void grow(struct queue *q)
+{
+    for (int i = 0; i < q->in->n; i++)
+        queue_grow(q, &q->in->jobs[i]);
+}
+
+bool queue_step(struct queue *q, int most)
+{
+    for (; most > 0; most--) {
+        if (q->level == q->level_end) {
+            if (q->level == q->nlines) {
+                grow(q);
+                return true;
+            }
+            while (q->level_end < q->nlines &&
+                   q->lines[q->level_end].priority == q->lines[q->level].priority)
+                q->level_end++;
+            q->heads_done = false;
+        }
+        decide_next(q);
+    }
+    return false;
+}
+
+void queue_end(struct queue *q)
+{
+    if (!q)
+        return;
+    queue_room_fini(q);
+    free(q->order);
+    free(q->lines);
+    free(q->tenants);
+    free(q);
+}
+
+int queue_decide(const struct queue_input *in)
+{
+    struct queue *q;
+    int rc = queue_begin(&q, in);
+    if (rc < 0)
+        return rc;
+    while (!queue_step(q, 1 << 20))
+        ;
+    queue_end(q);
+    return 0;
 }

@@ -1,43 +1,93 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * queue: admits gangs, for the back end "gates". Pure: takes all jobs and the cluster, returns a
- * decision for each.
+ * decision for each job. ARCHITECTURE of the rules: operator/README.md, "The queue".
  *
  * A gang that fits beside everything used and reserved is admitted at once. Each admission reserves
  * its resources, so two gangs never take the same.
  *
- * Where fitting is unknown, one gang is admitted at a time, and the next once that one has its
- * nodes or was rolled back. This concerns: operators that may not list nodes; pods with constraints
- * that fit.h ignores; gangs that were rolled back before; gangs that fit nowhere but are admitted
- * after gang.probeSeconds, because a cluster autoscaler ignores pods with scheduling gates.
+ * Order: the higher priority first. Within a priority the job of the namespace that holds the
+ * smallest share of the cluster, then of the one that was served longer ago, then the older job.
+ * Smaller jobs may overtake (backfill). The oldest job of a namespace that has waited
+ * QUEUE_PATIENCE holds the nodes that it needs: no later job is admitted to those.
  *
- * Jobs are tried oldest first; smaller ones may overtake (backfill). Once a job that would fit an
- * empty cluster has waited QUEUE_PATIENCE, no younger job is admitted before it.
+ * A gang that does not fit preempts running gangs of a lower priority, if it fits without them:
+ * first workers of elastic gangs beyond minWorkers, then whole gangs.
+ *
+ * Where fitting is unknown, one gang at a time is admitted on trial (in probe) for each namespace
+ * and node pool, and the next once that one has its nodes or was rolled back. This concerns:
+ * operators that may not list nodes; pods with constraints that fit.h ignores; gangs that were
+ * rolled back before; gangs that fit nowhere but are admitted after gang.probeSeconds, because a
+ * cluster autoscaler ignores pods with scheduling gates.
  */
 #ifndef HVD_OPERATOR_RECONCILE_QUEUE_H
 #define HVD_OPERATOR_RECONCILE_QUEUE_H
 
+#include "operator/objects/demand.h"
 #include "operator/objects/hvdjob.h"
+#include "operator/objects/quota.h"
 #include "operator/reconcile/fit.h"
 
-#define QUEUE_PATIENCE (300 * MOMENT_S)
+#define QUEUE_PATIENCE   (300 * MOMENT_S)
+#define QUEUE_PROBES_MAX 64 /* limit of queue_policy.probes */
 
 struct admission {
     bool go;        /* admitted */
-    char why[1024]; /* why it waits, or "" */
-    int64_t again;  /* moment at which the decision may change by itself; INT64_MAX: never */
+    bool no_pods;   /* a queued job: it may not have pods, not even with gates */
+    bool preempted; /* an admitted job: it must give its resources to the job in why */
+    int workers;    /* it may have at most so many workers; 0: no limit but spec.workers */
+    /* A queued job: why it waits. A preempted job: "namespace/name" of the job that preempts it. */
+    char why[1024];
+    int64_t again; /* moment at which the decision may change by itself; INT64_MAX: never */
 };
 
 struct queue_job {
     const struct hvdjob *job;
-    bool gates;  /* back end "gates"; jobs of other back ends are always admitted */
-    int bound;   /* workers that are alive and have a node */
-    int unbound; /* workers that are alive, have no gate and no node yet */
+    const struct demand *demand; /* of one worker */
+    int priority;
+    bool gates;     /* back end "gates"; other back ends wait for quota and policy only */
+    int64_t served; /* when a gang of its namespace was last admitted; MOMENT_NONE: never */
+    bool pending;   /* its dry run has not been answered: there is no decision yet */
+    /* The API server's refusal of the dry run, NULL: none, and when it is repeated. */
+    const char *refused;
+    int64_t refused_again;
+    int alive;     /* workers that are alive, with gates or not */
+    int bound;     /* of these, workers that have a node */
+    int unbound;   /* of these, workers that have no gate and no node yet */
+    const int *at; /* [nat] indices in cluster.nodes of bound workers; the last is given up first */
+    int nat;
     struct admission ret;
 };
 
-/* Fills in ret of each job that is queued or new. cluster: NULL if nodes may not be listed;
- * reservations are added to cluster->used. Sorts jobs. */
-void queue_decide(struct queue_job *jobs, int n, struct cluster *cluster, int64_t now);
+/* The administrator's limits. */
+struct queue_policy {
+    int share;  /* percent of each resource that the gangs of a namespace may hold; 100: all */
+    int probes; /* gangs in probe at a time */
+    int gang_timeout_max; /* seconds; 0: no limit */
+};
+
+struct queue_input {
+    struct queue_job *jobs;
+    int n;
+    struct cluster *cluster;   /* NULL: nodes may not be listed. Reservations are added to used */
+    struct resources *freeing; /* [cluster->n] requests of workers being deleted; NULL: none */
+    struct quota *quotas;      /* [nquotas], sorted by namespace; admissions are added to used */
+    int nquotas;
+    const struct resource_kinds *kinds;
+    struct queue_policy policy;
+    int64_t now;
+};
+
+struct queue;
+
+/* Begins a run; *in is borrowed until queue_end(). -ENOMEM. */
+int queue_begin(struct queue **ret, const struct queue_input *in);
+/* Decides on at most so many further jobs: fills in their ret. True: the run is complete, and ret
+ * is filled in for all jobs. */
+bool queue_step(struct queue *q, int most);
+void queue_end(struct queue *q);
+
+/* A whole run. -ENOMEM. */
+int queue_decide(const struct queue_input *in);
 
 #endif

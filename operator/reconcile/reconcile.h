@@ -20,16 +20,17 @@ struct reconcile_input {
     const struct hvdjob *job;
     const struct pod *const *pods; /* with the job's label, or with the name of a worker's pod */
     int npods;
-    const struct admission *admission; /* the queue's decision; used while the job is queued */
-    const struct gang_ops *gang;       /* NULL: the cluster does not serve the back end */
-    const char *gang_missing;          /* why gang is NULL */
-    bool has_group;                    /* the PodGroup exists */
-    const char *group_pending;         /* from gang_pending() */
-    const char *refused;               /* refusal of a pod, Secret or PodGroup; NULL: none */
-    const char *budget_problem;        /* refusal of the PodDisruptionBudget; NULL: none */
-    const struct job_facts *facts;     /* reported by agents; NULL, in tests: not known */
-    int64_t status_written;            /* this operator's last status write; MOMENT_NONE: never */
-    int64_t now;                       /* milliseconds since 1970 */
+    const struct admission *admission; /* the queue's decision; NULL: none yet */
+    int gang_timeout_max; /* seconds, the administrator's limit of gang.timeoutSeconds; 0: none */
+    const struct gang_ops *gang;   /* NULL: the cluster does not serve the back end */
+    const char *gang_missing;      /* why gang is NULL */
+    bool has_group;                /* the PodGroup exists */
+    const char *group_pending;     /* from gang_pending() */
+    const char *refused;           /* refusal of a pod, Secret or PodGroup; NULL: none */
+    const char *budget_problem;    /* refusal of the PodDisruptionBudget; NULL: none */
+    const struct job_facts *facts; /* reported by agents; NULL, in tests: not known */
+    int64_t status_written;        /* this operator's last status write; MOMENT_NONE: never */
+    int64_t now;                   /* milliseconds since 1970 */
 };
 
 /* -ENOMEM. The caller calls actions_fini() on ret in any case. */

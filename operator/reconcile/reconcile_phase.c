@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/words.h"
 #include "operator/objects/moment.h"
 #include "operator/reconcile/reconcile_private.h"
 
@@ -20,11 +21,17 @@ static bool deadline_over(struct reconciling *r)
     return r->in->now >= at;
 }
 
+int reconcile_gang_timeout(const struct reconciling *r)
+{
+    int most = r->in->gang_timeout_max;
+    return most > 0 && r->job->gang_timeout > most ? most : r->job->gang_timeout;
+}
+
 /* Only with the back end "gates": with a PodGroup the scheduler binds all pods or none, so a
  * waiting gang holds no resources. */
 static bool gang_timed_out(struct reconciling *r)
 {
-    int64_t at = r->st->admitted + r->job->gang_timeout * MOMENT_S;
+    int64_t at = r->st->admitted + reconcile_gang_timeout(r) * MOMENT_S;
     if (!r->in->gang || r->in->gang->group || r->w.bound >= r->job->min)
         return false;
     if (r->in->now < at)
@@ -64,6 +71,10 @@ static bool happens(struct reconciling *r, enum job_event event)
         return r->ruled && r->st->rule->action == FAILURE_RESTART_GANG;
     case EVENT_ADMIT:
         return admitted(r);
+    case EVENT_REFUSED:
+        return r->in->refused && r->in->gang && !r->in->gang->group && w->alive < job->min;
+    case EVENT_PREEMPTED:
+        return r->in->admission && r->in->admission->preempted;
     case EVENT_TIMEOUT:
         return gang_timed_out(r);
     case EVENT_READY:
@@ -106,6 +117,21 @@ static int enter_queue(struct reconciling *r)
     return 0;
 }
 
+static int set_text(struct reconciling *r, char **dst, const char *text)
+{
+    return words_set(dst, text) < 0 ? err_set(r->err, ENOMEM, "no memory") : 0;
+}
+
+/* The gang has its nodes, or does not want any: what kept it from them is past. */
+static int settle(struct reconciling *r)
+{
+    struct hvdjob_status *st = r->st;
+    st->rollbacks = st->refusals = 0;
+    st->last_rollback = st->last_refusal = st->last_preemption = MOMENT_NONE;
+    int rc = set_text(r, &st->refusal, NULL);
+    return rc < 0 ? rc : set_text(r, &st->preempted_by, NULL);
+}
+
 static int act(struct reconciling *r, enum job_action action)
 {
     struct hvdjob_status *st = r->st;
@@ -122,16 +148,21 @@ static int act(struct reconciling *r, enum job_action action)
         st->rollbacks++;
         st->last_rollback = now;
         break;
+    case DO_REFUSE:
+        st->refusals++;
+        st->last_refusal = now;
+        return set_text(r, &st->refusal, r->in->refused);
+    case DO_PREEMPT:
+        st->last_preemption = now;
+        return set_text(r, &st->preempted_by, r->in->admission->why);
     case DO_SETTLE:
-        st->rollbacks = 0;
-        st->last_rollback = MOMENT_NONE;
-        break;
+        return settle(r);
     case DO_SUSPEND:
-        st->failures = st->losses = st->rollbacks = 0;
-        st->last_loss = st->last_rollback = st->started = MOMENT_NONE;
+        st->failures = st->losses = 0;
+        st->last_loss = st->started = MOMENT_NONE;
         free(st->rule);
         st->rule = NULL;
-        break;
+        return settle(r);
     case DO_FINISH:
         st->completed = now;
         break;

@@ -79,7 +79,7 @@ static int delete_surplus(struct reconciling *r, int surplus)
             alive[n++] = r->w.mine[i];
     qsort(alive, (size_t)n, sizeof(*alive), by_worth);
     for (int i = 0; i < surplus && i < n && rc == 0; i++)
-        rc = add(r, ACTION_DELETE_POD, alive[i], "more workers than spec.workers");
+        rc = add(r, ACTION_DELETE_POD, alive[i], "more workers than the job is to have");
     free(alive);
     return rc;
 }
@@ -165,10 +165,21 @@ static int lift(struct reconciling *r)
     return 0;
 }
 
-/* Creates or deletes pods until spec.workers are alive. gated: new pods get a scheduling gate. */
+/* How many workers the job is to have: spec.workers, unless the queue gives an elastic job fewer.
+ * Before the queue has decided, an elastic job does not grow. */
+static int wanted_workers(const struct reconciling *r)
+{
+    const struct hvdjob *job = r->job;
+    int most = !r->in->admission ? r->w.alive : r->in->admission->workers;
+    if (!job->elastic || most >= job->workers || (r->in->admission && most == 0))
+        return job->workers;
+    return most > job->min ? most : job->min;
+}
+
+/* Creates or deletes pods until so many are alive. gated: new pods get a scheduling gate. */
 static int have_workers(struct reconciling *r, bool gated)
 {
-    int missing = r->job->workers - r->w.alive, rc = 0;
+    int missing = wanted_workers(r) - r->w.alive, rc = 0;
     int64_t pause = reconcile_pause(r);
     if (missing < 0 && !r->job->refused)
         return delete_surplus(r, -missing);
@@ -198,7 +209,8 @@ static int queue_pods(struct reconciling *r)
     if (!r->in->admission || r->in->admission->go || (before != JOB_QUEUED && before != JOB_NEW))
         return 0;
     actions_again(r->ret, r->in->admission->again);
-    return have_workers(r, true);
+    return r->in->admission->no_pods ? delete_alive(r, true, "the queue withholds its pods")
+                                     : have_workers(r, true);
 }
 
 static int finish_pods(struct reconciling *r)

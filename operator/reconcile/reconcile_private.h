@@ -29,6 +29,9 @@ int64_t reconcile_pause(const struct reconciling *r);
 /* reconcile_phase.c: follows the table of phases until no event applies. */
 int reconcile_phase(struct reconciling *r);
 
+/* spec.gang.timeoutSeconds, within the administrator's limit. */
+int reconcile_gang_timeout(const struct reconciling *r);
+
 /* reconcile_pods.c: which pods to create, ungate and delete in this phase; raises attempts. */
 int reconcile_pods(struct reconciling *r);
 

@@ -148,15 +148,32 @@ static void say_queued(const struct reconciling *r, char *dst, size_t size)
         snprintf(dst, size, "in the queue");
 }
 
+/* Is this the last moment at which the job's workers were lost or taken away? */
+static bool is_last(const struct hvdjob_status *st, int64_t at)
+{
+    return at != MOMENT_NONE && at >= st->last_loss && at >= st->last_rollback &&
+           at >= st->last_refusal && at >= st->last_preemption;
+}
+
 static void say_restarting(const struct reconciling *r, char *dst, size_t size)
 {
     const struct hvdjob_status *st = r->st;
-    if (st->rollbacks > 0 && st->last_rollback >= st->last_loss)
+    if (st->preempted_by && is_last(st, st->last_preemption))
+        snprintf(dst, size,
+                 "preempted by job %.140s, which has a higher priority; all workers are deleted "
+                 "and queued again",
+                 st->preempted_by);
+    else if (st->refusals > 0 && is_last(st, st->last_refusal))
+        snprintf(dst, size,
+                 "the API server refuses a worker's pod: %.500s; all are deleted, so that other "
+                 "jobs can use their resources, and the job is tried again",
+                 words(st->refusal));
+    else if (st->rollbacks > 0 && is_last(st, st->last_rollback))
         snprintf(
             dst, size,
             "fewer than %d workers got a node within %d s; all are deleted, so that other jobs "
             "can use their resources, and the job is tried again",
-            r->job->min, r->job->gang_timeout);
+            r->job->min, reconcile_gang_timeout(r));
     else if (is_ruled(r, FAILURE_RESTART_GANG))
         say_rule(r, dst, size, "all workers start again");
     else

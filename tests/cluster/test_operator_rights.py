@@ -21,6 +21,7 @@ JOBS = {
     ("hvd.dev", "hvdjobs/status", ""): "get patch update",
     ("hvd.dev", "hvdjobs/finalizers", ""): "update",
     ("", "pods", ""): "create delete get list patch watch",
+    ("", "resourcequotas", ""): "list watch",
     ("events.k8s.io", "events", ""): "create patch",
     ("policy", "poddisruptionbudgets", ""): "create list patch watch",
     **{(group, "podgroups", ""): "create get list watch"

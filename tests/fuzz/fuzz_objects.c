@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_objects: any JSON as a Node, a Pod, a PodDisruptionBudget and an HvdJob, as an API server
- * would send them. Objects that can be read go through the queue, reconcile() and the construction
- * of pods.
+ * fuzz_objects: any JSON as a Node, a Pod, a PodDisruptionBudget, a ResourceQuota and an HvdJob, as
+ * an API server would send them. Objects that can be read go through the queue, reconcile() and the
+ * construction of pods.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -45,12 +45,20 @@ static void walk(struct hvdjob *job, const struct pod *pod, struct cluster *c)
 {
     const struct pod *list[] = {pod};
     char api[128] = "";
-    struct queue_job q = {.job = job, .gates = true};
+    struct demand demand = {.spec = job->podspec};
+    struct queue_job q = {.job = job, .demand = &demand, .gates = true};
+    struct queue_input queue = {.jobs = &q,
+                                .n = 1,
+                                .cluster = c,
+                                .kinds = c ? c->kinds : NULL,
+                                .policy = {.share = 100, .probes = 1},
+                                .now = NOW};
     const struct gang_ops *gang = gang_choose(
         job, "scheduling.k8s.io/v1alpha2 scheduling.volcano.sh/v1beta1", api, sizeof(api), NULL);
     for (int i = 0; i < 3; i++) {
         struct actions a;
-        queue_decide(&q, 1, c, NOW);
+        if (queue_decide(&queue) < 0)
+            abort();
         struct reconcile_input in = {.job = job,
                                      .pods = list,
                                      .npods = pod != NULL,
@@ -65,6 +73,29 @@ static void walk(struct hvdjob *job, const struct pod *pod, struct cluster *c)
         a.status = (struct hvdjob_status){0};
         actions_fini(&a);
     }
+}
+
+/* The object as a ResourceQuota, and its spec as that of a pod. */
+static void walk_quota(json_t *j, struct resource_kinds *kinds)
+{
+    struct quota quota;
+    struct demand demand;
+    const struct quota_line *line = NULL;
+    char text[256];
+    bool have_demand = demand_parse(json_object_get(j, "spec"), kinds, &demand, NULL) == 0;
+    bool have_quota = quota_parse(j, &quota, NULL) == 0;
+    if (have_demand && have_quota) {
+        int n = quota_admits(&quota, &demand, kinds, 100, &line);
+        if (n < 0 || n > 100 || (n < 100 && !line))
+            abort();
+        if (line)
+            quota_explain(&quota, line, &demand, kinds, 100, text, sizeof(text));
+        quota_take(&quota, &demand, kinds, 100);
+    }
+    if (have_demand)
+        demand_fini(&demand);
+    if (have_quota)
+        quota_fini(&quota);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -84,6 +115,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int have_node = node_parse(j, &kinds, &node, &err);
     if (have_node < 0 && !err.msg[0])
         abort();
+    walk_quota(j, &kinds);
     int have_pod = pod_parse(j, &kinds, &pod, &err);
     int have_job = hvdjob_parse(j, &kinds, &job, &err);
     struct cluster c = {&kinds, have_node == 0, &node, &used};

@@ -73,6 +73,7 @@ static struct admission admission_for(struct cluster_sim *s, int job)
 {
     static struct view v;
     struct queue_job jobs[SIM_JOBS];
+    struct demand demands[SIM_JOBS];
     struct resources used[SIM_NODES];
     struct cluster c = {&s->kinds, SIM_NODES, s->nodes, used};
     int n = 0;
@@ -84,13 +85,24 @@ static struct admission admission_for(struct cluster_sim *s, int job)
         look(s, i, &v);
         if (workers_init(&w, &s->jobs[i].job, &s->jobs[i].job.status, v.list, v.n, NULL) < 0)
             abort();
-        jobs[n++] = (struct queue_job){.job = &s->jobs[i].job,
-                                       .gates = true,
-                                       .bound = w.bound,
-                                       .unbound = w.alive - w.gated - w.bound};
+        demands[n] = (struct demand){.spec = s->jobs[i].job.podspec};
+        jobs[n] = (struct queue_job){.job = &s->jobs[i].job,
+                                     .demand = &demands[n],
+                                     .gates = true,
+                                     .alive = w.alive,
+                                     .bound = w.bound,
+                                     .unbound = w.alive - w.gated - w.bound};
+        n++;
         workers_fini(&w);
     }
-    queue_decide(jobs, n, s->blind ? NULL : &c, s->now);
+    struct queue_input in = {.jobs = jobs,
+                             .n = n,
+                             .cluster = s->blind ? NULL : &c,
+                             .kinds = &s->kinds,
+                             .policy = {.share = 100, .probes = 1},
+                             .now = s->now};
+    if (queue_decide(&in) < 0)
+        abort();
     for (int i = 0; i < n; i++)
         if (jobs[i].job == &s->jobs[job].job)
             return jobs[i].ret;

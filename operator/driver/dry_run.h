@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dry_run: asks the API server, before a job's gang is admitted, whether it would accept a worker's
+ * pod: one create with dryRun=All, which runs quota, pod security and webhooks, and returns the pod
+ * with all defaults. On the api's loop, one thread.
+ */
+#ifndef HVD_OPERATOR_DRIVER_DRY_RUN_H
+#define HVD_OPERATOR_DRIVER_DRY_RUN_H
+
+#include "operator/api/api.h"
+#include "operator/objects/demand.h"
+
+#define DRY_RUNS 16 /* in flight at a time, of all jobs */
+
+/* The answer. Reference-counted: a run of the queue may outlive the entry's reference. */
+struct verdict {
+    int refs;
+    char *refused; /* the API server's words, NULL: it accepts the pod */
+    int64_t again; /* refused: when it is asked again */
+    bool known;    /* demand is set. Else: a webhook does not support dry runs */
+    struct demand demand;
+};
+
+struct verdict *verdict_ref(struct verdict *v);
+void verdict_unref(struct verdict *v); /* NULL is fine */
+
+struct dry_run {
+    struct api_call *call;           /* in flight; its argument is the entry */
+    char uid[64], template_hash[17]; /* of the job that it was made for */
+    struct verdict *verdict;         /* NULL: not answered yet */
+    int refusals;                    /* in a row */
+    unsigned failures;               /* calls in a row without an answer */
+    uint64_t not_before;             /* clock_ns(): no call before, after a failure */
+};
+
+#endif

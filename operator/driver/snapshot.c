@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * snapshot: see snapshot.h. A gang that this operator has admitted counts as admitted even while
+ * the cache still shows it queued: its resources are reserved.
+ */
+#include "operator/driver/snapshot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "operator/driver/driver_private.h"
+#include "operator/reconcile/workers.h"
+
+void snapshot_drop(struct snapshot *s)
+{
+    if (!s)
+        return;
+    queue_end(s->queue);
+    for (int i = 0; i < s->n && s->of; i++) {
+        items_job_unref(s->of[i].item);
+        verdict_unref(s->of[i].verdict);
+        free(s->of[i].admitted);
+        free(s->of[i].at);
+    }
+    for (int i = 0; i < s->cluster.n && s->items; i++)
+        items_node_unref(s->items[i]);
+    for (int i = 0; i < s->nquotas; i++)
+        quota_fini(&s->quotas[i]);
+    free(s->jobs);
+    free(s->of);
+    free(s->nodes);
+    free(s->items);
+    free(s->cluster.used);
+    free(s->freeing);
+    free(s->quotas);
+    free(s);
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+static void add_node(void *arg, const char *key, const void *item)
+{
+    struct snapshot *s = arg;
+    int i = s->cluster.n++;
+    (void)key;
+    s->items[i] = items_node_ref((struct node_item *)item);
+    s->nodes[i] = s->items[i]->node;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(const struct node *const *)a)->name, (*(const struct node *const *)b)->name);
+}
+
+/* Sorted by name, so that the node of a pod is found quickly. */
+static int take_nodes(struct driver *d, struct snapshot *s)
+{
+    size_t n = informer_size(d->nodes);
+    s->nodes = calloc(n + 1, sizeof(*s->nodes));
+    s->items = calloc(n + 1, sizeof(struct node_item *));
+    s->cluster.used = calloc(n + 1, sizeof(*s->cluster.used));
+    s->freeing = calloc(n + 1, sizeof(*s->freeing));
+    if (!s->nodes || !s->items || !s->cluster.used || !s->freeing)
+        return -ENOMEM;
+    informer_each(d->nodes, add_node, s);
+    qsort(s->items, n, sizeof(struct node_item *), by_name);
+    for (size_t i = 0; i < n; i++) {
+        s->nodes[i] = s->items[i]->node;
+        usage_get(&d->usage, s->nodes[i].name, &s->cluster.used[i]);
+    }
+    s->cluster.nodes = s->nodes;
+    s->cluster.kinds = &d->kinds;
+    return 0;
+}
+
+static int by_node(const void *name, const void *node)
+{
+    return strcmp(name, ((const struct node *)node)->name);
+}
+
+/* The index of the node; -1: it is not in the snapshot. */
+static int node_of(const struct snapshot *s, const char *name)
+{
+    const struct node *node =
+        name && s->nodes ? bsearch(name, s->nodes, (size_t)s->cluster.n, sizeof(*s->nodes), by_node)
+                         : NULL;
+    return node ? (int)(node - s->nodes) : -1;
+}
+
+/* ---- quotas ---------------------------------------------------------------------------------- */
+
+static void count_quota(void *arg, const char *key, const void *item)
+{
+    struct snapshot *s = arg;
+    struct quota *to = &s->quotas[s->nquotas];
+    const struct quota *from = item;
+    size_t size = ((size_t)from->n + 1) * sizeof(*from->lines);
+    (void)key;
+    *to = *from;
+    to->lines = malloc(size);
+    to->scopes = json_incref(from->scopes);
+    if (to->lines && from->n > 0)
+        memcpy(to->lines, from->lines, (size_t)from->n * sizeof(*from->lines));
+    to->n = to->lines ? from->n : 0;
+    s->nquotas++;
+}
+
+static int by_namespace(const void *a, const void *b)
+{
+    return strcmp(((const struct quota *)a)->namespace, ((const struct quota *)b)->namespace);
+}
+
+static int take_quotas(struct driver *d, struct snapshot *s)
+{
+    size_t n = informer_size(d->quotas);
+    s->quotas = calloc(n + 1, sizeof(*s->quotas));
+    if (!s->quotas)
+        return -ENOMEM;
+    informer_each(d->quotas, count_quota, s);
+    qsort(s->quotas, n, sizeof(*s->quotas), by_namespace);
+    return 0;
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+static bool counts(const struct entry *e)
+{
+    return e->job && e->job->job.ours && !job_phase_finished(e->job->job.status.phase);
+}
+
+static bool waits(const struct entry *e)
+{
+    const struct hvdjob *job = &e->job->job;
+    bool queued = job->status.phase == JOB_NEW || job->status.phase == JOB_QUEUED;
+    return queued && !e->admitted && !job->suspend && !job->refused && !job->deleting;
+}
+
+/* Which worker is given up first: one that does not run, then the one with the highest number. */
+static int by_worth(const void *a, const void *b)
+{
+    const struct pod *p = *(const struct pod *const *)a, *q = *(const struct pod *const *)b;
+    bool p_runs = p->phase == POD_RUNNING, q_runs = q->phase == POD_RUNNING;
+    return p_runs != q_runs ? q_runs - p_runs : p->worker - q->worker;
+}
+
+static int take_pods(struct snapshot *s, const struct entry *e, struct workers *w, int i)
+{
+    struct queue_job *j = &s->jobs[i];
+    const struct hvdjob_status *status = &j->job->status;
+    s->of[i].at = calloc((size_t)w->n + 1, sizeof(int));
+    if (!s->of[i].at)
+        return -ENOMEM;
+    qsort(w->mine, (size_t)w->n, sizeof(*w->mine), by_worth);
+    for (int k = 0; k < w->n; k++) {
+        const struct pod *p = w->mine[k];
+        int node = node_of(s, p->node);
+        bool alive = worker_alive(status, p);
+        if (alive && !e->dry_run.verdict)
+            j->priority = p->priority;
+        if (node < 0 || pod_finished(p))
+            continue;
+        if (alive)
+            s->of[i].at[j->nat++] = node;
+        else
+            resources_add(&s->freeing[node], &p->requests);
+    }
+    j->at = s->of[i].at;
+    return 0;
+}
+
+static int count_workers(struct snapshot *s, const struct entry *e, int i)
+{
+    struct queue_job *j = &s->jobs[i];
+    struct workers w;
+    const struct pod **pods = malloc(((size_t)e->npods + 1) * sizeof(*pods));
+    if (!pods)
+        return -ENOMEM;
+    for (int k = 0; k < e->npods; k++)
+        pods[k] = &e->pods[k]->pod;
+    int rc = workers_init(&w, j->job, &j->job->status, pods, e->npods, NULL);
+    free(pods);
+    if (rc < 0)
+        return rc;
+    j->alive = w.alive;
+    j->bound = w.bound;
+    j->unbound = w.alive - w.gated - w.bound;
+    rc = take_pods(s, e, &w, i);
+    workers_fini(&w);
+    return rc;
+}
+
+/* The demand of a worker: the API server's, or else the template's. */
+static void take_verdict(struct driver *d, struct snapshot *s, struct entry *e, int i)
+{
+    struct queue_job *j = &s->jobs[i];
+    struct snapshot_job *of = &s->of[i];
+    if (waits(e) && e->gang)
+        j->pending = driver_dry_run(d, e) == NULL;
+    of->demand = (struct demand){.spec = e->job->job.podspec, .preempts = true};
+    j->demand = &of->demand;
+    if (!e->dry_run.verdict)
+        return;
+    of->verdict = verdict_ref(e->dry_run.verdict);
+    j->refused = of->verdict->refused;
+    j->refused_again = of->verdict->again;
+    if (of->verdict->known) {
+        j->demand = &of->verdict->demand;
+        j->priority = j->demand->priority;
+    }
+}
+
+static int add_job(struct driver *d, struct snapshot *s, struct entry *e)
+{
+    int i = s->n++;
+    struct snapshot_job *of = &s->of[i];
+    of->item = items_job_ref(e->job);
+    s->jobs[i] = (struct queue_job){.job = &e->job->job,
+                                    .gates = e->gang && !e->gang->group,
+                                    .served = driver_served(d, e->job->job.namespace_)};
+    if (e->admitted && e->job->job.status.phase != JOB_STARTING) {
+        of->admitted = malloc(sizeof(*of->admitted));
+        if (!of->admitted)
+            return -ENOMEM;
+        *of->admitted = e->job->job;
+        of->admitted->status.phase = JOB_STARTING;
+        s->jobs[i].job = of->admitted;
+    }
+    take_verdict(d, s, e, i);
+    return count_workers(s, e, i);
+}
+
+static int take_jobs(struct driver *d, struct snapshot *s)
+{
+    size_t n = 0;
+    for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e))
+        n += counts(e);
+    s->jobs = calloc(n + 1, sizeof(*s->jobs));
+    s->of = calloc(n + 1, sizeof(*s->of));
+    if (!s->jobs || !s->of)
+        return -ENOMEM;
+    for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e)) {
+        if (!counts(e))
+            continue;
+        driver_choose_gang(d, e);
+        if (add_job(d, s, e) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+int snapshot_take(struct driver *d, struct snapshot **ret)
+{
+    bool blind = !d->nodes || !informer_synced(d->nodes) || !informer_synced(d->others);
+    struct snapshot *s = calloc(1, sizeof(*s));
+    if (!s)
+        return -ENOMEM;
+    s->began = clock_ns();
+    int rc = blind ? 0 : take_nodes(d, s);
+    rc = rc < 0 ? rc : take_quotas(d, s);
+    rc = rc < 0 ? rc : take_jobs(d, s);
+    s->in = (struct queue_input){.jobs = s->jobs,
+                                 .n = s->n,
+                                 .cluster = blind ? NULL : &s->cluster,
+                                 .freeing = s->freeing,
+                                 .quotas = s->quotas,
+                                 .nquotas = s->nquotas,
+                                 .kinds = &d->kinds,
+                                 .policy = d->config.policy,
+                                 .now = driver_now()};
+    rc = rc < 0 ? rc : queue_begin(&s->queue, &s->in);
+    if (rc < 0) {
+        snapshot_drop(s);
+        return rc;
+    }
+    s->spent = clock_ns() - s->began;
+    *ret = s;
+    return 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * snapshot: all jobs, nodes and quotas, as the caches had them when a run of the queue began. A run
+ * takes several turns of the loop, and the caches change meanwhile: the snapshot holds references.
+ */
+#ifndef HVD_OPERATOR_DRIVER_SNAPSHOT_H
+#define HVD_OPERATOR_DRIVER_SNAPSHOT_H
+
+#include "operator/driver/items.h"
+#include "operator/reconcile/queue.h"
+
+struct driver;
+struct verdict;
+
+/* A job in the snapshot, parallel to snapshot.jobs. */
+struct snapshot_job {
+    struct job_item *item;   /* one reference */
+    struct hvdjob *admitted; /* a shallow copy whose phase is Starting; NULL: none */
+    struct verdict *verdict; /* one reference; NULL: none */
+    struct demand demand;    /* borrowed from the verdict or the job */
+    int *at;                 /* queue_job.at */
+};
+
+struct snapshot {
+    struct queue_job *jobs; /* [n] */
+    struct snapshot_job *of;
+    int n;
+    struct cluster cluster;
+    struct node *nodes;       /* shallow copies of items */
+    struct node_item **items; /* [nnodes], one reference each */
+    struct resources *freeing;
+    struct quota *quotas;
+    int nquotas;
+    struct queue_input in;
+    struct queue *queue;
+    uint64_t began, spent; /* clock_ns(); ns of the turns so far */
+};
+
+/* -ENOMEM. */
+int snapshot_take(struct driver *d, struct snapshot **ret);
+void snapshot_drop(struct snapshot *s); /* NULL is fine */
+
+#endif

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * queue_admit: decides on one job: what the API server and its quotas say, the administrator's
+ * share, whether it fits, and what it waits for.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/words.h"
+#include "operator/objects/moment.h"
+#include "operator/reconcile/backoff.h"
+#include "operator/reconcile/queue_private.h"
+
+void queue_again(struct queue_job *j, int64_t at)
+{
+    if (at < j->ret.again)
+        j->ret.again = at;
+}
+
+/* ---- quotas and shares ----------------------------------------------------------------------- */
+
+/* How many further pods of j its namespace's quotas admit, at most limit. The one that limits them
+ * is written to why, for want pods. */
+static int quotas_admit(const struct queue *q, struct queue_job *j, int limit, int want)
+{
+    const struct tenant *t = queue_tenant(q, j->job);
+    const struct resource_kinds *kinds = q->in->kinds;
+    int most = limit;
+    for (int i = 0; i < t->nquotas; i++) {
+        const struct quota_line *line = NULL;
+        int n = quota_admits(&t->quotas[i], j->demand, kinds, most, &line);
+        if (n < want && line)
+            quota_explain(&t->quotas[i], line, j->demand, kinds, want, j->ret.why,
+                          sizeof(j->ret.why));
+        most = n;
+    }
+    return most;
+}
+
+static void take_quotas(struct queue *q, const struct queue_job *j, int n)
+{
+    const struct tenant *t = queue_tenant(q, j->job);
+    for (int i = 0; i < t->nquotas && n > 0; i++)
+        quota_take(&t->quotas[i], j->demand, q->in->kinds, n);
+}
+
+/* Pods of a queued job exist with gates, and quotas count them. So a job has none while a job that
+ * is decided before it waits for their quota. */
+static bool waits_for_quota(struct queue *q, struct queue_job *j)
+{
+    struct tenant *t = queue_tenant(q, j->job);
+    int missing = j->job->min - j->alive;
+    if (missing <= 0 || quotas_admit(q, j, missing, missing) >= missing)
+        return false;
+    j->ret.no_pods = true;
+    if (!t->waits_for_quota)
+        t->waits_for_quota = j->job;
+    return true;
+}
+
+static bool waits_for_share(const struct queue *q, struct queue_job *j)
+{
+    int kind = 0;
+    if (queue_share_allows(q, j, j->job->min, &kind) >= j->job->min)
+        return false;
+    snprintf(
+        j->ret.why, sizeof(j->ret.why),
+        "the jobs of a namespace may hold %d %% of the cluster's %s, and with this job those of "
+        "%.63s would hold more",
+        q->in->policy.share, resources_name(q->in->kinds, kind), j->job->namespace_);
+    j->ret.no_pods = true;
+    return true;
+}
+
+/* ---- admitting ------------------------------------------------------------------------------- */
+
+/* An elastic job gets as many workers as quotas and share allow. */
+static int allowed(const struct queue *q, struct queue_job *j)
+{
+    char why[sizeof(j->ret.why)];
+    int kind, n = j->job->workers - j->alive;
+    memcpy(why, j->ret.why, sizeof(why));
+    n = n > 0 ? quotas_admit(q, j, n, 0) : n;
+    memcpy(j->ret.why, why, sizeof(why));
+    n += j->alive;
+    n = queue_share_allows(q, j, n, &kind);
+    return n > j->job->min ? n : j->job->min;
+}
+
+/* How many of n further workers an elastic job may have beyond those that it has: only as many as
+ * fit now, if a job of its priority or a higher one waits or is being placed, or if a gang of a
+ * lower priority runs, which the scheduler would preempt pod by pod for them. */
+static int fitting(const struct queue *q, const struct queue_job *j, int n)
+{
+    bool others = (q->crowded && q->crowd >= j->priority) || q->lowest < j->priority;
+    return q->in->cluster && j->gates && others ? fit_count(q->in->cluster, &j->demand->spec, n)
+                                                : n;
+}
+
+static void go(struct queue *q, struct queue_job *j, bool sure)
+{
+    struct tenant *t = queue_tenant(q, j->job);
+    int n = allowed(q, j);
+    if (n > j->job->min) {
+        n = fitting(q, j, n);
+        n = n > j->job->min ? n : j->job->min;
+    }
+    queue_crowd(q, j->priority);
+    t->served = q->in->now;
+    j->ret.go = true;
+    j->ret.why[0] = '\0';
+    j->ret.workers = n;
+    if (!sure)
+        queue_note_probe(q, j);
+    take_quotas(q, j, n - j->alive);
+    queue_reserve(q, j, n);
+}
+
+/* The job waits, for another reason than quota and policy: it may have gated pods. */
+static void keep_pods(struct queue *q, struct queue_job *j)
+{
+    const struct tenant *t = queue_tenant(q, j->job);
+    int n = allowed(q, j);
+    j->ret.workers = n;
+    j->ret.no_pods = t->waits_for_quota != NULL;
+    if (!j->ret.no_pods)
+        take_quotas(q, j, n - j->alive);
+}
+
+static void keep_waiting(struct queue *q, struct queue_job *j)
+{
+    keep_pods(q, j);
+    queue_crowd(q, j->priority);
+}
+
+static const char *doubt(const struct queue *q, const struct queue_job *j)
+{
+    if (!q->in->cluster)
+        return "the operator may not list nodes";
+    return j->demand->spec.unjudged ? j->demand->spec.unjudged : "they did not fit before";
+}
+
+static void wait_for_probe(struct queue *q, struct queue_job *j, const struct hvdjob *other,
+                           bool full)
+{
+    if (full)
+        snprintf(
+            j->ret.why, sizeof(j->ret.why),
+            "it is not known whether its workers fit (%s); at most %d such jobs are tried at a "
+            "time, and job %.63s/%.63s is one of them",
+            doubt(q, j), q->in->policy.probes, other->namespace_, other->name);
+    else
+        snprintf(j->ret.why, sizeof(j->ret.why),
+                 "it is not known whether its workers fit (%s); a namespace has one such job at a "
+                 "time tried on the same nodes, and job %.63s/%.63s is being tried",
+                 doubt(q, j), other->namespace_, other->name);
+    keep_waiting(q, j);
+}
+
+static void say_held(const struct queue *q, struct queue_job *j)
+{
+    size_t n = strlen(j->ret.why);
+    if (q->holder)
+        snprintf(j->ret.why + n, sizeof(j->ret.why) - n,
+                 "; job %.63s/%.63s has waited longer than %d s and holds the nodes that it needs",
+                 q->holder->namespace_, q->holder->name, (int)(QUEUE_PATIENCE / MOMENT_S));
+}
+
+/* For a gang that does not fit now: preempts others, or admits it on trial after
+ * gang.probeSeconds, else lets it wait and says why. */
+static void wait_for_room(struct queue *q, struct queue_job *j, bool head)
+{
+    const struct hvdjob *job = j->job;
+    const struct podspec *spec = &j->demand->spec;
+    int64_t probe = queue_waits_since(job) + job->probe * MOMENT_S;
+    bool full, possible = fit_count_empty(q->in->cluster, spec, job->min) >= job->min;
+    if (possible && queue_preempt(q, j)) {
+        keep_waiting(q, j);
+        return;
+    }
+    if (job->probe > 0 && q->in->now >= probe && !queue_probe_of(q, j, &full)) {
+        go(q, j, false);
+        return;
+    }
+    fit_explain(q->in->cluster, spec, job->min, j->ret.why, sizeof(j->ret.why));
+    say_held(q, j);
+    if (job->probe > 0 && probe > q->in->now)
+        queue_again(j, probe);
+    if (possible && head)
+        queue_hold(q, j);
+    keep_waiting(q, j);
+}
+
+/* ---- what the API server has said ------------------------------------------------------------ */
+
+static bool pauses_after_rollback(struct queue *q, struct queue_job *j)
+{
+    const struct hvdjob *job = j->job;
+    int most = q->in->policy.gang_timeout_max;
+    int64_t pause = backoff(job->status.rollbacks, BACKOFF_GANG, BACKOFF_GANG_MAX);
+    if (job->status.rollbacks == 0 || q->in->now >= job->status.last_rollback + pause)
+        return false;
+    snprintf(j->ret.why, sizeof(j->ret.why),
+             "fewer than %d of its workers got a node within %d s, so all were deleted; the job is "
+             "tried again %" PRId64 " s after that",
+             job->min, most > 0 && most < job->gang_timeout ? most : job->gang_timeout,
+             pause / MOMENT_S);
+    queue_again(j, job->status.last_rollback + pause);
+    return true;
+}
+
+/* Refused pods: of an admitted gang, or the dry run's. */
+static bool pauses_after_refusal(struct queue *q, struct queue_job *j)
+{
+    const struct hvdjob_status *st = &j->job->status;
+    int64_t pause = backoff(st->refusals, BACKOFF_GANG, BACKOFF_GANG_MAX);
+    bool real = st->refusals > 0 && q->in->now < st->last_refusal + pause;
+    if (!real && !j->refused)
+        return false;
+    snprintf(j->ret.why, sizeof(j->ret.why), "the API server refuses a worker's pod: %.700s",
+             real ? words(st->refusal) : j->refused);
+    j->ret.no_pods = true;
+    queue_again(j, real ? st->last_refusal + pause : j->refused_again);
+    return true;
+}
+
+void queue_admit(struct queue *q, struct queue_job *j, bool head)
+{
+    const struct hvdjob *other;
+    bool full;
+    if (pauses_after_refusal(q, j) || waits_for_quota(q, j) || waits_for_share(q, j))
+        return;
+    if (!j->gates) {
+        go(q, j, true);
+        return;
+    }
+    if (pauses_after_rollback(q, j)) {
+        keep_pods(q, j);
+        return;
+    }
+    if (q->in->cluster && fit_count(q->in->cluster, &j->demand->spec, j->job->min) < j->job->min)
+        wait_for_room(q, j, head);
+    else if (queue_certain(q, j))
+        go(q, j, true);
+    else if ((other = queue_probe_of(q, j, &full)))
+        wait_for_probe(q, j, other, full);
+    else
+        go(q, j, false);
+}
+
+/* ---- elastic jobs ---------------------------------------------------------------------------- */
+
+void queue_grow(struct queue *q, struct queue_job *j)
+{
+    const struct hvdjob *job = j->job;
+    enum job_phase phase = job->status.phase;
+    bool admitted = phase == JOB_STARTING || phase == JOB_RUNNING || phase == JOB_WAITING;
+    int kind, n = job->workers - j->alive;
+    if (!admitted || job->deleting || j->ret.workers > 0 || j->ret.preempted)
+        return;
+    if (job->elastic && n > 0) {
+        n = quotas_admit(q, j, n, 0);
+        n = queue_share_allows(q, j, n, &kind);
+        n = fitting(q, j, n);
+        take_quotas(q, j, n);
+        queue_reserve(q, j, n);
+    }
+    j->ret.workers = job->workers < j->alive + n ? job->workers : j->alive + n;
+    if (j->ret.workers < job->min)
+        j->ret.workers = job->min;
+}

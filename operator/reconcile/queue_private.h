@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * queue_private: shared by queue.c (order), queue_admit.c (one job), queue_room.c (reservations)
+ * and queue_preempt.c.
+ */
+#ifndef HVD_OPERATOR_RECONCILE_QUEUE_PRIVATE_H
+#define HVD_OPERATOR_RECONCILE_QUEUE_PRIVATE_H
+
+#include "operator/reconcile/queue.h"
+
+/* A namespace. */
+struct tenant {
+    const char *namespace;
+    struct resources holds; /* requests of its gangs: admitted ones and those with workers */
+    double share;           /* the largest part of a resource of the cluster that it holds */
+    int64_t served;         /* when a gang of it was last admitted */
+    struct quota *quotas;   /* [nquotas] */
+    int nquotas;
+    const struct hvdjob *waits_for_quota; /* the first job of this run that its quota refuses */
+};
+
+/* The waiting jobs of one priority and tenant, oldest first. */
+struct line {
+    int priority;
+    struct tenant *tenant;
+    struct queue_job **jobs; /* [n], points into queue.order */
+    int n, next;
+    bool headed; /* its oldest job has had its turn before the others of this priority */
+};
+
+/* A gang in probe. */
+struct probe {
+    const struct hvdjob *job;
+    uint64_t pool; /* hash of the nodeSelector */
+};
+
+struct queue {
+    const struct queue_input *in;
+    struct queue_job **order; /* [nwaiting] */
+    int nwaiting;
+    struct tenant *tenants; /* [ntenants], sorted by namespace */
+    int ntenants;
+    struct line *lines; /* [nlines], the highest priority first */
+    int nlines;
+    int level, level_end;   /* the lines of the priority that is decided now */
+    bool heads_done;        /* of this priority */
+    struct resources total; /* allocatable of all nodes */
+    struct probe probes[QUEUE_PROBES_MAX];
+    int nprobes;
+    /* What is used once workers that are being deleted, or are to be preempted, are gone;
+     * reservations included. */
+    struct cluster later;
+    struct resources *held;      /* [nodes] for jobs that have waited QUEUE_PATIENCE */
+    const struct hvdjob *holder; /* the last of these jobs; NULL: none */
+    /* The highest priority of a job that waits or is being placed: elastic jobs up to this priority
+     * grow only into free room. */
+    bool crowded;
+    int crowd;
+    int lowest; /* priority of a gang that runs */
+};
+
+static inline int64_t queue_waits_since(const struct hvdjob *job)
+{
+    return job->status.queued != MOMENT_NONE ? job->status.queued : job->created;
+}
+
+struct tenant *queue_tenant(const struct queue *q, const struct hvdjob *job);
+void queue_crowd(struct queue *q, int priority);
+
+/* queue_admit.c: decides on one waiting job. head: it is its tenant's oldest of this priority, and
+ * has waited QUEUE_PATIENCE. */
+void queue_admit(struct queue *q, struct queue_job *j, bool head);
+/* How many workers an admitted elastic job may have. */
+void queue_grow(struct queue *q, struct queue_job *j);
+/* Fills in ret.again: the decision may change by itself at that time. */
+void queue_again(struct queue_job *j, int64_t at);
+
+/* queue_room.c: reservations and shares. */
+int queue_room_init(struct queue *q);
+void queue_room_fini(struct queue *q);
+/* Is fit.h's result reliable for this job? */
+bool queue_certain(const struct queue *q, const struct queue_job *j);
+/* Reserves for workers that the scheduler may place at any time, and for the missing workers of an
+ * admitted gang, also before their pods exist. */
+void queue_reserve_admitted(struct queue *q, struct queue_job *j);
+/* Adds n workers of j to what its tenant holds, and reserves for them unless another scheduler
+ * does. */
+void queue_reserve(struct queue *q, struct queue_job *j, int n);
+/* Reserves the room for j's minWorkers that is in `later`, which others still use. */
+void queue_reserve_later(struct queue *q, const struct queue_job *j);
+/* Reserves the nodes that j needs once they are free. */
+void queue_hold(struct queue *q, const struct queue_job *j);
+/* How many further workers of j the tenant's share allows, at most limit. ret_kind: the resource
+ * that limits them. */
+int queue_share_allows(const struct queue *q, const struct queue_job *j, int limit, int *ret_kind);
+void queue_note_probe(struct queue *q, const struct queue_job *j);
+/* The gang in probe that j has to wait for; NULL: none. full: as many are in probe as may be. */
+const struct hvdjob *queue_probe_of(const struct queue *q, const struct queue_job *j, bool *full);
+
+/* queue_preempt.c: makes room for j by preemption. True: j waits for workers to end, and why and
+ * reservations are made. */
+bool queue_preempt(struct queue *q, struct queue_job *j);
+
+#endif

@@ -1,0 +1,218 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+# takes: 60 s, waiting
+# needs: kubernetes
+"""hvd-operator where several tenants share a cluster, on a real control plane: quotas, refused pods, priorities and
+preemption, probes, shares."""
+import os
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import case  # noqa: E402
+import operators  # noqa: E402
+from api import wait_until  # noqa: E402
+from operators import Job, Operator  # noqa: E402
+
+NODES = 4   # of 8 processors each
+SPREAD = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+    {"weight": 1, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}}]}}
+
+
+def template(cpu="1", **spec):
+    container = {"name": "main", "image": "none", "command": ["train"], "resources": {"requests": {"cpu": cpu}}}
+    return {"spec": {"containers": [container], "terminationGracePeriodSeconds": 1, **spec}}
+
+
+class Tenants(operators.Installed):
+    nodes = NODES
+
+    def setUp(self):
+        self.jobs = []
+
+    def operator(self, *more):
+        one = Operator(self.cluster, *more).start().wait_ready()
+        self.addCleanup(self.end, one)
+        return one
+
+    def end(self, operator):
+        for job in self.jobs:
+            if job.get():
+                job.delete()
+        for job in self.jobs:
+            job.wait_gone()
+        operator.stop()
+        if os.environ.get("HVD_KEEP_LOG"):
+            print(operator.tail(4000), file=sys.stderr)
+
+    def job(self, name, workers=1, **more):
+        job = Job(self.cluster, name, workers, **more)
+        self.jobs.append(job)
+        return job
+
+    def namespace(self, name):
+        try:
+            self.cluster.kubectl("create", "namespace", name)
+        except subprocess.CalledProcessError:
+            pass   # of another test
+
+    def says(self, job, words, seconds=60):
+        try:
+            wait_until(f"job {job.name} to say {words}", seconds, lambda: words in job.status().get("message", ""))
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; it says {job.status().get('message')}") from None
+
+    def test_quotas_and_refusals(self):
+        """A gang that quota, policy or a typing error keep from its pods holds nothing, and says why."""
+        self.operator()
+        for name in ("small", "strict"):
+            self.namespace(name)
+        self.cluster.kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")
+        self.cluster.kubectl("-n", "small", "create", "quota", "few", "--hard=requests.cpu=20,pods=30")
+        quota = "/api/v1/namespaces/small/resourcequotas/few"
+        wait_until("the quota to count", 60, lambda: self.cluster.api.get(quota).get("status", {}).get("used"))
+        over = self.job("over", 4, cpu="6", namespace="small")
+        strict = self.job("privileged", 4, cpu="6", namespace="strict")
+        typo = self.job("typo", 4, template=template("6", terminationGracePeriod=1))
+        self.says(over, "quota few: requests.cpu 24 asked, 20 of 20 left")
+        self.says(strict, 'violates PodSecurity "restricted')
+        self.says(typo, 'unknown field "spec.terminationGracePeriod"')
+        # Another one in the same namespace, and one that needs the whole cluster.
+        small = self.job("inside", 2, cpu="6", namespace="small")
+        small.wait_running(2)
+        small.end_all()
+        small.wait_phase("Succeeded")
+        whole = self.job("whole", 4, cpu="8")
+        whole.wait_running(4)
+        for job in (over, strict, typo):
+            self.assertEqual((job.pods(), job.status()["phase"]), ({}, "Queued"), job.name)
+        whole.end_all()
+        whole.wait_phase("Succeeded")
+        self.cluster.api.call("PATCH", quota, {"spec": {"hard": {"requests.cpu": "30"}}},
+                              kind="application/merge-patch+json")
+        over.wait_running(4)
+
+    def test_refused_after_admission(self):
+        """A policy that the dry run does not meet: the room of the gang is free again at once, not after its time-out."""
+        self.operator()
+        for path, body in (
+                ("validatingadmissionpolicies", {
+                    "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "no-third"},
+                    "spec": {"matchConstraints": {"resourceRules": [{
+                        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]},
+                        "validations": [{"expression": "!object.metadata.?name.orValue('').startsWith('third-2-')",
+                                         "message": "no third worker"}]}}),
+                ("validatingadmissionpolicybindings", {
+                    "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "no-third"},
+                    "spec": {"policyName": "no-third", "validationActions": ["Deny"]}})):
+            root = f"/apis/admissionregistration.k8s.io/v1/{path}"
+            self.cluster.api.create(root, {"apiVersion": "admissionregistration.k8s.io/v1", **body})
+            self.addCleanup(self.cluster.api.delete, f"{root}/no-third")
+        pods = "/api/v1/namespaces/default/pods?dryRun=All"
+        wait_until("the policy", 60, lambda: self.refuses(pods, {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "third-2-x"}, **template()}))
+        self.says(self.job("third", 4, cpu="8"), "no third worker")
+        other = self.job("other", 4, cpu="8")
+        other.wait_running(4)
+        third = self.jobs[0]
+        self.assertGreater(third.status()["refusals"], 0)
+        self.assertIn("no third worker", third.status()["refusal"])
+
+    def refuses(self, path, body):
+        try:
+            self.cluster.api.create(path, body)
+            return False
+        except operators.Refused:
+            return True
+
+    def priorities(self):
+        for name, value in (("low", 1), ("high", 100)):
+            try:
+                self.cluster.api.create("/apis/scheduling.k8s.io/v1/priorityclasses", {
+                    "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value})
+            except operators.Refused:
+                pass   # of another test
+
+    def test_priority_and_preemption(self):
+        """Elastic gangs shrink, then whole gangs go, and both come back when there is room again."""
+        self.operator()
+        self.priorities()
+        elastic = self.job("elastic", 2, minWorkers=1, maxWorkers=2, template=template("8", priorityClassName="low"))
+        fixed = self.job("fixed", 2, template=template("8", priorityClassName="low"))
+        elastic.wait_running(2)
+        fixed.wait_running(2)
+        later = self.job("later", 1, cpu="8", gang={"probeSeconds": 0})
+        self.says(later, "0 of 1 workers fit now")
+        high = self.job("high", 1, template=template("8", priorityClassName="high"))
+        high.wait_running(1)
+        elastic.wait_running(1)
+        self.assertEqual((elastic.status()["phase"], elastic.status()["failures"]), ("Running", 0))
+        self.assertEqual(len(fixed.running()), 2)
+        higher = self.job("higher", 2, template=template("8", priorityClassName="high"))
+        higher.wait_running(2)
+        self.says(fixed, "workers fit now")
+        self.assertEqual((fixed.status()["preemptedBy"], fixed.status()["failures"]), ("default/higher", 0))
+        self.assertEqual((len(elastic.running()), len(fixed.running()), later.status()["phase"]), (1, 0, "Queued"))
+        for job in (high, higher):
+            job.end_all()
+            job.wait_phase("Succeeded")
+        fixed.wait_running(2)   # `later` is younger, but of no priority: it is after the elastic one's growth
+        self.assertNotIn("preemptedBy", fixed.wait_phase("Running"))
+
+    def test_nobody_is_preempted_for_a_gang_over_quota(self):
+        self.operator()
+        self.priorities()
+        self.namespace("poor")
+        self.cluster.kubectl("-n", "poor", "create", "quota", "few", "--hard=pods=1")
+        wait_until("the quota to count", 60, lambda: self.cluster.api.get(
+            "/api/v1/namespaces/poor/resourcequotas/few").get("status", {}).get("used"))
+        low = self.job("low", 4, template=template("8", priorityClassName="low"))
+        low.wait_running(4)
+        before = sorted(p["metadata"]["uid"] for p in low.pods().values())
+        high = self.job("high", 2, namespace="poor", template=template("8", priorityClassName="high"))
+        self.says(high, "quota few: pods 2 asked, 1 of 1 left")
+        self.assertEqual(before, sorted(p["metadata"]["uid"] for p in low.pods(alive=True).values()))
+
+    def test_probes_and_shares(self):
+        """A gang in probe delays only its own namespace; a namespace gets no more than its share."""
+        self.operator("--namespace-share", "50", "--gang-timeout-max", "600")
+        for name in ("one", "two"):
+            self.namespace(name)
+        stuck = self.job("stuck", 1, namespace="one", template=template("1", affinity=SPREAD, nodeSelector={"no": "such"}),
+                         gang={"probeSeconds": 1, "timeoutSeconds": 3600})
+        stuck.wait_phase("Starting")
+        behind = self.job("behind", 1, namespace="one", gang={"probeSeconds": 0}, template=template(
+            "1", affinity=SPREAD, nodeSelector={"no": "such"}))
+        self.says(behind, "0 of 1 workers fit now")
+        beside = self.job("beside", 2, namespace="two", template=template("8", affinity=SPREAD))
+        beside.wait_running(2)
+        more = self.job("more", 1, namespace="two", cpu="4")
+        self.says(more, "may hold 50 % of the cluster's cpu")
+        self.assertEqual(more.pods(), {})
+        beside.end_all()
+        more.wait_running(1)
+
+    def test_one_tenant_with_many_jobs(self):
+        """A single job of another namespace is next, however many older ones wait."""
+        self.operator()
+        for name in ("many", "single"):
+            self.namespace(name)
+        first = self.job("first", 4, cpu="8", namespace="many")
+        first.wait_running(4)
+        crowd = [self.job(f"crowd{i}", 4, cpu="8", namespace="many", gang={"probeSeconds": 0}) for i in range(20)]
+        for job in crowd:
+            self.says(job, "0 of 4 workers fit now")
+        single = self.job("single", 4, cpu="8", namespace="single", gang={"probeSeconds": 0})
+        self.says(single, "0 of 4 workers fit now")
+        first.end_all()
+        single.wait_running(4)
+        self.assertEqual([job.status()["phase"] for job in crowd], ["Queued"] * 20)
+
+
+def needs():
+    operators.check_program()
+
+
+if __name__ == "__main__":
+    case.main("test_operator_tenants", needs)
