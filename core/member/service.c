@@ -195,12 +195,13 @@ static int do_output(struct service *s, const struct server_request *q, struct s
     bool known =
         index >= 0 && s->roster->agents.list[index].joined && !s->roster->agents.list[index].lost;
     rc = check_peer(q, body.agent, &err);
-    if (rc == 0 && (!known || !s->output || s->roster->rebuilding))
+    if (rc == 0 && (!known || !s->output))
         rc = err_set(&err, ENOENT,
-                     "the coordinator takes no output of agent \"%.64s\" now: the agent has not "
-                     "joined or is lost, or the coordinator is rebuilding its roster or does not "
-                     "collect output",
+                     "the coordinator takes no output of agent \"%.64s\": the agent has not joined "
+                     "or is lost, or the coordinator does not collect output",
                      body.agent);
+    else if (rc == 0 && s->roster->rebuilding)
+        rc = err_set(&err, EAGAIN, "the coordinator is still gathering the job's agents");
     else if (rc == 0)
         gaps_heard(&s->roster->agents.list[index].gaps, clock_ns());
     if (rc == 0 && s->output(s->arg, index, &body) < 0)

@@ -22,6 +22,8 @@ static void on_changed(void *arg, struct job_coordinator *job)
     (void)arg, (void)job;
 }
 
+static struct gather gather = {.base_ms = GATHER_MS};
+
 static struct job_coordinator *make_job(bool began)
 {
     struct job_coordinator *c;
@@ -36,7 +38,7 @@ static struct job_coordinator *make_job(bool began)
                             .began = began};
     struct plane_pod pods[] = {{.uid = "p0", .name = "job-0", .bound = true},
                                {.uid = "p1", .name = "job-1", .worker = 1, .bound = !began}};
-    if (job_coordinator_create(&c, &job, 3, 0, on_changed, NULL, NULL) < 0 ||
+    if (job_coordinator_create(&c, &job, 3, &gather, on_changed, NULL, NULL) < 0 ||
         job_coordinator_pod(c, &pods[0], NULL) < 0 || job_coordinator_pod(c, &pods[1], NULL) < 0)
         abort();
     job_coordinator_tick(c, false, 1);
