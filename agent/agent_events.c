@@ -192,9 +192,11 @@ static void on_note(void *arg, const struct note *n)
     }
 }
 
+/* Other ranks of a new epoch may wait for those here, whether their agents know of it or not. */
 static void on_roster(void *arg, struct roster_body *roster)
 {
     struct agent *a = arg;
+    client_hurry(a->link.client);
     agent_relay_install(&a->relay, roster);
 }
 
@@ -208,6 +210,7 @@ static bool wants_roster(void *arg, uint32_t *ret_after)
 static void on_cards_posted(void *arg)
 {
     struct agent *a = arg;
+    client_hurry(a->link.client); /* ranks wait */
     agent_polls_roster(&a->polls);
 }
 

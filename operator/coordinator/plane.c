@@ -130,11 +130,12 @@ static void update_gather(struct plane *p, bool late, uint64_t now)
 static void look(struct plane *p, bool forgive)
 {
     bool more = false, soon = false;
-    uint64_t now = clock_ns();
-    update_gather(p, forgive, now);
+    update_gather(p, forgive, clock_ns());
     list_for_each(pos, tmp, &p->jobs)
     {
         struct job_coordinator *c = list_entry(pos, struct job_coordinator, node);
+        /* Not once for all jobs: wake() handles requests, of other jobs, too. */
+        uint64_t now = clock_ns();
         soon |= job_coordinator_tick(c, forgive, now);
         tell_recovered(p, c, now);
         more |= wake(p, c);
