@@ -131,16 +131,16 @@ static void on_outbox(void *arg, bool refused, const char *text)
 
 /* Callback of the outbox: the coordinator answered that it does not know this agent. Returns true
  * if the agent rejoins. */
-static bool on_outbox_unknown(void *arg)
+static bool on_outbox_unknown(void *arg, const struct client_answer *answer)
 {
     struct agent *a = arg;
     agent_link_answered(&a->link);
-    return agent_rejoin(a);
+    return agent_rejoin(a, answer);
 }
 
-static bool on_unknown(void *arg)
+static bool on_unknown(void *arg, const struct client_answer *answer)
 {
-    return agent_rejoin(arg);
+    return agent_rejoin(arg, answer);
 }
 
 static void start_member(struct agent *a, int member, int local_rank)

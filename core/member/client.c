@@ -20,8 +20,8 @@
 #define TOKEN_MAX  16384
 #define TOKEN_S    60
 #define PATIENT_MS 1000
-#define BUSY_MS    200  /* the longest wait after the first 503; twice as long after each next one */
-#define BUSY_TIMES 4    /* but not more often */
+#define BUSY_MS    200 /* the longest wait after the first 503; twice as long after each next one */
+#define BUSY_TIMES 4   /* but not more often */
 #define HURRY_MS   2000 /* the longest wait in a hurry; below the operator's 3.5 s */
 #define HURRY_S    60
 

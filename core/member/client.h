@@ -34,8 +34,8 @@ struct client_config {
      * refused. */
     const char *token_file;
     /* While the coordinator has been unreachable for a second, each next request waits a random
-     * time of up to this many ms, so that thousands of clients do not reconnect at once. After a 503
-     * the wait is shorter, and grows with each further one. 0: no wait. */
+     * time of up to this many ms, so that thousands of clients do not reconnect at once. After a
+     * 503 the wait is shorter, and grows with each further one. 0: no wait. */
     int jitter_ms;
 };
 

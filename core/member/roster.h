@@ -140,8 +140,9 @@ int roster_note_agent(const struct roster *r, const struct note *n);
 /* Returns the agent's index, or -ENOENT. */
 int roster_find(const struct roster *r, const char *uid);
 
-/* True while the roster gathers and an agent has reported a rank that waits for others of the newest
- * epoch: it has seen a loss, or is at a boundary that the others reach within milliseconds. */
+/* True while the roster gathers and an agent has reported a rank that waits for others of the
+ * newest epoch: it has seen a loss, or is at a boundary that the others reach within milliseconds.
+ */
 bool roster_gathers_waiting(const struct roster *r);
 
 /* Whether a rebuilt roster can take in an agent that it does not know, with what it tells. -ESTALE:
@@ -149,8 +150,8 @@ bool roster_gathers_waiting(const struct roster *r);
  * does not know. -EINVAL: told is inconsistent, or contradicts what the roster has decided. */
 int roster_check_late(const struct roster *r, const struct rejoin *told, struct err *err);
 
-/* An agent has joined. -EEXIST: it has joined before with another pid, or is lost. -ESTALE, -EINVAL:
- * as roster_check_late(). May take over body->rejoin, which is NULL then. */
+/* An agent has joined. -EEXIST: it has joined before with another pid, or is lost. -ESTALE,
+ * -EINVAL: as roster_check_late(). May take over body->rejoin, which is NULL then. */
 int roster_join(struct roster *r, struct join_body *body, uint64_t now, struct err *err);
 
 /* Each applies the items of a body in order and stops at the first illegal one: -EPROTO with a

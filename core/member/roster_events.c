@@ -63,8 +63,8 @@ static int check_gathering(const struct roster *r, const struct report_body *rep
 {
     bool matters = !report;
     for (int i = 0; report && i < report->n; i++)
-        matters |= report->items[i].type != REPORT_PROGRESS &&
-                   report->items[i].type != REPORT_REPAIRED;
+        matters |=
+            report->items[i].type != REPORT_PROGRESS && report->items[i].type != REPORT_REPAIRED;
     return r->rebuilding && matters
                ? err_set(err, ENOENT, "the job's agents are being gathered: join again")
                : 0;

@@ -82,9 +82,9 @@ static void take_change(struct roster *r, uint32_t change)
 int roster_take_late(struct roster *r, int agent, struct rejoin *told, uint64_t now,
                      struct err *err)
 {
-    int rc = told ? check(r, agent, told, err)
-                  : err_set(err, EEXIST, "agent \"%.64s\" has joined before",
-                            r->agents.list[agent].uid);
+    int rc =
+        told ? check(r, agent, told, err)
+             : err_set(err, EEXIST, "agent \"%.64s\" has joined before", r->agents.list[agent].uid);
     int n = 0;
     for (int i = 0; rc == 0 && i < told->n; i++)
         if (is_of_interest(r, agent, &told->members[i]) && told->members[i].member >= n)

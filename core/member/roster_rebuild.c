@@ -138,6 +138,10 @@ int roster_gather(struct roster *r, int agent, struct join_body *body, uint64_t 
     int rc = body->rejoin ? check_told(r, agent, body->rejoin, err) : 0;
     if (rc == 0 && body->rejoin && is_newest(r, &body->rejoin->world))
         rc = check_world(r, &body->rejoin->world, err);
+    else if (rc == 0 && body->rejoin && body->rejoin->world.n == 0 &&
+             body->rejoin->world.epoch > r->gathered.epoch)
+        rc = err_set(err, ENOENT, "this coordinator has no roster of epoch %u: send it",
+                     roster_epoch_number(body->rejoin->world.epoch));
     if (rc < 0) {
         a->joined = false;
         forget_told(a);

@@ -9,7 +9,8 @@
 #include "core/member/roster_private.h"
 
 /* Stores what an agent of the job knows, in place of what it has told before. When it was the last
- * agent, rebuilds the roster. -EINVAL: the data is inconsistent. */
+ * agent, rebuilds the roster. -EINVAL: the data is inconsistent. -ENOENT: the agent must send its
+ * roster, too. */
 int roster_gather(struct roster *r, int agent, struct join_body *body, uint64_t now,
                   struct err *err);
 

@@ -20,10 +20,10 @@
 #include "core/base/clock.h"
 
 #define START_TIMEOUT_S 60
-#define CLOSED_MS       20    /* a live agent opens a new connection sooner */
-#define ABSENT_S        10    /* a live agent reconnects within a second */
-#define SILENT_S        60    /* no request for so long: the agent or its network has failed */
-#define FAREWELL_S      10    /* time to tell agents that the job has finished */
+#define CLOSED_MS       20 /* a live agent opens a new connection sooner */
+#define ABSENT_S        10 /* a live agent reconnects within a second */
+#define SILENT_S        60 /* no request for so long: the agent or its network has failed */
+#define FAREWELL_S      10 /* time to tell agents that the job has finished */
 #define END_GRACE_MS    2000
 
 /* ---- the roster ----------------------------------------------------------------------------- */
@@ -50,9 +50,9 @@ static int make_roster(struct job_coordinator *c, bool resume, struct err *err)
     };
     memcpy(name, c->roster.job, sizeof(name));
     randombytes_buf(key, sizeof(key));
-    int rc = resume ? roster_begin_rebuild(&r, name, key, NULL, 0, &elastic, &saved, UINT64_MAX,
-                                           err)
-                    : roster_init_hosted(&r, name, key, saved.target, err);
+    int rc = resume
+                 ? roster_begin_rebuild(&r, name, key, NULL, 0, &elastic, &saved, UINT64_MAX, err)
+                 : roster_init_hosted(&r, name, key, saved.target, err);
     sodium_memzero(key, sizeof(key));
     if (rc == 0 && !resume)
         rc = roster_make_elastic(&r, &elastic, err);
@@ -154,7 +154,8 @@ static bool knows_more(const struct roster *r, const struct rejoin *told)
     return told->world.epoch > r->epoch && r->epoch >> ROSTER_TERM_SHIFT != r->term;
 }
 
-/* Makes the roster ready for an agent that comes back after it was rebuilt, or refuses the agent. */
+/* Makes the roster ready for an agent that comes back after it was rebuilt, or refuses the agent.
+ */
 static int prepare_late(struct job_coordinator *c, const struct job_coordinator_pod *pod,
                         const struct join_body *body, struct err *err)
 {
@@ -415,7 +416,8 @@ static bool watch_agent(struct job_coordinator *c, struct job_coordinator_pod *p
     uint64_t silent = now - gaps->heard;
     if (pod->finished)
         job_coordinator_lose(c, pod->agent, "its pod has ended", now);
-    else if (is_away(c, pod->agent) && silent >= (seen_loss ? SUSPECT_MS * CLOCK_MS : SILENT_S * CLOCK_S))
+    else if (is_away(c, pod->agent) &&
+             silent >= (seen_loss ? SUSPECT_MS * CLOCK_MS : SILENT_S * CLOCK_S))
         job_coordinator_lose(c, pod->agent, "its agent has not come back to this operator", now);
     else if (seen_loss && pod->closed_at && now - pod->closed_at >= CLOSED_MS * CLOCK_MS)
         job_coordinator_lose(c, pod->agent, "its agent has closed the connection", now);

@@ -2,7 +2,8 @@
  *
  * job_coordinator: the coordinator of one job: its pods, their agents, its roster. Owned by the
  * plane, on its thread. job_coordinator.c lets agents join and decides which are lost,
- * job_coordinator_gather.c waits for agents after another operator has led, job_coordinator_facts.c and job_coordinator_findings.c report on the job.
+ * job_coordinator_gather.c waits for agents after another operator has led, job_coordinator_facts.c
+ * and job_coordinator_findings.c report on the job.
  */
 #ifndef HVD_OPERATOR_COORDINATOR_JOB_COORDINATOR_H
 #define HVD_OPERATOR_COORDINATOR_JOB_COORDINATOR_H

@@ -307,8 +307,7 @@ int plane_job(struct plane *p, const struct plane_job *job, struct err *err)
     }
     if (c)
         return job_coordinator_update(c, job, err);
-    int rc =
-        job_coordinator_create(&c, job, p->config.term, &p->gather, on_job_changed, p, err);
+    int rc = job_coordinator_create(&c, job, p->config.term, &p->gather, on_job_changed, p, err);
     if (rc < 0)
         return rc;
     c->group = ++p->groups;

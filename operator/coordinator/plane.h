@@ -37,7 +37,7 @@ struct plane_config {
     const struct keys *keys;  /* copied */
     const char *const *names; /* for the certificate: DNS names and addresses that agents dial */
     int nnames;
-    int64_t term;  /* leaseTransitions: higher than the term of every earlier leader */
+    int64_t term; /* leaseTransitions: higher than the term of every earlier leader */
     /* How long the roster of a running job waits for agents to rejoin, without the time for each
      * agent (gather.h); 0: 20 s. */
     int gather_ms;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * agents_try URL CA AGENTS JITTER_MS RANKS: many agents in one process, without processes of ranks,
- * each over a TLS connection of its own (core/member/client). AGENTS is a file with a line for each:
- * uid of the job, uid of the pod, token. JITTER_MS as HVD_REJOIN_JITTER_MS. RANKS 1: each agent has
- * a rank that says HELLO and then trains, as far as the coordinator can see; 0: agents only. When
- * another coordinator serves their job, agents rejoin it with what they know. Ends with its standard
- * input. Prints lines:
+ * each over a TLS connection of its own (core/member/client). AGENTS is a file with a line for
+ * each: uid of the job, uid of the pod, token. JITTER_MS as HVD_REJOIN_JITTER_MS. RANKS 1: each
+ * agent has a rank that says HELLO and then trains, as far as the coordinator can see; 0: agents
+ * only. When another coordinator serves their job, agents rejoin it with what they know. Ends with
+ * its standard input. Prints lines:
  *
  *   joined N MS         all agents have joined, after MS ms
  *   trains N MS         all have the roster of their job
@@ -52,7 +52,8 @@ struct one {
     uint32_t epoch; /* of the roster that the agent has, 0: none */
     uint64_t notes; /* number of the last note that was read */
     bool joined, gone;
-    int terms; /* coordinators that it has rejoined */
+    bool whole; /* its rejoin in flight contains the roster */
+    int terms;  /* coordinators that it has rejoined */
 };
 
 static struct {
@@ -68,6 +69,7 @@ static struct {
 
 static void poll_events(struct one *o);
 static void rejoin(struct one *o);
+static void rejoin_short(struct one *o);
 
 static void say(const char *what, int n, uint64_t since)
 {
@@ -106,7 +108,11 @@ static bool well(struct one *o, const struct client_answer *answer, void (*again
     if (answer->status == 0 || answer->status == 503) {
         later(o, again);
     } else if (answer->status == 404 && o->joined && again != rejoin) {
-        rejoin(o);
+        bool has = o->epoch > 0 && rejoin_read_have(answer->body, answer->len) >= o->epoch;
+        if (has)
+            rejoin_short(o);
+        else
+            rejoin(o);
     } else {
         crowd.failures++;
         o->gone = true;
@@ -266,7 +272,7 @@ static void join(struct one *o)
 static void on_rejoined(void *arg, const struct client_answer *answer)
 {
     struct one *o = arg;
-    if (!well(o, answer, rejoin))
+    if (!well(o, answer, o->whole ? rejoin : rejoin_short))
         return;
     o->terms++;
     crowd.back += o->terms == crowd.terms + 1;
@@ -280,18 +286,30 @@ static void on_rejoined(void *arg, const struct client_answer *answer)
 }
 
 /* What agent/agent_join.c tells. */
-static void rejoin(struct one *o)
+static void tell(struct one *o, bool whole)
 {
     struct rejoin_member own = {
         .member = o->member, .pid = 100, .epoch = o->epoch, .hello = o->epoch > 0};
     struct rejoin told = {.n = o->member >= 0 && crowd.ranks, .members = &own};
     if (!crowd.found)
         crowd.found = clock_ns();
-    if (o->epoch)
+    if (o->epoch && whole)
         told.world = o->job->world; /* lent */
-    told.known = told.world.n > o->member ? told.world.n : o->member + 1;
+    told.world.epoch = o->epoch;
+    told.known = o->epoch && o->job->world.n > o->member ? o->job->world.n : o->member + 1;
     o->notes = 0;
+    o->whole = whole;
     ask(o, "/v1/join", join_text(o, &told), on_rejoined);
+}
+
+static void rejoin(struct one *o)
+{
+    tell(o, true);
+}
+
+static void rejoin_short(struct one *o)
+{
+    tell(o, false);
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */

@@ -280,11 +280,8 @@ static void test_client_goes(void **state)
 static struct client *visit_patiently(void)
 {
     struct client *c;
-    struct client_config config = {.loop = &loop,
-                                   .url = "http://x",
-                                   .unix_path = path,
-                                   .token = "secret",
-                                   .jitter_ms = 60000};
+    struct client_config config = {
+        .loop = &loop, .url = "http://x", .unix_path = path, .token = "secret", .jitter_ms = 60000};
     assert_int_equal(client_open(&c, &config, NULL), 0);
     return c;
 }
