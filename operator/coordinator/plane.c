@@ -17,7 +17,7 @@
 #define TICK_MS      100
 #define SOON_MS      10
 #define WAKE_MOST    64          /* long polls answered in one turn */
-#define BODY_MAX     (4u << 20)  /* bytes: a rejoin of an agent with a thousand ranks */
+#define BODY_MAX     (8u << 20)  /* bytes: a rejoin with the roster of 15,000 ranks */
 #define BODIES_MAX   (64u << 20) /* bytes of all bodies together */
 #define AGENT_MEMORY 4096        /* bytes per connection: a token fits into the headers */
 #define CONNECTIONS  60000

@@ -113,13 +113,14 @@ class Crowd(Case):
         self.plane.counts()     # forgets the slowest turn so far
         agents.wait("back")
         back, slowest, most = time.monotonic() - begun, self.plane.counts()["slowest_ms"], self.memory("VmHWM")
+        used = self.seconds()
         while any(self.plane.facts(job)["rebuilding"] for job in jobs):
             self.assertLess(time.monotonic() - begun, 120)
             time.sleep(0.1)
         time.sleep(1)   # time for agents to be told of something
         counts = self.plane.counts()
-        print(f"failover of {CROWD} agents: back after {back:.1f} s, "
-              f"lost {counts['losses']}, the slowest turn {slowest:.1f} ms, RSS {most / 1024:.0f} MiB at most, "
+        print(f"failover of {CROWD} agents: back after {back:.1f} s and {used:.1f} s of its processor "
+              f"time, lost {counts['losses']}, the slowest turn {slowest:.1f} ms, RSS {most / 1024:.0f} MiB at most, "
               f"{self.memory('VmRSS') / 1024:.0f} MiB now")
         self.assertEqual((counts["agents"], counts["rejoins"], counts["losses"]), (CROWD, CROWD, 0))
         for job, old in before.items():
@@ -129,7 +130,13 @@ class Crowd(Case):
         self.assertLess(slowest, 1000)
         self.assertEqual(agents.end()[1], 0)
 
+    def seconds(self):
+        """The plane's processor time."""
+        with open(f"/proc/{self.plane.process.pid}/stat", encoding="ascii") as file:
+            return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
     def memory(self, name):
+        """In KiB."""
         with open(f"/proc/{self.plane.process.pid}/status", encoding="ascii") as file:
             return next(int(line.split()[1]) for line in file if line.startswith(name))
 

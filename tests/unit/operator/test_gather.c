@@ -98,6 +98,13 @@ static int rejoin_as(struct job_coordinator *c, const char *nonce, int pod, uint
     return post(c, pod, "/v1/join", text);
 }
 
+/* The same without the roster. */
+static int rejoin_short(struct job_coordinator *c, int pod, uint32_t epoch,
+                        const struct rejoin_member *own)
+{
+    return rejoin_as(c, "x", pod, epoch, 0, own);
+}
+
 static struct rejoin_member active(int member, uint32_t epoch)
 {
     return (struct rejoin_member){
@@ -398,6 +405,37 @@ static void test_lost_again(void **state)
     job_coordinator_destroy(c);
 }
 
+/* Only the first agent sends the roster: the coordinator says which one it has. */
+static void test_roster_is_sent_once(void **state)
+{
+    struct job_coordinator *c = make(3);
+    struct rejoin_member own = active(1, TERM2(5));
+    struct server_reply reply = {0};
+    struct server_request q = {
+        .method = "GET", .path = "/v1/events", .agent = "p1.x", .body = "", .peer = "p1"};
+    (void)state;
+    assert_int_equal(rejoin_short(c, 1, TERM2(5), &own), 404); /* nobody has sent it */
+    assert_int_equal(rejoin_read_have(said, strlen(said)), 0);
+    assert_int_equal(trains(c, 0, 3), 200);
+    assert_int_equal(service_handle(&c->service, &q, &reply), 0);
+    assert_int_equal(reply.status, 404);
+    assert_int_equal(rejoin_read_have(reply.body, strlen(reply.body)), TERM2(5));
+    free(reply.body);
+    assert_int_equal(rejoin_short(c, 1, TERM2(6), &own), 404); /* it has a newer one */
+    assert_int_equal(rejoin_read_have(said, strlen(said)), TERM2(5));
+    assert_int_equal(rejoin_short(c, 1, TERM2(5), &own), 200);
+    gather.last = begun;
+    tick(c, 21000);
+    own = active(2, TERM2(5));
+    assert_int_equal(rejoin_short(c, 2, TERM2(5), &own), 200); /* late */
+    tick(c, 21100);
+    assert_int_equal(c->roster.size, 3);
+    assert_int_equal(c->roster.epoch, TERM2(5));
+    assert_int_equal(job_coordinator_count_agents(c), 3);
+    assert_int_equal(c->losses, 0);
+    job_coordinator_destroy(c);
+}
+
 static void test_reports_while_gathering(void **state)
 {
     struct job_coordinator *c = make(2);
@@ -427,6 +465,7 @@ int main(void)
         cmocka_unit_test(test_two_agents_of_a_pod),
         cmocka_unit_test(test_waiting_ranks_do_not_wait_for_the_window),
         cmocka_unit_test(test_lost_again),
+        cmocka_unit_test(test_roster_is_sent_once),
         cmocka_unit_test(test_reports_while_gathering),
     };
     if (sodium_init() < 0)
