@@ -52,6 +52,7 @@ struct agent {
     struct loop_timer tick; /* checks the coordinator's silence and whether the agent is done */
     struct loop_timer join_retry; /* repeats a failed join or rejoin */
     char *rejoin_text;            /* body of a rejoin in flight; NULL: none */
+    bool rejoin_short;            /* it is without the roster, which the coordinator has */
     uint64_t progress_at;         /* clock_ns() of the last progress report */
     uint64_t leave_at;            /* deadline for the last report and output; 0: not set */
     int rc;
@@ -81,6 +82,6 @@ void agent_join(struct agent *a);
 
 /* Call when the coordinator has answered that it does not know this agent. Returns true if the
  * agent rejoins and tells the coordinator what it knows. */
-bool agent_rejoin(struct agent *a);
+bool agent_rejoin(struct agent *a, const struct client_answer *answer);
 
 #endif

@@ -131,16 +131,16 @@ static void on_outbox(void *arg, bool refused, const char *text)
 
 /* Callback of the outbox: the coordinator answered that it does not know this agent. Returns true
  * if the agent rejoins. */
-static bool on_outbox_unknown(void *arg)
+static bool on_outbox_unknown(void *arg, const struct client_answer *answer)
 {
     struct agent *a = arg;
     agent_link_answered(&a->link);
-    return agent_rejoin(a);
+    return agent_rejoin(a, answer);
 }
 
-static bool on_unknown(void *arg)
+static bool on_unknown(void *arg, const struct client_answer *answer)
 {
-    return agent_rejoin(arg);
+    return agent_rejoin(arg, answer);
 }
 
 static void start_member(struct agent *a, int member, int local_rank)
@@ -192,9 +192,11 @@ static void on_note(void *arg, const struct note *n)
     }
 }
 
+/* Other ranks of a new epoch may wait for those here, whether their agents know of it or not. */
 static void on_roster(void *arg, struct roster_body *roster)
 {
     struct agent *a = arg;
+    client_hurry(a->link.client);
     agent_relay_install(&a->relay, roster);
 }
 
@@ -208,6 +210,7 @@ static bool wants_roster(void *arg, uint32_t *ret_after)
 static void on_cards_posted(void *arg)
 {
     struct agent *a = arg;
+    client_hurry(a->link.client); /* ranks wait */
     agent_polls_roster(&a->polls);
 }
 

@@ -90,6 +90,7 @@ void agent_join(struct agent *a)
 /* ---- rejoin --------------------------------------------------------------------------------- */
 
 static void send_rejoin(void *arg);
+static void begin_rejoin(struct agent *a, uint32_t have);
 
 /* The card is lent to m. */
 static void fill_member(const struct rank *rank, struct rejoin_member *m)
@@ -138,12 +139,15 @@ static int count_known(const struct agent *a)
     return known;
 }
 
-/* Writes the body: ranks that run or have run, and ranks that are still to be started. NULL: no
- * memory. */
-static char *write_rejoin(struct agent *a)
+/* Writes the body: ranks that run or have run, and ranks that are still to be started. have: epoch
+ * of the coordinator's roster. NULL: no memory. */
+static char *write_rejoin(struct agent *a, uint32_t have)
 {
-    struct rejoin rejoin = {
-        .change = a->relay.change, .known = count_known(a), .world = a->relay.roster};
+    const struct roster_body *world = &a->relay.roster;
+    struct rejoin rejoin = {.change = a->relay.change, .known = count_known(a), .world = *world};
+    a->rejoin_short = world->n > 0 && have >= world->epoch;
+    if (a->rejoin_short)
+        rejoin.world = (struct roster_body){.epoch = world->epoch};
     struct join_body body = {.slots = cpus_usable(), .pid = keeper_pid(), .rejoin = &rejoin};
     size_t n = (size_t)a->ranks.n + (size_t)a->ranks.welcome.nassignments;
     rejoin.members = calloc(n + 1, sizeof(*rejoin.members));
@@ -179,6 +183,10 @@ static void on_rejoined(void *arg, const struct client_answer *answer)
         loop_timer_start(&a->loop, &a->join_retry, REJOIN_RETRY_MS, send_rejoin, a);
         return;
     }
+    if (answer->status == 404 && a->rejoin_short) { /* yet another one, which has no roster */
+        begin_rejoin(a, rejoin_read_have(answer->body, answer->len));
+        return;
+    }
     if (answer->status != 200) {
         err_set(&err, EPERM, "the new coordinator refused this agent: HTTP %ld %.300s",
                 answer->status, answer->body);
@@ -203,15 +211,14 @@ static void send_rejoin(void *arg)
         loop_timer_start(&a->loop, &a->join_retry, REJOIN_RETRY_MS, send_rejoin, a);
 }
 
-bool agent_rejoin(struct agent *a)
+static void begin_rejoin(struct agent *a, uint32_t have)
 {
-    if (!a->ranks.welcome.elastic || !a->link.joined || a->link.abandoned)
-        return false;
-    if (a->rejoin_text)
-        return true;
-    a->rejoin_text = write_rejoin(a);
-    if (!a->rejoin_text)
-        return true; /* no memory: the next 404 leads here again */
+    free(a->rejoin_text);
+    a->rejoin_text = write_rejoin(a, have);
+    if (!a->rejoin_text) {
+        a->link.rejoining = false;
+        return; /* no memory: the next 404 leads here again */
+    }
     a->link.rejoining = true;
     a->link.terms++;
     agent_output_break(&a->output); /* the pipe belonged to the previous hvdrun */
@@ -221,5 +228,13 @@ bool agent_rejoin(struct agent *a)
         a->ranks.list[i]->posted |= a->ranks.list[i]->waiting;
     log_info("another coordinator serves the job now: rejoining");
     send_rejoin(a);
+}
+
+bool agent_rejoin(struct agent *a, const struct client_answer *answer)
+{
+    if (!a->ranks.welcome.elastic || !a->link.joined || a->link.abandoned)
+        return false;
+    if (!a->rejoin_text)
+        begin_rejoin(a, rejoin_read_have(answer->body, answer->len));
     return true;
 }

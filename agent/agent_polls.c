@@ -27,7 +27,7 @@ static bool usable(struct agent_polls *p, const struct client_answer *answer)
     agent_link_answered(p->link);
     if (answer->status == 200)
         return true;
-    if (answer->status == 404 && p->ops->unknown(p->arg))
+    if (answer->status == 404 && p->ops->unknown(p->arg, answer))
         return false;
     if (answer->status != 204) {
         err_set(&err, EPROTO, "%s refused this agent: HTTP %ld %.300s", agent_link_peer(p->link),

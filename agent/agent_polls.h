@@ -20,7 +20,7 @@ struct agent_polls_ops {
     /* Do ranks wait for a roster? *ret_after: the epoch that these ranks have. */
     bool (*wants_roster)(void *arg, uint32_t *ret_after);
     /* The coordinator does not know this agent. True: the agent rejoins. */
-    bool (*unknown)(void *arg);
+    bool (*unknown)(void *arg, const struct client_answer *answer);
     /* The coordinator refused this agent (AGENT_END_REFUSED), or its answer cannot be read. */
     void (*failed)(void *arg, enum agent_end end, const struct err *err);
 };

@@ -162,7 +162,7 @@ static void on_answer(void *arg, const struct client_answer *answer)
         soon(o, 0);
         return;
     }
-    if (answer->status == 404 && o->unknown && o->unknown(o->arg))
+    if (answer->status == 404 && o->unknown && o->unknown(o->arg, answer))
         return;
     if (answer->status == 0 || answer->status == 503) {
         soon(o, RETRY_MS);

@@ -32,7 +32,7 @@ struct outbox {
     void (*answered)(void *arg, bool refused, const char *text);
     /* The coordinator does not know this agent. Returns true to keep the letter (the owner calls
      * outbox_forget()). NULL: treated as a refusal. */
-    bool (*unknown)(void *arg);
+    bool (*unknown)(void *arg, const struct client_answer *answer);
     void *arg;
 };
 

@@ -20,6 +20,10 @@
 #define TOKEN_MAX  16384
 #define TOKEN_S    60
 #define PATIENT_MS 1000
+#define BUSY_MS    200 /* the longest wait after the first 503; twice as long after each next one */
+#define BUSY_TIMES 4   /* but not more often */
+#define HURRY_MS   2000 /* the longest wait in a hurry; below the operator's 3.5 s */
+#define HURRY_S    60
 
 struct client {
     struct loop *loop;
@@ -32,6 +36,8 @@ struct client {
     bool accepted;       /* the coordinator has accepted a token of token_file */
     int jitter_ms;
     uint64_t failing;    /* clock: since when the coordinator is unreachable; 0: it is reachable */
+    int busy;            /* number of 503 in a row */
+    uint64_t hurry;      /* clock: until when there is a hurry; 0: there is none */
     uint64_t hold_until; /* clock: until when requests wait; 0: they do not */
     struct loop_timer hold;
     int ca_fd;   /* a memfd, because curl's GnuTLS back end wants a file name */
@@ -43,6 +49,7 @@ struct call {
     bool waits; /* waits until client.hold_until */
     char *path, *post;
     int timeout_ms;
+    uint64_t begun; /* clock */
     client_done_f *done;
     void *arg;
     struct list node;
@@ -116,22 +123,42 @@ static void on_hold(void *arg)
     }
 }
 
-/* Records whether the coordinator was reached, and starts a random pause when it has been
- * unreachable for a second. */
-static void learn(struct client *c, bool reached)
+/* Lets requests wait for a random time of up to `most` ms. */
+static void hold(struct client *c, int most)
 {
-    uint64_t now = clock_ns();
-    if (reached) {
-        c->failing = 0;
+    if (most > c->jitter_ms)
+        most = c->jitter_ms;
+    if (most > HURRY_MS && c->hurry && !deadline_passed(c->hurry))
+        most = HURRY_MS;
+    if (most <= 0)
         return;
-    }
-    if (!c->failing)
-        c->failing = now;
-    if (!c->jitter_ms || c->hold_until || now - c->failing < PATIENT_MS * CLOCK_MS)
-        return;
-    uint64_t ms = randombytes_uniform((uint32_t)c->jitter_ms) + 1;
-    c->hold_until = now + ms * CLOCK_MS;
+    uint64_t ms = randombytes_uniform((uint32_t)most) + 1;
+    c->hold_until = deadline_in_ms(ms);
     loop_timer_start(c->loop, &c->hold, ms, on_hold, c);
+}
+
+void client_hurry(struct client *c)
+{
+    c->hurry = deadline_in_ms(HURRY_S * 1000);
+    if (c->hold_until > deadline_in_ms(HURRY_MS))
+        hold(c, HURRY_MS);
+}
+
+/* Records whether the coordinator was reached, and starts a random pause when it has been
+ * unreachable for a second, or is busy. */
+static void learn(struct client *c, long status, uint64_t begun)
+{
+    if (status != 0)
+        c->failing = 0;
+    else if (!c->failing)
+        c->failing = begun;
+    c->busy = status == 503 ? c->busy + 1 : status ? 0 : c->busy;
+    if (c->hold_until)
+        return;
+    if (c->failing && clock_ns() - c->failing >= PATIENT_MS * CLOCK_MS)
+        hold(c, c->jitter_ms);
+    else if (status == 503)
+        hold(c, BUSY_MS << (c->busy < BUSY_TIMES ? c->busy - 1 : BUSY_TIMES - 1));
 }
 
 /* ---- requests ------------------------------------------------------------------------------- */
@@ -147,7 +174,7 @@ static void on_answer(void *arg, const struct http_answer *from)
         answer.status = 0;
         answer.text = "the token was not accepted: it is renewed, or the kubelet will renew it";
     }
-    learn(c, answer.status != 0);
+    learn(c, answer.status, call->begun);
     client_done_f *done = call->done;
     arg = call->arg;
     call_destroy(call);
@@ -171,6 +198,7 @@ static int begin(struct call *call)
                                  .timeout_ms = call->timeout_ms,
                                  .done = on_answer,
                                  .arg = call};
+    call->begun = clock_ns();
     int rc = http_send(c->http, &order, &sent, NULL);
     sodium_memzero(auth, strlen(auth));
     free(auth);

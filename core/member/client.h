@@ -34,8 +34,8 @@ struct client_config {
      * refused. */
     const char *token_file;
     /* While the coordinator has been unreachable for a second, each next request waits a random
-     * time of up to this many ms, so that thousands of clients do not reconnect at once. 0: no
-     * wait. */
+     * time of up to this many ms, so that thousands of clients do not reconnect at once. After a
+     * 503 the wait is shorter, and grows with each further one. 0: no wait. */
     int jitter_ms;
 };
 
@@ -49,6 +49,10 @@ int client_open(struct client **ret, const struct client_config *config, struct 
  * this call; never after client_close(). */
 int client_send(struct client *c, const char *path, const char *body, int timeout_ms,
                 client_done_f *done, void *arg, struct err *err);
+
+/* Others wait for what this client has to say: for a minute the random waits are at most 2 s, the
+ * present one included. */
+void client_hurry(struct client *c);
 
 /* Drops requests in flight without calling done. NULL is allowed. */
 void client_close(struct client *c);

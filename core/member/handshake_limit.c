@@ -5,6 +5,8 @@
 #include "core/member/handshake_limit.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -53,6 +55,16 @@ void handshake_limit_notify(void *arg, struct MHD_Connection *conn, void **conte
         free(h);
         *context = NULL;
     }
+}
+
+bool handshake_limit_reached(const struct handshake_limit *p)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+    /* Of a listening socket, tcpi_unacked is the number of connections that wait. */
+    bool waits = p->loop && getsockopt(p->fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+                 info.tcpi_unacked > 0;
+    return p->loop && (waits || p->npending >= p->limit);
 }
 
 static bool has_room(struct handshake_limit *p)

@@ -37,6 +37,9 @@ void handshake_limit_close(struct handshake_limit *p);
 void handshake_limit_notify(void *arg, struct MHD_Connection *conn, void **context,
                             enum MHD_ConnectionNotificationCode what);
 
+/* True while the limit is reached, or connections wait to be accepted. */
+bool handshake_limit_reached(const struct handshake_limit *p);
+
 /* The connection's first request has come: its handshake is over. */
 void handshake_limit_done(struct handshake_limit *p, struct MHD_Connection *conn);
 

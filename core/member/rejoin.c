@@ -37,7 +37,19 @@ json_t *rejoin_pack(const struct rejoin *rejoin)
                           rejoin->known, "members", list);
     if (rejoin->world.n > 0)
         json_put(&j, "roster", roster_pack(&rejoin->world));
+    else if (rejoin->world.epoch > 0)
+        json_put(&j, "roster_epoch", json_integer((json_int_t)rejoin->world.epoch));
     return j;
+}
+
+uint32_t rejoin_read_have(const char *text, size_t len)
+{
+    auto_json json_t *j = NULL;
+    json_int_t have = 0;
+    if (json_read(text, len, "response", &j, NULL) < 0 ||
+        json_expect(j, "response", NULL, "{s?I}", "have", &have) < 0)
+        return 0;
+    return have > 0 && have <= UINT32_MAX ? (uint32_t)have : 0;
 }
 
 static int card_unpack(json_t *j, struct rejoin_member *ret, struct err *err)
@@ -114,10 +126,12 @@ static int member_unpack(json_t *j, struct rejoin_member *m, struct err *err)
 int rejoin_unpack(json_t *j, struct rejoin *ret, struct err *err)
 {
     struct rejoin body = {0};
-    json_int_t change = 0;
+    json_int_t change = 0, epoch = 0;
     json_t *list = NULL, *world = NULL;
-    int rc = json_expect(j, "rejoin", err, "{s:I, s?i, s:o, s?o}", "change", &change, "known",
-                         &body.known, "members", &list, "roster", &world);
+    int rc = json_expect(j, "rejoin", err, "{s:I, s?i, s:o, s?o, s?I}", "change", &change, "known",
+                         &body.known, "members", &list, "roster", &world, "roster_epoch", &epoch);
+    if (rc == 0 && (epoch < 0 || epoch > UINT32_MAX))
+        rc = err_set(err, EINVAL, "rejoin: roster_epoch %lld", (long long)epoch);
     if (rc == 0 && (change < 0 || change > UINT32_MAX))
         rc = err_set(err, EINVAL, "rejoin: change %lld", (long long)change);
     if (rc == 0 && (body.known < 0 || body.known > MEMBER_NUMBER_MAX))
@@ -128,6 +142,7 @@ int rejoin_unpack(json_t *j, struct rejoin *ret, struct err *err)
         return rc;
     int n = (int)json_array_size(list);
     body.change = (uint32_t)change;
+    body.world.epoch = (uint32_t)epoch;
     body.members = calloc((size_t)n + 1, sizeof(*body.members));
     if (!body.members)
         return err_set(err, ENOMEM, "no memory for %d members", n);

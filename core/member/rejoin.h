@@ -34,12 +34,17 @@ struct rejoin_member {
 };
 
 struct rejoin {
-    uint32_t change;          /* the last planned change that was announced to this agent */
-    struct roster_body world; /* the newest roster that this agent got; n 0: none */
+    uint32_t change; /* the last planned change that was announced to this agent */
+    /* The newest roster that this agent got; epoch 0: none. n 0: the agent does not send it,
+     * because the coordinator has said that it has that roster, or a newer one. */
+    struct roster_body world;
     int n;
     struct rejoin_member *members;
     int known; /* every member number that this agent ever saw is lower */
 };
+
+/* The epoch of the roster that a coordinator has, from its 404; 0: none, or it does not say. */
+uint32_t rejoin_read_have(const char *text, size_t len);
 
 json_t *rejoin_pack(const struct rejoin *rejoin);
 

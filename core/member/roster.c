@@ -113,6 +113,7 @@ void roster_fini(struct roster *r)
     roster_members_fini(&r->members);
     roster_agents_fini(&r->agents);
     roster_body_fini(&r->world);
+    roster_body_fini(&r->gathered);
     roster_notes_fini(&r->notes);
     roster_starts_fini(&r->starts);
     free((int *)r->saved.leaving);

@@ -77,8 +77,10 @@ struct roster {
     struct roster_agents agents;
     uint32_t epoch;      /* the last published epoch, 0: none */
     uint32_t term;       /* number of this coordinator of the job, the first is 0 */
-    bool rebuilding;     /* agents are being asked what they know; until then no decision is made */
-    uint64_t rebuild_by; /* clock: agents that have not joined by then are given up */
+    bool rebuilding;     /* it gathers what agents know, and decides nothing */
+    uint64_t rebuild_by; /* clock: the roster does not wait longer for agents */
+    /* While the roster is rebuilt: the newest roster that an agent has. */
+    struct roster_body gathered;
     /* roster of the last published epoch, with its own copies of the cards */
     struct roster_body world;
     struct roster_ends ends; /* ends of members */
@@ -120,9 +122,12 @@ int roster_init_hosted(struct roster *r, const char *job, const uint8_t key[MEMB
 int roster_make_elastic(struct roster *r, const struct roster_elastic *elastic, struct err *err);
 
 /* Replaces roster_init() and roster_make_elastic() for an elastic job that is already running.
- * Hosts have no ranks here; slots says how many they may have. The roster only gathers
- * (roster_join() returns -EAGAIN) until every agent that is not lost has joined with what it knows,
- * or until the clock is rebuild_by. Then it continues, within the last join or in roster_tick().
+ * Hosts have no ranks here; slots says how many they may have. The roster only gathers until every
+ * agent that is not lost has joined with what it knows, or until the clock is rebuild_by, which the
+ * owner may move. Then it continues, within the last join or in roster_tick(). Meanwhile
+ * roster_cards(), and roster_report() for anything but progress, return -ENOENT: the agent joins
+ * again with what it knows by then. Agents of the newest world that have not joined are lost then;
+ * in a hosted roster they are away, and the owner gives them up or roster_join() takes them back.
  * key: for a first world, if no agent has been in one. */
 int roster_begin_rebuild(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
                          const struct roster_host *hosts, int nhosts,
@@ -135,8 +140,18 @@ int roster_note_agent(const struct roster *r, const struct note *n);
 /* Returns the agent's index, or -ENOENT. */
 int roster_find(const struct roster *r, const char *uid);
 
-/* An agent has joined. -EEXIST: it has joined before with another pid. May take over body->rejoin,
- * which is NULL then. */
+/* True while the roster gathers and an agent has reported a rank that waits for others of the
+ * newest epoch: it has seen a loss, or is at a boundary that the others reach within milliseconds.
+ */
+bool roster_gathers_waiting(const struct roster *r);
+
+/* Whether a rebuilt roster can take in an agent that it does not know, with what it tells. -ESTALE:
+ * a rank of the agent was in an epoch without which the job goes on, or in one that this roster
+ * does not know. -EINVAL: told is inconsistent, or contradicts what the roster has decided. */
+int roster_check_late(const struct roster *r, const struct rejoin *told, struct err *err);
+
+/* An agent has joined. -EEXIST: it has joined before with another pid, or is lost. -ESTALE,
+ * -EINVAL: as roster_check_late(). May take over body->rejoin, which is NULL then. */
 int roster_join(struct roster *r, struct join_body *body, uint64_t now, struct err *err);
 
 /* Each applies the items of a body in order and stops at the first illegal one: -EPROTO with a

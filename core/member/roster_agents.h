@@ -33,6 +33,7 @@ struct roster_agent {
     int room; /* allocated length of slots; may be more than nslots, which can shrink */
     struct roster_slot *slots;
     bool joined, lost;
+    bool away; /* hosted: it did not rejoin while the roster was rebuilt, and is not given up yet */
     bool draining; /* no member is started here any more */
     int order;     /* when the job shrinks, members on agents with the highest order leave first */
     int pid, reported_slots;

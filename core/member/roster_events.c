@@ -7,6 +7,7 @@
 
 #include "core/base/words.h"
 #include "core/member/roster_epoch.h"
+#include "core/member/roster_late.h"
 #include "core/member/roster_leave.h"
 #include "core/member/roster_life.h"
 #include "core/member/roster_rebuild.h"
@@ -22,6 +23,10 @@ int roster_join(struct roster *r, struct join_body *body, uint64_t now, struct e
         return err_set(err, EEXIST, "agent \"%.64s\" has joined before", body->agent);
     if (words_set(&a->self, body->host) < 0)
         return err_set(err, ENOMEM, "no memory for agent \"%.64s\"", body->agent);
+    bool late = a->away || (r->hosted && !r->rebuilding && !a->joined && body->rejoin);
+    int rc = late ? roster_take_late(r, index, body->rejoin, now, err) : 0;
+    if (rc < 0)
+        return rc;
     a->joined = true;
     a->pid = body->pid;
     a->reported_slots = body->slots;
@@ -49,6 +54,20 @@ static int sender(struct roster *r, const char *uid, uint64_t seq, uint64_t now,
     if (!*ret_old)
         a->seq = seq;
     return index;
+}
+
+/* While the roster gathers, an agent whose ranks have done something tells all that it knows again.
+ * Numbers of progress are dropped: the next ones are sums, too. */
+static int check_gathering(const struct roster *r, const struct report_body *report,
+                           struct err *err)
+{
+    bool matters = !report;
+    for (int i = 0; report && i < report->n; i++)
+        matters |=
+            report->items[i].type != REPORT_PROGRESS && report->items[i].type != REPORT_REPAIRED;
+    return r->rebuilding && matters
+               ? err_set(err, ENOENT, "the job's agents are being gathered: join again")
+               : 0;
 }
 
 static int check_owner(const struct roster *r, int index, int member, struct err *err)
@@ -99,6 +118,8 @@ int roster_cards(struct roster *r, const struct cards_body *body, uint64_t now, 
     int index = sender(r, body->agent, body->seq, now, &old, err), rc = 0;
     if (index < 0 || old)
         return index < 0 ? index : 0;
+    if (check_gathering(r, NULL, err) < 0)
+        return -ENOENT;
     if (!r->is_elastic && body->epoch != r->epoch + 1)
         return err_set(err, ESTALE, "cards for epoch %u; the next one is %u", body->epoch,
                        r->epoch + 1);
@@ -232,6 +253,8 @@ int roster_report(struct roster *r, const struct report_body *body, uint64_t now
     int index = sender(r, body->agent, body->seq, now, &old, err), rc = 0;
     if (index < 0 || old)
         return index < 0 ? index : 0;
+    if (r->rebuilding)
+        return check_gathering(r, body, err);
     for (int i = 0; i < body->n && rc == 0; i++) {
         rc = check_owner(r, index, body->items[i].member, err);
         if (rc == 0)

@@ -21,6 +21,8 @@
 /* Limit of member numbers that agents may claim, because each costs memory. */
 #define UNSAVED_MEMBERS_MAX MEMBER_RANKS_MAX
 
+#define UNREPORTED 1 /* ended_at of members that no agent has reported */
+
 int roster_begin_rebuild(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
                          const struct roster_host *hosts, int nhosts,
                          const struct roster_elastic *elastic, const struct roster_saved *saved,
@@ -51,7 +53,7 @@ int roster_begin_rebuild(struct roster *r, const char *job, const uint8_t key[ME
 /* An upper bound of the member numbers that the previous coordinator can have used: it stores the
  * number of members before agents hear of more. When nothing is stored, agents' claims are limited.
  */
-static int members_end(const struct roster *r)
+int roster_members_end(const struct roster *r)
 {
     if (r->saved.target_only)
         return UNSAVED_MEMBERS_MAX;
@@ -71,9 +73,10 @@ static int check_told(const struct roster *r, int agent, const struct rejoin *to
 {
     for (int i = 0; i < told->n; i++) {
         const struct rejoin_member *m = &told->members[i];
-        bool twice = m->member >= members_end(r) || m->local_rank >= r->agents.list[agent].room;
+        bool twice =
+            m->member >= roster_members_end(r) || m->local_rank >= r->agents.list[agent].room;
         for (int a = 0; a < r->agents.n && !twice; a++)
-            twice = is_told(r->agents.list[a].told, m->member);
+            twice = a != agent && is_told(r->agents.list[a].told, m->member);
         for (int k = 0; k < i && !twice; k++)
             twice = told->members[k].member == m->member;
         twice |= r->saved.target_only && told->known > UNSAVED_MEMBERS_MAX;
@@ -81,57 +84,106 @@ static int check_told(const struct roster *r, int agent, const struct rejoin *to
             return err_set(err, EINVAL, "agent \"%.64s\" cannot have member %d in slot %d",
                            r->agents.list[agent].uid, m->member, m->local_rank);
     }
-    for (int i = 0; i < told->world.n; i++) {
-        const struct card *c = &told->world.cards[i];
+    return 0;
+}
+
+static bool is_newest(const struct roster *r, const struct roster_body *world)
+{
+    return world->n > 0 && (r->gathered.n == 0 || world->epoch > r->gathered.epoch);
+}
+
+static int check_world(const struct roster *r, const struct roster_body *world, struct err *err)
+{
+    for (int i = 0; i < world->n; i++) {
+        const struct card *c = &world->cards[i];
         bool known = r->saved.target_only || roster_find(r, c->agent) >= 0;
-        if (c->member >= members_end(r) || !known)
+        if (c->member >= roster_members_end(r) || !known)
             return err_set(err, EINVAL, "a roster with member %d of agent \"%.64s\"", c->member,
                            c->agent);
         for (int k = 0; k < i; k++)
-            if (told->world.cards[k].member == c->member)
+            if (world->cards[k].member == c->member)
                 return err_set(err, EINVAL, "a roster with member %d twice", c->member);
     }
     return 0;
+}
+
+static void forget_told(struct roster_agent *a)
+{
+    if (a->told)
+        rejoin_fini(a->told);
+    free(a->told);
+    a->told = NULL;
+}
+
+/* Only the newest roster of all agents is kept: thousands of copies would not fit into memory. */
+static void take_told(struct roster *r, struct roster_agent *a, struct rejoin *told)
+{
+    struct roster_body *world = &told->world;
+    uint32_t epoch = world->epoch;
+    if (is_newest(r, world)) {
+        roster_body_fini(&r->gathered);
+        r->gathered = *world;
+        *world = (struct roster_body){0};
+    }
+    roster_body_fini(world);
+    world->epoch = epoch;
+    forget_told(a);
+    a->told = told;
 }
 
 int roster_gather(struct roster *r, int agent, struct join_body *body, uint64_t now,
                   struct err *err)
 {
     struct roster_agent *a = &r->agents.list[agent];
-    int rc = body->rejoin && !a->told ? check_told(r, agent, body->rejoin, err) : 0;
+    int rc = body->rejoin ? check_told(r, agent, body->rejoin, err) : 0;
+    if (rc == 0 && body->rejoin && is_newest(r, &body->rejoin->world))
+        rc = check_world(r, &body->rejoin->world, err);
+    else if (rc == 0 && body->rejoin && body->rejoin->world.n == 0 &&
+             body->rejoin->world.epoch > r->gathered.epoch)
+        rc = err_set(err, ENOENT, "this coordinator has no roster of epoch %u: send it",
+                     roster_epoch_number(body->rejoin->world.epoch));
     if (rc < 0) {
         a->joined = false;
+        forget_told(a);
         return rc;
     }
-    if (!a->told)
-        a->told = TAKE(body->rejoin);
-    if (r->arriving > 0)
-        return err_set(err, EAGAIN, "waiting for agents on new hosts, which have room for %d ranks",
-                       r->arriving);
+    if (body->rejoin)
+        take_told(r, a, TAKE(body->rejoin));
+    bool all = r->arriving == 0;
     for (int i = 0; i < r->agents.n; i++)
-        if (!r->agents.list[i].joined && !r->agents.list[i].lost)
-            return err_set(err, EAGAIN, "waiting for the agent on %.100s", r->agents.list[i].host);
-    roster_rebuild(r, now);
+        all &= r->agents.list[i].joined || r->agents.list[i].lost;
+    if (all)
+        roster_rebuild(r, now);
     return 0;
+}
+
+/* A member that waits since an older epoch than the newest one is answered by the newest roster. */
+bool roster_gathers_waiting(const struct roster *r)
+{
+    for (int a = 0; a < r->agents.n && r->rebuilding; a++) {
+        const struct rejoin *told = r->agents.list[a].lost ? NULL : r->agents.list[a].told;
+        for (int i = 0; told && i < told->n; i++) {
+            const struct rejoin_member *m = &told->members[i];
+            bool asks = m->why == CARD_REVOKED || m->why == CARD_BOUNDARY;
+            if (m->waiting && asks && !m->over && !m->dead && m->epoch >= r->gathered.epoch)
+                return true;
+        }
+    }
+    return false;
 }
 
 /* ---- members and their states --------------------------------------------------------------- */
 
 static void take_world(struct roster *r)
 {
-    struct roster_body *newest = NULL;
     for (int a = 0; a < r->agents.n; a++) {
-        struct rejoin *told = r->agents.list[a].told;
-        if (!told)
-            continue;
-        if (told->world.n > 0 && (!newest || told->world.epoch > newest->epoch))
-            newest = &told->world;
-        if (told->change > r->changes.announced)
+        const struct rejoin *told = r->agents.list[a].told;
+        if (told && told->change > r->changes.announced)
             r->changes.announced = told->change;
     }
-    if (newest) {
-        r->world = *newest;
-        *newest = (struct roster_body){0};
+    if (r->gathered.n > 0) {
+        r->world = r->gathered;
+        r->gathered = (struct roster_body){0};
         r->epoch = r->world.epoch;
         r->size = r->world.n;
         r->changes.applied = r->world.change;
@@ -157,6 +209,27 @@ static int add_absent(struct roster *r)
     return 0;
 }
 
+int roster_add_ended(struct roster *r, int n)
+{
+    if (roster_members_reserve(&r->members, n) < 0)
+        return -ENOMEM;
+    for (int i = r->members.n; i < n; i++, r->ends.ended++)
+        r->members.list[i] = (struct roster_member){.state = RANK_FINISHED,
+                                                    .end = END_FINISHED,
+                                                    .rank = -1,
+                                                    .was_rank = -1,
+                                                    .reaped = true,
+                                                    .ended_at = UNREPORTED,
+                                                    .assignment = {i, 0, 0, r->agents.n}};
+    r->members.n = n > r->members.n ? n : r->members.n;
+    return 0;
+}
+
+bool roster_is_unreported(const struct roster_member *m)
+{
+    return m->ended_at == UNREPORTED;
+}
+
 /* Creates all members that have ever had a number, as ended; agents' data revives some below. */
 static int make_members(struct roster *r)
 {
@@ -170,18 +243,7 @@ static int make_members(struct roster *r)
     }
     for (int i = 0; i < r->world.n; i++)
         n = r->world.cards[i].member >= n ? r->world.cards[i].member + 1 : n;
-    if (roster_members_reserve(&r->members, n) < 0)
-        return -ENOMEM;
-    for (int i = 0; i < n; i++)
-        r->members.list[i] = (struct roster_member){.state = RANK_FINISHED,
-                                                    .end = END_FINISHED,
-                                                    .rank = -1,
-                                                    .was_rank = -1,
-                                                    .reaped = true,
-                                                    .ended_at = 1,
-                                                    .assignment = {i, 0, 0, r->agents.n}};
-    r->members.n = r->ends.ended = n;
-    return 0;
+    return roster_add_ended(r, n);
 }
 
 /* The member's state before its latest events, which are applied later. */
@@ -210,16 +272,17 @@ static void assign(struct roster *r, int agent, int member, int local_rank)
         a->slots[local_rank].member = member;
 }
 
-static void take_member(struct roster *r, int agent, struct rejoin_member *t, uint64_t now)
+void roster_take_member(struct roster *r, int agent, struct rejoin_member *t, uint64_t now)
 {
     struct roster_member *m = &r->members.list[t->member];
     int rank = m->rank;
+    r->ends.ended -= rank_has_ended(m->state);
     assign(r, agent, t->member, t->local_rank);
     m->state = state_of(r, t, rank);
     m->pid = t->pid;
     m->started = now;
     m->was_in = rank >= 0 || t->epoch > 0;
-    m->leaving = t->leaving;
+    m->leaving |= t->leaving;
     m->unable = rank < 0 && (t->out || (m->state == RANK_LEFT && !t->bye && !t->leaving));
     m->batches = t->batches;
     m->bytes = t->bytes;
@@ -229,7 +292,6 @@ static void take_member(struct roster *r, int agent, struct rejoin_member *t, ui
     m->reaped = false;
     m->ended_at = 0;
     m->end = END_NONE;
-    r->ends.ended--;
     if (m->state != RANK_READY)
         return;
     m->why = t->why;
@@ -254,7 +316,7 @@ static void take_members(struct roster *r, uint64_t now)
     }
     for (int a = 0; a < r->agents.n; a++)
         for (int i = 0; r->agents.list[a].told && i < r->agents.list[a].told->n; i++)
-            take_member(r, a, &r->agents.list[a].told->members[i], now);
+            roster_take_member(r, a, &r->agents.list[a].told->members[i], now);
     for (int i = 0; i < r->world.n; i++) {
         struct roster_member *m = &r->members.list[r->world.cards[i].member];
         if (!rank_has_ended(m->state))
@@ -286,7 +348,7 @@ static void take_leaving(struct roster *r)
 
 /* ---- their ends ----------------------------------------------------------------------------- */
 
-static void apply_end(struct roster *r, const struct rejoin_member *t, uint64_t now)
+void roster_take_end(struct roster *r, const struct rejoin_member *t, uint64_t now)
 {
     struct roster_member *m = &r->members.list[t->member];
     m->code = t->code;
@@ -301,14 +363,12 @@ static void apply_end(struct roster *r, const struct rejoin_member *t, uint64_t 
     roster_step(r, t->member, bad ? RANK_EXIT_BAD : RANK_EXIT_OK, now, NULL);
 }
 
-/* Ends members of the world whose agent has joined but does not report them. */
-static void apply_missing(struct roster *r, uint64_t now)
+void roster_take_missing(struct roster *r, int agent, const struct rejoin *told, uint64_t now)
 {
     for (int i = 0; i < r->world.n; i++) {
         int member = r->world.cards[i].member;
         struct roster_member *m = &r->members.list[member];
-        const struct roster_agent *a = &r->agents.list[m->agent];
-        if (!a->joined || is_told(a->told, member))
+        if (m->agent != agent || is_told(told, member))
             continue;
         words_set(&m->text, r->hosted ? "it ended while no operator was there"
                                       : "it ended while no hvdrun was there");
@@ -318,10 +378,30 @@ static void apply_missing(struct roster *r, uint64_t now)
     }
 }
 
+/* Agents that have not joined: those of a hosted roster may still come (roster_late.c). */
+static void take_absent(struct roster *r, uint64_t now)
+{
+    for (int i = 0; i < r->agents.n; i++) {
+        struct roster_agent *a = &r->agents.list[i];
+        if (a->joined && !a->lost)
+            continue;
+        if (r->hosted && !a->lost)
+            a->away = true;
+        else
+            roster_lose_agent(r, i,
+                              a->joined ? "it was lost while the job's agents were gathered"
+                                        : "it did not come back to this hvdrun",
+                              now);
+    }
+}
+
 void roster_rebuild(struct roster *r, uint64_t now)
 {
     r->target = r->saved.target;
     r->restarts = r->saved.restarts;
+    for (int a = 0; a < r->agents.n; a++)
+        if (r->agents.list[a].lost)
+            forget_told(&r->agents.list[a]);
     take_world(r);
     if (add_absent(r) < 0 || make_members(r) < 0) {
         r->rebuild_by = now + 1; /* out of memory: the next tick tries again */
@@ -332,25 +412,18 @@ void roster_rebuild(struct roster *r, uint64_t now)
     /* All ends are applied before any epoch is published. */
     for (int a = 0; a < r->agents.n; a++)
         for (int i = 0; r->agents.list[a].told && i < r->agents.list[a].told->n; i++)
-            apply_end(r, &r->agents.list[a].told->members[i], now);
-    apply_missing(r, now);
+            roster_take_end(r, &r->agents.list[a].told->members[i], now);
     for (int a = 0; a < r->agents.n; a++)
-        if (!r->agents.list[a].joined)
-            roster_lose_agent(r, a,
-                              r->hosted ? "it did not come back to this operator"
-                                        : "it did not come back to this hvdrun",
-                              now);
+        if (r->agents.list[a].joined && !r->agents.list[a].lost)
+            roster_take_missing(r, a, r->agents.list[a].told, now);
+    take_absent(r, now);
     r->rebuilding = false;
     r->last = (struct roster_last){.epoch = r->epoch, .at = now};
     snprintf(r->last.cause, sizeof(r->last.cause), "another %s has taken over",
              r->hosted ? "operator" : "hvdrun");
     if (r->changes.announced > r->changes.applied)
         roster_note(r, NOTE_CHANGE, -1, (int)r->changes.announced, "");
-    for (int a = 0; a < r->agents.n; a++) {
-        if (r->agents.list[a].told)
-            rejoin_fini(r->agents.list[a].told);
-        free(r->agents.list[a].told);
-        r->agents.list[a].told = NULL;
-    }
+    for (int a = 0; a < r->agents.n; a++)
+        forget_told(&r->agents.list[a]);
     roster_fill(r, now);
 }

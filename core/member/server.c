@@ -421,6 +421,11 @@ uint64_t server_too_long(const struct server *s)
     return s->too_long;
 }
 
+bool server_is_behind(const struct server *s)
+{
+    return handshake_limit_reached(&s->handshakes);
+}
+
 uint64_t server_parks(const struct server *s)
 {
     return s->parks;

@@ -85,6 +85,10 @@ uint64_t server_too_long(const struct server *s);
 /* Called after a change: handles every parked request again. */
 void server_wake(struct server *s);
 
+/* True while connections wait to be accepted, or to end their TLS handshake, because the limit of
+ * pending handshakes (accepts) is reached. */
+bool server_is_behind(const struct server *s);
+
 /* Number of requests parked so far. */
 uint64_t server_parks(const struct server *s);
 

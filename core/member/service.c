@@ -18,14 +18,27 @@ static int reply_text(struct server_reply *reply, char *body)
     return 0;
 }
 
-static int reply_error(struct server_reply *reply, int rc, const struct err *err)
+/* An agent that is not known rejoins, and sends its roster only if this coordinator has none as new
+ * ("have"). */
+static char *unknown_body(const struct roster *r, const struct err *err)
+{
+    const struct roster_body *world = r->rebuilding ? &r->gathered : &r->world;
+    auto_json json_t *j =
+        json_pack("{s:o}", "error", json_lossy_string(err_text(err), strlen(err_text(err))));
+    if (r->is_elastic && world->n > 0)
+        json_put(&j, "have", json_integer((json_int_t)world->epoch));
+    return json_write(j);
+}
+
+static int reply_error(const struct service *s, struct server_reply *reply, int rc,
+                       const struct err *err)
 {
     reply->status = rc == -ENOENT                    ? 404
                     : rc == -ENOMEM || rc == -EAGAIN ? 503
                     : rc == -EINVAL                  ? 400
                     : rc == -EPERM                   ? 403
                                                      : 409; /* -EEXIST, -ESTALE, -EPROTO */
-    reply->body = json_error_body(err_text(err));
+    reply->body = rc == -ENOENT ? unknown_body(s->roster, err) : json_error_body(err_text(err));
     return 0;
 }
 
@@ -75,7 +88,7 @@ static int do_join(struct service *s, const struct server_request *q, struct ser
         rc = roster_join(s->roster, &body, clock_ns(), &err);
     join_fini(&body);
     if (rc < 0)
-        return reply_error(reply, rc, &err);
+        return reply_error(s, reply, rc, &err);
     reply_text(reply, welcome_text(s, roster_find(s->roster, body.agent)));
     s->changed(s->arg);
     return 0;
@@ -87,13 +100,13 @@ static int do_cards(struct service *s, const struct server_request *q, struct se
     struct cards_body body;
     int rc = cards_read(q->body, q->len, &body, &err);
     if (rc < 0)
-        return reply_error(reply, rc, &err);
+        return reply_error(s, reply, rc, &err);
     rc = check_peer(q, body.agent, &err);
     if (rc == 0)
         rc = roster_cards(s->roster, &body, clock_ns(), &err);
     cards_fini(&body);
     s->changed(s->arg);
-    return rc < 0 ? reply_error(reply, rc, &err) : reply_empty(reply);
+    return rc < 0 ? reply_error(s, reply, rc, &err) : reply_empty(reply);
 }
 
 static int do_report(struct service *s, const struct server_request *q, struct server_reply *reply)
@@ -102,13 +115,13 @@ static int do_report(struct service *s, const struct server_request *q, struct s
     struct report_body body;
     int rc = report_read(q->body, q->len, &body, &err);
     if (rc < 0)
-        return reply_error(reply, rc, &err);
+        return reply_error(s, reply, rc, &err);
     rc = check_peer(q, body.agent, &err);
     if (rc == 0)
         rc = roster_report(s->roster, &body, clock_ns(), &err);
     report_body_fini(&body);
     s->changed(s->arg);
-    return rc < 0 ? reply_error(reply, rc, &err) : reply_empty(reply);
+    return rc < 0 ? reply_error(s, reply, rc, &err) : reply_empty(reply);
 }
 
 static int do_findings(struct service *s, const struct server_request *q,
@@ -118,13 +131,13 @@ static int do_findings(struct service *s, const struct server_request *q,
     struct findings_body body;
     int rc = findings_read(q->body, q->len, &body, &err);
     if (rc < 0)
-        return reply_error(reply, rc, &err);
+        return reply_error(s, reply, rc, &err);
     rc = check_peer(q, body.agent, &err);
     if (rc == 0)
         rc = roster_findings(s->roster, &body, clock_ns(), &err);
     findings_body_fini(&body);
     s->changed(s->arg);
-    return rc < 0 ? reply_error(reply, rc, &err) : reply_empty(reply);
+    return rc < 0 ? reply_error(s, reply, rc, &err) : reply_empty(reply);
 }
 
 /* Records that the asking agent is alive. Returns 0, or 1 when an error response was made. */
@@ -134,7 +147,7 @@ static int check_agent(struct service *s, const struct server_request *q,
     struct err err = {0};
     int index = roster_find(s->roster, q->agent), rc = check_peer(q, q->agent, &err);
     if (rc < 0) {
-        reply_error(reply, rc, &err);
+        reply_error(s, reply, rc, &err);
         return 1;
     }
     if (index >= 0 && s->roster->agents.list[index].joined && !s->roster->agents.list[index].lost) {
@@ -142,7 +155,7 @@ static int check_agent(struct service *s, const struct server_request *q,
         return 0;
     }
     err_set(&err, ENOENT, "no agent \"%.64s\" has joined", q->agent);
-    reply_error(reply, -ENOENT, &err);
+    reply_error(s, reply, -ENOENT, &err);
     return 1;
 }
 
@@ -190,17 +203,18 @@ static int do_output(struct service *s, const struct server_request *q, struct s
     struct printed_body body;
     int rc = printed_read(q->body, q->len, &body, &err);
     if (rc < 0)
-        return reply_error(reply, rc, &err);
+        return reply_error(s, reply, rc, &err);
     int index = roster_find(s->roster, body.agent);
     bool known =
         index >= 0 && s->roster->agents.list[index].joined && !s->roster->agents.list[index].lost;
     rc = check_peer(q, body.agent, &err);
-    if (rc == 0 && (!known || !s->output || s->roster->rebuilding))
+    if (rc == 0 && (!known || !s->output))
         rc = err_set(&err, ENOENT,
-                     "the coordinator takes no output of agent \"%.64s\" now: the agent has not "
-                     "joined or is lost, or the coordinator is rebuilding its roster or does not "
-                     "collect output",
+                     "the coordinator takes no output of agent \"%.64s\": the agent has not joined "
+                     "or is lost, or the coordinator does not collect output",
                      body.agent);
+    else if (rc == 0 && s->roster->rebuilding)
+        rc = err_set(&err, EAGAIN, "the coordinator is still gathering the job's agents");
     else if (rc == 0)
         gaps_heard(&s->roster->agents.list[index].gaps, clock_ns());
     if (rc == 0 && s->output(s->arg, index, &body) < 0)
@@ -208,7 +222,7 @@ static int do_output(struct service *s, const struct server_request *q, struct s
             &err, EAGAIN,
             "the coordinator's output buffer is full: the agent will send this output again");
     printed_fini(&body);
-    return rc < 0 ? reply_error(reply, rc, &err) : reply_empty(reply);
+    return rc < 0 ? reply_error(s, reply, rc, &err) : reply_empty(reply);
 }
 
 static int do_status(struct service *s, const struct server_request *q, struct server_reply *reply)
@@ -222,7 +236,7 @@ static int reply_change(struct service *s, int rc, uint32_t change, const struct
                         struct server_reply *reply)
 {
     if (rc < 0) {
-        reply_error(reply, rc == -EPERM || rc == -EAGAIN ? rc : -EINVAL, err);
+        reply_error(s, reply, rc == -EPERM || rc == -EAGAIN ? rc : -EINVAL, err);
         return 0;
     }
     if (s->keep)
@@ -298,5 +312,5 @@ int service_handle(void *arg, const struct server_request *q, struct server_repl
         if (strcmp(routes[i].path, q->path) == 0 && strcmp(routes[i].method, q->method) == 0)
             return routes[i].handle(arg, q, reply);
     err_set(&err, ENOENT, "no %.16s %.64s here", q->method, q->path);
-    return reply_error(reply, -ENOENT, &err);
+    return reply_error(arg, reply, -ENOENT, &err);
 }

@@ -8,6 +8,7 @@
  *   it is silent, and other ranks have seen a loss                 after SUSPECT_MS
  *   its connection is closed                                       after ABSENT_S
  *   it is silent                                                   after SILENT_S
+ * An agent that did not come back while the roster was rebuilt is silent from then on.
  */
 #include "operator/coordinator/job_coordinator.h"
 
@@ -19,12 +20,10 @@
 #include "core/base/clock.h"
 
 #define START_TIMEOUT_S 60
-#define GATHER_MS       20000 /* agents rejoin within HVD_REJOIN_JITTER_MS, 10 s by default */
-#define CLOSED_MS       20    /* a live agent opens a new connection sooner */
-#define SUSPECT_MS      3500  /* a long poll takes 2 s */
-#define ABSENT_S        10    /* a live agent reconnects within a second */
-#define SILENT_S        60    /* no request for so long: the agent or its network has failed */
-#define FAREWELL_S      10    /* time to tell agents that the job has finished */
+#define CLOSED_MS       20 /* a live agent opens a new connection sooner */
+#define ABSENT_S        10 /* a live agent reconnects within a second */
+#define SILENT_S        60 /* no request for so long: the agent or its network has failed */
+#define FAREWELL_S      10 /* time to tell agents that the job has finished */
 #define END_GRACE_MS    2000
 
 /* ---- the roster ----------------------------------------------------------------------------- */
@@ -51,9 +50,9 @@ static int make_roster(struct job_coordinator *c, bool resume, struct err *err)
     };
     memcpy(name, c->roster.job, sizeof(name));
     randombytes_buf(key, sizeof(key));
-    int rc = resume ? roster_begin_rebuild(&r, name, key, NULL, 0, &elastic, &saved,
-                                           deadline_in_ms((uint64_t)c->gather_ms), err)
-                    : roster_init_hosted(&r, name, key, saved.target, err);
+    int rc = resume
+                 ? roster_begin_rebuild(&r, name, key, NULL, 0, &elastic, &saved, UINT64_MAX, err)
+                 : roster_init_hosted(&r, name, key, saved.target, err);
     sodium_memzero(key, sizeof(key));
     if (rc == 0 && !resume)
         rc = roster_make_elastic(&r, &elastic, err);
@@ -66,6 +65,9 @@ static int make_roster(struct job_coordinator *c, bool resume, struct err *err)
     c->roster = r;
     c->seen_notes = 0;
     c->seen_world = 0;
+    c->gathering = resume;
+    c->gather_begun = clock_ns();
+    c->gather_waits = 0;
     for (int i = 0; i < c->npods; i++)
         c->pods[i]->agent = -1;
     return 0;
@@ -74,6 +76,11 @@ static int make_roster(struct job_coordinator *c, bool resume, struct err *err)
 static bool is_live(const struct job_coordinator *c, int agent)
 {
     return agent >= 0 && c->roster.agents.list[agent].joined && !c->roster.agents.list[agent].lost;
+}
+
+static bool is_away(const struct job_coordinator *c, int agent)
+{
+    return agent >= 0 && c->roster.agents.list[agent].away && !c->roster.agents.list[agent].lost;
 }
 
 int job_coordinator_count_agents(const struct job_coordinator *c)
@@ -97,9 +104,9 @@ static void count_arriving(struct job_coordinator *c)
     c->roster.arriving = n;
 }
 
-static void lose(struct job_coordinator *c, int agent, const char *text, uint64_t now)
+void job_coordinator_lose(struct job_coordinator *c, int agent, const char *text, uint64_t now)
 {
-    if (!is_live(c, agent))
+    if (!is_live(c, agent) && !is_away(c, agent))
         return;
     for (int i = 0; i < c->roster.members.n; i++) {
         const struct roster_member *m = &c->roster.members.list[i];
@@ -113,8 +120,8 @@ static void lose(struct job_coordinator *c, int agent, const char *text, uint64_
 
 /* ---- joins ---------------------------------------------------------------------------------- */
 
-/* Returns the pod of the agent whose uid is "POD-UID.something"; NULL: no such pod. */
-static struct job_coordinator_pod *pod_of(const struct job_coordinator *c, const char *agent)
+struct job_coordinator_pod *job_coordinator_pod_of(const struct job_coordinator *c,
+                                                   const char *agent)
 {
     char uid[PLANE_UID_MAX];
     size_t n = strcspn(agent, ".");
@@ -140,32 +147,63 @@ static bool is_used_up(const struct job_coordinator *c)
     return over && r->agents.n > 0 && job_coordinator_count_agents(c) == 0;
 }
 
-static int prepare(struct job_coordinator *c, const struct join_body *body, struct err *err)
+/* Returns whether the agent has a newer roster than this one, which has made no epoch of its own
+ * yet: the previous operator was lost while it made an epoch known. */
+static bool knows_more(const struct roster *r, const struct rejoin *told)
 {
-    if (body->rejoin && !c->roster.rebuilding) {
-        if (!is_blank(&c->roster))
-            return err_set(err, EEXIST, "job %s trains on without agent \"%.100s\"", c->roster.job,
-                           body->agent);
-        return make_roster(c, true, err);
-    }
+    return told->world.epoch > r->epoch && r->epoch >> ROSTER_TERM_SHIFT != r->term;
+}
+
+/* Makes the roster ready for an agent that comes back after it was rebuilt, or refuses the agent.
+ */
+static int prepare_late(struct job_coordinator *c, const struct job_coordinator_pod *pod,
+                        const struct join_body *body, struct err *err)
+{
+    if (is_blank(&c->roster) || knows_more(&c->roster, body->rejoin))
+        return make_roster(c, true, err); /* agents that have joined join again */
+    int known = roster_find(&c->roster, body->agent);
+    if (known >= 0)
+        return 0; /* roster_join() decides */
+    int rc = is_live(c, pod->agent) ? err_set(err, EEXIST, "its pod has another agent")
+                                    : roster_check_late(&c->roster, body->rejoin, err);
+    if (rc < 0)
+        err_prefix(err, "job %s goes on without agent \"%.100s\"", c->roster.job, body->agent);
+    return rc;
+}
+
+static int prepare(struct job_coordinator *c, const struct job_coordinator_pod *pod,
+                   const struct join_body *body, struct err *err)
+{
+    if (body->rejoin && !c->roster.rebuilding)
+        return prepare_late(c, pod, body, err);
     return is_used_up(c) ? make_roster(c, false, err) : 0;
 }
 
 static int on_arrive(void *arg, const struct join_body *body, struct err *err)
 {
     struct job_coordinator *c = arg;
-    struct job_coordinator_pod *pod = pod_of(c, body->agent);
+    struct job_coordinator_pod *pod = job_coordinator_pod_of(c, body->agent);
     if (!pod)
         return err_set(err, ENOENT, "no pod of agent \"%.100s\" in job %s", body->agent,
                        c->roster.job);
     if (c->ended || pod->finished)
         return err_set(err, EEXIST, "pod %s has ended", pod->name);
-    if (roster_find(&c->roster, body->agent) >= 0)
+    job_coordinator_end_gathering(c, clock_ns());
+    int known = roster_find(&c->roster, body->agent);
+    if (is_live(c, known))
         return 0;
-    int rc = prepare(c, body, err);
+    int rc = prepare(c, pod, body, err);
     if (rc < 0)
         return rc;
-    lose(c, pod->agent, "its pod has another agent", clock_ns());
+    c->urgent = true;
+    if (body->rejoin)
+        job_coordinator_came_back(c, clock_ns());
+    known = roster_find(&c->roster, body->agent);
+    if (known >= 0) {
+        c->rejoins += is_away(c, known);
+        return 0;
+    }
+    job_coordinator_lose(c, pod->agent, "its pod has another agent", clock_ns());
     struct roster_host host = {body->agent, pod->name, 0, c->slots};
     rc = roster_add_host(&c->roster, &host, err);
     if (rc < 0)
@@ -173,7 +211,6 @@ static int on_arrive(void *arg, const struct join_body *body, struct err *err)
     pod->agent = c->roster.agents.n - 1;
     c->roster.agents.list[pod->agent].order = pod->worker;
     count_arriving(c);
-    c->urgent = true;
     c->joins += !body->rejoin;
     c->rejoins += body->rejoin != NULL;
     return 0;
@@ -220,8 +257,9 @@ static void take_job(struct job_coordinator *c, const struct plane_job *job)
 }
 
 int job_coordinator_create(struct job_coordinator **ret, const struct plane_job *job, int64_t term,
-                           int gather_ms, void (*changed)(void *arg, struct job_coordinator *job),
-                           void *arg, struct err *err)
+                           struct gather *gather,
+                           void (*changed)(void *arg, struct job_coordinator *job), void *arg,
+                           struct err *err)
 {
     int rc = check_job(job, err);
     struct job_coordinator *c = rc == 0 ? calloc(1, sizeof(*c)) : NULL;
@@ -230,7 +268,7 @@ int job_coordinator_create(struct job_coordinator **ret, const struct plane_job 
     snprintf(c->uid, sizeof(c->uid), "%s", job->uid);
     snprintf(c->roster.job, sizeof(c->roster.job), "%s/%s", job->namespace_, job->name);
     c->term = term;
-    c->gather_ms = gather_ms ? gather_ms : GATHER_MS;
+    c->gather = gather;
     c->changed = changed;
     c->arg = arg;
     c->service = (struct service){
@@ -331,7 +369,7 @@ void job_coordinator_pod_gone(struct job_coordinator *c, const char *uid)
         struct job_coordinator_pod *p = c->pods[i];
         if (strcmp(p->uid, uid) != 0)
             continue;
-        lose(c, p->agent, "its pod was deleted", clock_ns());
+        job_coordinator_lose(c, p->agent, "its pod was deleted", clock_ns());
         c->pods[i] = c->pods[--c->npods];
         free(p);
         urgent(c);
@@ -348,7 +386,7 @@ void job_coordinator_heard(struct job_coordinator_pod *pod)
 
 void job_coordinator_closed(struct job_coordinator *c, const char *agent, uint64_t now)
 {
-    struct job_coordinator_pod *pod = pod_of(c, agent);
+    struct job_coordinator_pod *pod = job_coordinator_pod_of(c, agent);
     if (!pod || pod->agent < 0 || strcmp(c->roster.agents.list[pod->agent].uid, agent) != 0)
         return;
     if (!pod->closed_at)
@@ -360,6 +398,8 @@ void job_coordinator_closed(struct job_coordinator *c, const char *agent, uint64
  * loss, or is at a boundary that the others reach within milliseconds. */
 static bool has_seen_loss(const struct roster *r)
 {
+    if (r->rebuilding)
+        return roster_gathers_waiting(r);
     for (int i = 0; i < r->members.n; i++)
         if (r->members.list[i].state == RANK_READY && r->members.list[i].was_in)
             return true;
@@ -375,15 +415,18 @@ static bool watch_agent(struct job_coordinator *c, struct job_coordinator_pod *p
         gaps_forgive(gaps, now);
     uint64_t silent = now - gaps->heard;
     if (pod->finished)
-        lose(c, pod->agent, "its pod has ended", now);
+        job_coordinator_lose(c, pod->agent, "its pod has ended", now);
+    else if (is_away(c, pod->agent) &&
+             silent >= (seen_loss ? SUSPECT_MS * CLOCK_MS : SILENT_S * CLOCK_S))
+        job_coordinator_lose(c, pod->agent, "its agent has not come back to this operator", now);
     else if (seen_loss && pod->closed_at && now - pod->closed_at >= CLOSED_MS * CLOCK_MS)
-        lose(c, pod->agent, "its agent has closed the connection", now);
+        job_coordinator_lose(c, pod->agent, "its agent has closed the connection", now);
     else if (seen_loss && silent >= SUSPECT_MS * CLOCK_MS)
-        lose(c, pod->agent, "its agent is silent", now);
+        job_coordinator_lose(c, pod->agent, "its agent is silent", now);
     else if (pod->closed_at && now - pod->closed_at >= ABSENT_S * CLOCK_S)
-        lose(c, pod->agent, "its agent has not reconnected within 10 s", now);
+        job_coordinator_lose(c, pod->agent, "its agent has not reconnected within 10 s", now);
     else if (silent >= SILENT_S * CLOCK_S)
-        lose(c, pod->agent, "its agent was silent for 60 s", now);
+        job_coordinator_lose(c, pod->agent, "its agent was silent for 60 s", now);
     else if (pod->deleting)
         roster_leave(&c->roster, pod->agent, "its pod is being deleted", now);
     return seen_loss && pod->closed_at != 0;
@@ -410,10 +453,13 @@ bool job_coordinator_tick(struct job_coordinator *c, bool forgive, uint64_t now)
     struct roster *r = &c->roster;
     bool soon = false, seen_loss = has_seen_loss(r);
     for (int i = 0; i < c->npods; i++)
-        if (is_live(c, c->pods[i]->agent))
+        if (is_live(c, c->pods[i]->agent) || is_away(c, c->pods[i]->agent))
             soon |= watch_agent(c, c->pods[i], seen_loss, forgive, now);
     count_arriving(c);
+    if (r->rebuilding)
+        r->rebuild_by = job_coordinator_gather_until(c, seen_loss, now);
     roster_tick(r, now);
+    job_coordinator_end_gathering(c, now);
     if (roster_done(r) && r->members.n > 0 && !r->stopping)
         roster_stop(r, "all ranks have ended", 0);
     note_failures(c);

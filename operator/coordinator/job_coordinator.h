@@ -2,7 +2,8 @@
  *
  * job_coordinator: the coordinator of one job: its pods, their agents, its roster. Owned by the
  * plane, on its thread. job_coordinator.c lets agents join and decides which are lost,
- * job_coordinator_facts.c and job_coordinator_findings.c report on the job.
+ * job_coordinator_gather.c waits for agents after another operator has led, job_coordinator_facts.c
+ * and job_coordinator_findings.c report on the job.
  */
 #ifndef HVD_OPERATOR_COORDINATOR_JOB_COORDINATOR_H
 #define HVD_OPERATOR_COORDINATOR_JOB_COORDINATOR_H
@@ -11,6 +12,7 @@
 #include "core/member/roster.h"
 #include "core/member/service.h"
 #include "operator/coordinator/epoch_history.h"
+#include "operator/coordinator/gather.h"
 #include "operator/coordinator/plane.h"
 
 #define PLANE_UID_MAX   64 /* bytes of a uid or a pod's name, with NUL */
@@ -37,7 +39,11 @@ struct job_coordinator {
     uint64_t group; /* number of the job's long polls in the HTTP server */
     int workers, min, max, slots, start_timeout;
     int64_t term;
-    int gather_ms;
+    struct gather *gather; /* of all jobs of the plane */
+    bool gathering;        /* the roster is, or was until the last tick, being rebuilt */
+    uint64_t gather_begun; /* clock */
+    uint64_t gather_waits; /* clock: since when the job misses agents while ranks wait; 0: it does
+                              not */
     bool ended; /* the job has finished; this is freed once job_coordinator_end() returns true */
     uint64_t ended_at;
     struct roster roster;
@@ -62,10 +68,12 @@ struct job_coordinator {
     struct list node;
 };
 
-/* changed: called while a request is handled, when the roster may have changed. */
+/* gather: outlives the job. changed: called while a request is handled, when the roster may have
+ * changed. */
 int job_coordinator_create(struct job_coordinator **ret, const struct plane_job *job, int64_t term,
-                           int gather_ms, void (*changed)(void *arg, struct job_coordinator *job),
-                           void *arg, struct err *err);
+                           struct gather *gather,
+                           void (*changed)(void *arg, struct job_coordinator *job), void *arg,
+                           struct err *err);
 void job_coordinator_destroy(struct job_coordinator *c);
 
 /* Updates a job that the plane has already; job as for plane_job(). */
@@ -86,6 +94,31 @@ bool job_coordinator_tick(struct job_coordinator *c, bool forgive, uint64_t now)
 
 /* job_coordinator_epochs.c: call it after anything that may have begun a new epoch. */
 void job_coordinator_count_epochs(struct job_coordinator *c);
+
+/* Declares an agent lost that has joined or is away; text says how. Otherwise does nothing. */
+void job_coordinator_lose(struct job_coordinator *c, int agent, const char *text, uint64_t now);
+
+/* The pod of the agent whose uid is "POD-UID.something"; NULL: no such pod. */
+struct job_coordinator_pod *job_coordinator_pod_of(const struct job_coordinator *c,
+                                                   const char *agent);
+
+/* ---- job_coordinator_gather.c ---------------------------------------------------------------- */
+
+/* Number of agents that the job's roster must take back while it is rebuilt; 0 afterwards. */
+int job_coordinator_awaits(const struct job_coordinator *c);
+
+/* When the roster stops to wait for agents. waiting: ranks wait, so that a missing agent holds them
+ * up. */
+uint64_t job_coordinator_gather_until(struct job_coordinator *c, bool waiting, uint64_t now);
+
+/* An agent has rejoined. */
+void job_coordinator_came_back(struct job_coordinator *c, uint64_t now);
+
+/* Call it when the roster may have been rebuilt: from then on agents that have not come count as
+ * silent, and those without a pod as lost. */
+void job_coordinator_end_gathering(struct job_coordinator *c, uint64_t now);
+
+/* ---------------------------------------------------------------------------------------------- */
 
 /* Tells agents to end their ranks. True: no live agent remains, or FAREWELL_S have passed since the
  * first call. */

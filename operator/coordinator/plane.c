@@ -17,7 +17,7 @@
 #define TICK_MS      100
 #define SOON_MS      10
 #define WAKE_MOST    64          /* long polls answered in one turn */
-#define BODY_MAX     (4u << 20)  /* bytes: a rejoin of an agent with a thousand ranks */
+#define BODY_MAX     (8u << 20)  /* bytes: a rejoin with the roster of 15,000 ranks */
 #define BODIES_MAX   (64u << 20) /* bytes of all bodies together */
 #define AGENT_MEMORY 4096        /* bytes per connection: a token fits into the headers */
 #define CONNECTIONS  60000
@@ -116,13 +116,26 @@ static void tell_recovered(struct plane *p, struct job_coordinator *c, uint64_t 
         p->config.recovered(p->config.arg, lost, ms / 1000);
 }
 
+/* late: the plane itself was late, so agents may stand in the queue. */
+static void update_gather(struct plane *p, bool late, uint64_t now)
+{
+    int agents = 0;
+    list_for_each(pos, tmp, &p->jobs)
+    {
+        agents += job_coordinator_awaits(list_entry(pos, struct job_coordinator, node));
+    }
+    gather_update(&p->gather, agents, agents > 0 && (late || server_is_behind(p->server)), now);
+}
+
 static void look(struct plane *p, bool forgive)
 {
     bool more = false, soon = false;
-    uint64_t now = clock_ns();
+    update_gather(p, forgive, clock_ns());
     list_for_each(pos, tmp, &p->jobs)
     {
         struct job_coordinator *c = list_entry(pos, struct job_coordinator, node);
+        /* Not once for all jobs: wake() handles requests, of other jobs, too. */
+        uint64_t now = clock_ns();
         soon |= job_coordinator_tick(c, forgive, now);
         tell_recovered(p, c, now);
         more |= wake(p, c);
@@ -220,6 +233,7 @@ int plane_create(struct plane **ret, const struct plane_config *config, struct e
     p->config.names = NULL;
     p->config.keys = NULL;
     p->config.address = NULL;
+    p->gather.base_ms = config->gather_ms ? config->gather_ms : GATHER_MS;
     p->loop.epfd = -1;
     int rc = loop_init(&p->loop);
     if (rc < 0)
@@ -293,8 +307,7 @@ int plane_job(struct plane *p, const struct plane_job *job, struct err *err)
     }
     if (c)
         return job_coordinator_update(c, job, err);
-    int rc = job_coordinator_create(&c, job, p->config.term, p->config.gather_ms, on_job_changed, p,
-                                    err);
+    int rc = job_coordinator_create(&c, job, p->config.term, &p->gather, on_job_changed, p, err);
     if (rc < 0)
         return rc;
     c->group = ++p->groups;

@@ -37,8 +37,10 @@ struct plane_config {
     const struct keys *keys;  /* copied */
     const char *const *names; /* for the certificate: DNS names and addresses that agents dial */
     int nnames;
-    int64_t term;  /* leaseTransitions: higher than the term of every earlier leader */
-    int gather_ms; /* how long the roster of a running job waits for agents to rejoin; 0: 20 s */
+    int64_t term; /* leaseTransitions: higher than the term of every earlier leader */
+    /* How long the roster of a running job waits for agents to rejoin, without the time for each
+     * agent (gather.h); 0: 20 s. */
+    int gather_ms;
 
     /* plane_facts() of the job returns something new. Called from plane_turn(); may call anything
      * here but plane_destroy() and plane_turn(). */

@@ -15,6 +15,7 @@ struct plane {
     struct loop loop; /* the owner waits for the loop's epoll descriptor */
     struct server *server;
     struct list jobs;
+    struct gather gather;
     uint64_t groups; /* the last job_coordinator.group given to a job */
     struct loop_timer tick, news;
     uint64_t ticked; /* clock_ns() of the last tick */

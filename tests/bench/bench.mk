@@ -55,7 +55,7 @@ bench-elastic: all  ## elastic jobs: SIGKILL to the next result, planned changes
 	$(Q)$(PY) tests/bench/elastic.py $(BUILD)
 
 # The second command is a test, with many more agents than in make test.
-bench-operator: all $(addprefix $(BUILD)/tests/,bench/bench_pods programs/plane_try programs/agents_try programs/steps)  ## jobs to running pods on a real API server and simulated nodes, beside bare pods; 2,000 agents (minutes)
+bench-operator: all $(addprefix $(BUILD)/tests/,bench/bench_pods programs/plane_try programs/agents_try programs/steps)  ## jobs to running pods on a real API server and simulated nodes, beside bare pods; 2,000 agents at once; a failover with 10,000 (minutes)
 	$(Q)$(PY) tests/bench/operator.py $(BUILD)
 	$(Q)HVD_TEST_CROWD=2000 BUILD=$(BUILD) $(PY) tests/cluster/test_operator_agents.py Crowd
 

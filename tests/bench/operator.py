@@ -3,7 +3,7 @@
 """How long hvd-operator takes from jobs to running pods, compared with the same pods created directly; and its cost.
 
     operator.py BUILD [--rounds 3] [--nodes 20] [--loads 20x4,100x10,1x1000] [--pods 1000] [--idle 30]
-                      [--agents 2000] [--only loads,gated,costs,agents]
+                      [--agents 2000] [--failover 10000] [--only loads,gated,costs,agents,failover]
 
 loads   on simulated nodes (KWOK), limits of scheduler and controller manager at 5,000 a second: jobs x workers, from
         the first create to all pods Running. In turn with the floor: the same pods, as the API server returned them,
@@ -13,6 +13,7 @@ gated   the same while no node takes pods: all pods are created with gates. When
 costs   RssAnon of the operator before any job, its maximum while --pods pods are created (10000: some minutes), and when
         they exist; and its processor time over --idle seconds with them
 agents  the memory of the coordinator plane for a connected agent, and its longest turn while --agents connect at once
+failover  the plane is killed while --failover agents train, and started again: until all are back, and what it costs
 Ends with a table of results and targets. Leaves BUILD/bench/operator.json and .png."""
 import argparse
 import concurrent.futures
@@ -41,7 +42,7 @@ CAPACITY = {"cpu": "64", "memory": "256Gi", "pods": "600"}
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/hvd.dev/v1alpha1/namespaces/default/hvdjobs"
 TARGETS = {"loads": 1.25, "gated": 1.6, "20x4": 1.0, "idle": 0.5, "memory": 4e6, "pod": 1024, "agent": 16 * 1024,
-           "turn": 1000}
+           "turn": 1000, "back": 120}
 CLOSED = [{"key": "bench", "value": "closed", "effect": "NoSchedule"}]
 PATIENCE = 300
 
@@ -255,19 +256,34 @@ def measure_costs(bench, arguments):
     return {"before": before, "after": after, "peak": peak.most, "pods": pods, "idle_percent": idle}
 
 
-def measure_agents(arguments):
-    """The figures of the plane's test with as many agents."""
-    done = subprocess.run([sys.executable, os.path.join(ROOT, "tests", "e2e", "test_plane.py"), "Crowd"], text=True,
-                          capture_output=True, timeout=PATIENCE, check=False,
-                          env={**os.environ, "BUILD": arguments.build, "HVD_TEST_CROWD": str(arguments.agents)})
-    found = re.search(r"joined (\d+) after (\d+) ms.*; ([\d.]+) KiB each; the slowest turn ([\d.]+) ms",
-                      done.stdout + done.stderr)
+def figures_of_crowd(arguments, test, agents, pattern):
+    """The figures that a test of the plane with so many agents prints."""
+    done = subprocess.run([sys.executable, os.path.join(ROOT, "tests", "e2e", "test_plane_crowd.py"), f"Crowd.{test}"],
+                          text=True, capture_output=True, timeout=PATIENCE, check=False,
+                          env={**os.environ, "BUILD": arguments.build, "HVD_TEST_CROWD": str(agents)})
+    found = re.search(pattern, done.stdout + done.stderr)
     if done.returncode != 0 or not found:
         sys.exit(f"operator.py: the test of the crowd failed:\n{done.stdout}{done.stderr}")
-    joined, ms, each, turn = map(float, found.groups())
+    return map(float, found.groups())
+
+
+def measure_agents(arguments):
+    joined, ms, each, turn = figures_of_crowd(
+        arguments, "test_agents_that_connect_at_once", arguments.agents,
+        r"joined (\d+) after (\d+) ms.*; ([\d.]+) KiB each; the slowest turn ([\d.]+) ms")
     say(f"agents: {joined:.0f} joined in {ms / 1000:.1f} s, {each:.1f} KiB each, the longest turn {turn:.1f} ms; "
         f"load {os.getloadavg()[0]:.1f}")
     return {"agents": joined, "seconds": ms / 1000, "bytes_each": each * 1024, "turn_ms": turn}
+
+
+def measure_failover(arguments):
+    agents, back, used, lost, turn, rss = figures_of_crowd(
+        arguments, "test_nobody_is_lost_when_the_operator_is_replaced", arguments.failover,
+        r"failover of (\d+) agents: back after ([\d.]+) s and ([\d.]+) s of its processor time, lost (\d+), "
+        r"the slowest turn ([\d.]+) ms, RSS (\d+) MiB")
+    say(f"failover: {agents:.0f} agents back after {back:.1f} s, {used:.1f} s of processor time; lost {lost:.0f}; the longest "
+        f"turn {turn:.1f} ms; RSS {rss:.0f} MiB at most; load {os.getloadavg()[0]:.1f}")
+    return {"agents": agents, "seconds": back, "processor_seconds": used, "lost": lost, "turn_ms": turn, "rss_mib": rss}
 
 
 # ---- the table -------------------------------------------------------------------------------------
@@ -290,6 +306,11 @@ def rows_of(results):
     if agents:
         yield "a connected agent", agents["bytes_each"] / 1024, TARGETS["agent"] / 1024, "KiB"
         yield f"longest turn, {agents['agents']:.0f} agents at once", agents["turn_ms"], TARGETS["turn"], "ms"
+    failover = results.get("failover")
+    if failover:
+        yield f"{failover['agents']:.0f} agents back after a failover", failover["seconds"], TARGETS["back"], "s"
+        yield "lost of them", failover["lost"], 0, ""
+        yield "longest turn meanwhile", failover["turn_ms"], TARGETS["turn"], "ms"
 
 
 def table(results):
@@ -317,20 +338,7 @@ def draw(results, path):
     figure.savefig(path, dpi=120)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--nodes", type=int, default=20)
-    parser.add_argument("--loads", default="20x4,100x10,1x1000")
-    parser.add_argument("--pods", type=int, default=1000)
-    parser.add_argument("--idle", type=int, default=30)
-    parser.add_argument("--agents", type=int, default=2000)
-    parser.add_argument("--only", default="loads,gated,costs,agents", type=lambda text: text.split(","))
-    arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
-    results = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-               "cores": os.cpu_count(), "kernel": platform.release(), "load": os.getloadavg(), "targets": TARGETS}
+def measure_cluster(arguments, results):
     with Cluster(kwok=arguments.nodes, capacity=CAPACITY) as cluster:
         cluster.kubectl("apply", "-k", os.path.join(ROOT, "k8s", "crd"))
         wait_until("HvdJob to be served", 30, lambda: served(cluster.api))
@@ -343,8 +351,29 @@ def main():
                 results["costs"] = measure_costs(bench, arguments)
         finally:
             operator.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--nodes", type=int, default=20)
+    parser.add_argument("--loads", default="20x4,100x10,1x1000")
+    parser.add_argument("--pods", type=int, default=1000)
+    parser.add_argument("--idle", type=int, default=30)
+    parser.add_argument("--agents", type=int, default=2000)
+    parser.add_argument("--failover", type=int, default=10000)
+    parser.add_argument("--only", default="loads,gated,costs,agents,failover", type=lambda text: text.split(","))
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    results = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+               "cores": os.cpu_count(), "kernel": platform.release(), "load": os.getloadavg(), "targets": TARGETS}
+    if {"loads", "gated", "costs"} & set(arguments.only):
+        measure_cluster(arguments, results)
     if "agents" in arguments.only:
         results["agents"] = measure_agents(arguments)
+    if "failover" in arguments.only:
+        results["failover"] = measure_failover(arguments)
     folder = os.path.join(arguments.build, "bench")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "operator.json"), "w", encoding="utf-8") as f:

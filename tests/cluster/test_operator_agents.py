@@ -52,13 +52,15 @@ class Crowd(Case):
                   maxWorkers=self.crowd, doctor={"policy": "off"})
         wait_until("all pods", 60 + self.crowd / 5, lambda: len(job.running()) == self.crowd, 1)
         with Invariants(self.cluster, operators.SYSTEM) as invariants:
-            with subprocess.Popen(self.arguments(job), stdout=subprocess.PIPE, text=True) as crowd:
+            with subprocess.Popen(self.arguments(job), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as crowd:
                 self.addCleanup(crowd.kill)
                 self.assertIn(f"joined {self.crowd} ", said := crowd.stdout.readline(), self.operator.tail())
                 wait_until("renewals", 30, lambda: len(invariants.renewals) >= 3)
                 self.operator.kill()
                 self.operator = self.start_operator("crowd-next")
+                self.assertIn(f"back {self.crowd} ", crowd.stdout.readline(), self.operator.tail())
                 wait_until("all of them again", 120, lambda: self.operator.metric("hvd_agents") == self.crowd, 0.5)
+                self.assertEqual(self.operator.metric("hvd_agent_losses_total"), 0)
                 term = invariants.transitions()
                 wait_until("renewals", 30, lambda: sum(renewal[1] == term for renewal in invariants.renewals) > 4)
                 crowd.terminate()
@@ -69,18 +71,18 @@ class Crowd(Case):
             self.assertLess(late, 1)
 
     def arguments(self, job):
-        """The command line of agents_try, which reads everything from files."""
+        """The command line of agents_try."""
         secrets = f"/api/v1/namespaces/{operators.SYSTEM}/secrets"
         ca = self.cluster.api.get(f"{secrets}/hvd-operator-ca")["data"]["ca.crt"]
         key = self.cluster.api.get(f"{secrets}?labelSelector=hvd.dev%2Fjob%3Dcrowd")["items"][0]["data"]["token"]
-        pods = "\n".join(pod["metadata"]["uid"] for pod in job.pods().values())
+        uid, token = job.get()["metadata"]["uid"], base64.b64decode(key).decode().strip()
+        lines = "".join(f"{uid} {pod['metadata']['uid']} {token}\n" for pod in job.pods().values())
         paths = []
-        for name, text in (("ca", base64.b64decode(ca)), ("key", base64.b64decode(key)), ("pods", pods.encode())):
+        for name, text in (("ca", base64.b64decode(ca)), ("agents", lines.encode())):
             paths.append(self.cluster.path(f"crowd-{name}"))
             with open(paths[-1], "wb") as f:
                 f.write(text)
-        return [agents.CROWD, f"https://127.0.0.1:{self.port}", paths[0], paths[1], job.get()["metadata"]["uid"],
-                f"@{paths[2]}", "300"]
+        return [agents.CROWD, f"https://127.0.0.1:{self.port}", *paths, "1000", "0"]
 
 
 class Away(Case):

@@ -3,7 +3,7 @@
  * Tests of member/server and member/client together, with member/authority: over a Unix socket and
  * over TLS, long polls, tokens, the wrong CA, a server that closes. One loop runs both ends.
  *
- * takes: 2 s, waiting
+ * takes: 8 s, waiting
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -15,6 +15,9 @@
 
 #include <cmocka.h>
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,6 +39,8 @@ static int handle(void *arg, const struct server_request *q, struct server_reply
     if (strcmp(q->path, "/wait") == 0 && !ready && !q->last)
         return 1;
     ret_reply->status = strcmp(q->path, "/wait") == 0 && !ready ? 204 : 200;
+    if (strcmp(q->path, "/busy") == 0)
+        ret_reply->status = 503;
     if (ret_reply->status == 200 &&
         asprintf(&ret_reply->body, "%s %s %s %llu %zu", q->method, q->path, q->agent,
                  (unsigned long long)q->after, q->len) < 0)
@@ -271,6 +276,87 @@ static void test_client_goes(void **state)
     server_close(s);
 }
 
+/* A client with random waits of up to a minute. */
+static struct client *visit_patiently(void)
+{
+    struct client *c;
+    struct client_config config = {
+        .loop = &loop, .url = "http://x", .unix_path = path, .token = "secret", .jitter_ms = 60000};
+    assert_int_equal(client_open(&c, &config, NULL), 0);
+    return c;
+}
+
+static void test_client_backs_off_when_busy(void **state)
+{
+    struct server *s = serve(false);
+    struct client *c = visit_patiently();
+    uint64_t end = deadline_in_ms(2000);
+    int n = 0;
+    (void)state;
+    for (; !deadline_passed(end); n++)
+        assert_int_equal(ask(c, "/busy", NULL).status, 503);
+    assert_in_range(n, 2, 40); /* each wait is random, of up to 0.2, 0.4, 0.8, 1.6 s */
+    assert_int_equal(ask(c, "/a", NULL).status, 200);
+    client_close(c);
+    server_close(s);
+}
+
+/* It waits up to a minute, and not longer than 2 s from the time when it is in a hurry. */
+static void test_client_in_a_hurry(void **state)
+{
+    struct client *c = visit_patiently();
+    uint64_t begun = clock_ns();
+    struct heard h = {0};
+    (void)state;
+    assert_int_equal(ask(c, "/a", NULL).status, 0); /* nobody listens */
+    while (clock_ns() - begun < 1050 * CLOCK_MS)
+        loop_once(&loop, 10);
+    assert_int_equal(ask(c, "/a", NULL).status, 0); /* for more than a second: the next one waits */
+    struct server *s = serve(false);
+    assert_int_equal(client_send(c, "/a", NULL, 5000, on_done, &h, NULL), 0);
+    begun = clock_ns();
+    client_hurry(c);
+    until(&h.done);
+    assert_int_equal(h.status, 200);
+    assert_true(clock_ns() - begun < 3 * CLOCK_S);
+    client_close(c);
+    server_close(s);
+}
+
+/* One handshake at a time: a client that says nothing keeps the others in the queue. */
+static void test_server_is_behind(void **state)
+{
+    int fds[3];
+    struct server *s;
+    struct server_config config = {.loop = &loop,
+                                   .token = "secret",
+                                   .handle = handle,
+                                   .address = "127.0.0.1",
+                                   .cert_pem = authority.cert_pem,
+                                   .key_pem = authority.key_pem,
+                                   .accepts = 1};
+    (void)state;
+    assert_int_equal(server_open(&s, &config, NULL), 0);
+    assert_false(server_is_behind(s));
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)server_port(s)),
+                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    for (int i = 0; i < 3; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(connect(fds[i], (struct sockaddr *)&to, sizeof(to)), 0);
+        assert_true(server_is_behind(s)); /* in the queue first, then in its handshake */
+        loop_once(&loop, 10);
+    }
+    assert_true(server_is_behind(s));
+    for (int i = 0; i < 3; i++)
+        close(fds[i]);
+    uint64_t end = deadline_in_ms(10000);
+    while (server_is_behind(s) && !deadline_passed(end))
+        loop_once(&loop, 10);
+    assert_false(server_is_behind(s));
+    server_close(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +368,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_long_poll, setup, teardown),
         cmocka_unit_test_setup_teardown(test_server_goes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_client_goes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_client_backs_off_when_busy, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_client_in_a_hurry, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_server_is_behind, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

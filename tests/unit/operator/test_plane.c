@@ -110,6 +110,7 @@ static void test_reviews(void **state)
 
 static uint64_t now;
 static uint64_t seq;
+static struct gather gather = {.base_ms = GATHER_MS};
 
 static void on_changed(void *arg, struct job_coordinator *job)
 {
@@ -202,7 +203,7 @@ static struct job_coordinator *make(int workers, int min, int max)
     struct plane_job job = job_of(workers, min, max);
     seq = 0;
     now = clock_ns();
-    assert_int_equal(job_coordinator_create(&c, &job, 3, 0, on_changed, NULL, NULL), 0);
+    assert_int_equal(job_coordinator_create(&c, &job, 3, &gather, on_changed, NULL, NULL), 0);
     for (int i = 0; i < workers; i++) {
         struct plane_pod pod = pod_of(i, false, false);
         assert_int_equal(job_coordinator_pod(c, &pod, NULL), 0);
