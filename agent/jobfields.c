@@ -31,6 +31,7 @@ static const struct field {
     {"spec.runPolicy", "activeDeadlineSeconds", JOBFIELD_CLUSTER},
     {"spec.runPolicy", "backoffLimit", JOBFIELD_CLUSTER},
     {"spec.runPolicy", "suspend", JOBFIELD_CLUSTER},
+    {"spec.runPolicy", "drainPolicy", JOBFIELD_CLUSTER},
     {"spec.runPolicy", "managedBy", JOBFIELD_CLUSTER},
 };
 

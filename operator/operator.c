@@ -321,6 +321,8 @@ static int open_all(struct program *o, struct err *err)
         return rc;
     struct driver_config config = {.api = o->api,
                                    .namespace = settings->namespace,
+                                   .signals = &settings->signals,
+                                   .drain_ms = INT64_C(1000) * settings->drain_s,
                                    .instance = o->identity,
                                    .may_write = may_write,
                                    .arg = o};

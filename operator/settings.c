@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DAY 86400 /* seconds */
+
 static const char help[] =
     "usage: hvd-operator [option]...\n"
     "\n"
@@ -33,6 +35,10 @@ static const char help[] =
     "                             each job's image must have them at /hvd (HVD_BUNDLE_IMAGE)\n"
     "  --bundle-mount             mount that image as an image volume, which the container\n"
     "                             runtime of every node must support (HVD_BUNDLE_MOUNT=1)\n"
+    "  --drain-limit SECONDS      how long a job may delay the drain of a node (900)\n"
+    "  --drain-signals LIST       changes of the taints and labels that announce a drain:\n"
+    "                             KEY:ACTION,KEY=VALUE:ACTION,...; ACTION is none, note, evict,\n"
+    "                             replace or leave; see hvd-operator(1)\n"
     "  --no-leader-election       lead without a lease: only for a single operator\n"
     "  --lease NAME               the Lease for leader election (hvd-operator)\n"
     "  --lease-namespace NAME     its namespace (POD_NAMESPACE, or that of the kubeconfig)\n"
@@ -60,6 +66,8 @@ enum {
     OPT_URL,
     OPT_BUNDLE,
     OPT_MOUNT,
+    OPT_DRAIN_LIMIT,
+    OPT_DRAIN_SIGNALS,
     OPT_NO_ELECTION,
     OPT_LEASE,
     OPT_LEASE_NAMESPACE,
@@ -81,6 +89,8 @@ static const struct option table[] = {
     {"agents-url", required_argument, NULL, OPT_URL},
     {"bundle", required_argument, NULL, OPT_BUNDLE},
     {"bundle-mount", no_argument, NULL, OPT_MOUNT},
+    {"drain-limit", required_argument, NULL, OPT_DRAIN_LIMIT},
+    {"drain-signals", required_argument, NULL, OPT_DRAIN_SIGNALS},
     {"no-leader-election", no_argument, NULL, OPT_NO_ELECTION},
     {"lease", required_argument, NULL, OPT_LEASE},
     {"lease-namespace", required_argument, NULL, OPT_LEASE_NAMESPACE},
@@ -95,12 +105,13 @@ static const struct option table[] = {
     {NULL, 0, NULL, 0},
 };
 
-static int take_seconds(const char *name, const char *text, int *ret, struct err *err)
+static int take_seconds(const char *name, const char *text, int least, int most, int *ret,
+                        struct err *err)
 {
     char *end;
     long n = strtol(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || n < 1 || n > 3600)
-        return err_set(err, EINVAL, "--%s %.40s: want 1 to 3600 seconds", name, text);
+    if (*text < '0' || *text > '9' || *end || n < least || n > most)
+        return err_set(err, EINVAL, "--%s %.40s: want %d to %d seconds", name, text, least, most);
     *ret = (int)n;
     return 0;
 }
@@ -127,6 +138,7 @@ static int take_page(const char *name, const char *text, enum page_access *ret, 
 
 static int take(int opt, struct settings *o, enum settings_what *what, struct err *err)
 {
+    int rc;
     switch (opt) {
     case OPT_KUBECONFIG:
         return take_text("kubeconfig", optarg, &o->kubeconfig, err);
@@ -149,6 +161,11 @@ static int take(int opt, struct settings *o, enum settings_what *what, struct er
     case OPT_MOUNT:
         o->mount = true;
         return 0;
+    case OPT_DRAIN_LIMIT:
+        return take_seconds("drain-limit", optarg, 0, DAY, &o->drain_s, err);
+    case OPT_DRAIN_SIGNALS:
+        rc = signals_change(&o->signals, optarg, err);
+        return rc < 0 ? err_prefix(err, "--drain-signals") : 0;
     case OPT_NO_ELECTION:
         o->elect = false;
         return 0;
@@ -157,11 +174,11 @@ static int take(int opt, struct settings *o, enum settings_what *what, struct er
     case OPT_LEASE_NAMESPACE:
         return take_text("lease-namespace", optarg, &o->lease_namespace, err);
     case OPT_DURATION:
-        return take_seconds("lease-duration", optarg, &o->lease_s, err);
+        return take_seconds("lease-duration", optarg, 1, 3600, &o->lease_s, err);
     case OPT_RENEW:
-        return take_seconds("lease-renew", optarg, &o->renew_s, err);
+        return take_seconds("lease-renew", optarg, 1, 3600, &o->renew_s, err);
     case OPT_RETRY:
-        return take_seconds("lease-retry", optarg, &o->retry_s, err);
+        return take_seconds("lease-retry", optarg, 1, 3600, &o->retry_s, err);
     case OPT_IDENTITY:
         return take_text("identity", optarg, &o->identity, err);
     case 'v':
@@ -205,6 +222,7 @@ int settings_parse(int argc, char **argv, struct settings *ret, enum settings_wh
                          .agents = ":7443",
                          .bundle = from_environment("HVD_BUNDLE_IMAGE"),
                          .mount = from_environment("HVD_BUNDLE_MOUNT") != NULL,
+                         .drain_s = 900,
                          .elect = true,
                          .lease = "hvd-operator",
                          .lease_s = 15,
@@ -213,6 +231,7 @@ int settings_parse(int argc, char **argv, struct settings *ret, enum settings_wh
                          .pod_name = from_environment("POD_NAME"),
                          .pod_namespace = from_environment("POD_NAMESPACE")};
     enum settings_what what = SETTINGS_RUN;
+    signals_default(&o.signals);
     const char *page = from_environment("HVD_PAGE");
     int opt, rc = page ? take_page("HVD_PAGE", page, &o.page, err) : 0;
     opterr = 0;

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "core/base/err.h"
+#include "operator/objects/signals.h"
 #include "operator/page/page.h"
 
 struct settings {
@@ -21,7 +22,9 @@ struct settings {
         *agents_url;    /* URL that agents dial; NULL: the Service's, and no agents outside a pod */
     const char *bundle; /* image, NULL: users' images contain the bundle */
     bool mount;         /* the bundle is an image volume */
-    bool elect;         /* use leader election */
+    int drain_s;        /* how long a job may delay a drain, in seconds */
+    struct signals signals;              /* which taints and labels of nodes announce a drain */
+    bool elect;                          /* use leader election */
     const char *lease, *lease_namespace; /* lease_namespace NULL: of the pod or the kubeconfig */
     int lease_s, renew_s, retry_s;
     const char *identity; /* holder in the lease; NULL: pod or host name and a random number */

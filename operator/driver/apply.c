@@ -82,8 +82,8 @@ static char *body_of(const struct apply *a, const struct step *s)
     case ACTION_CREATE_GROUP:
         return bodies_group(job, &a->gang, a->gang_api);
     case ACTION_CREATE_POD:
-        return bodies_pod(job, &a->gang, a->config.injection, a->config.by_key, s->worker,
-                          s->attempt, s->gated);
+        return bodies_pod(job, &a->gang, a->config.injection, a->config.drains, a->config.by_key,
+                          s->worker, s->attempt, s->gated);
     case ACTION_LIFT_GATE:
         return bodies_lift(s->uid);
     case ACTION_DELETE_POD:

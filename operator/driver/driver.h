@@ -15,6 +15,7 @@
 #include "operator/objects/hvdjob.h"
 #include "operator/objects/job_facts.h"
 #include "operator/objects/pod.h"
+#include "operator/objects/signals.h"
 #include "operator/reconcile/injection.h"
 
 #define DRIVER_LEADER_LABEL "hvd.dev/leader"
@@ -40,7 +41,9 @@ struct driver_handlers {
 struct driver_config {
     struct api *api;
     const char *namespace; /* jobs of this namespace only, and no nodes; NULL: all namespaces */
-    const char *instance;  /* this operator's name in Events (reportingInstance) */
+    const struct signals *signals; /* which nodes are drained; borrowed */
+    int64_t drain_ms;              /* how long a job may delay a drain */
+    const char *instance;          /* this operator's name in Events (reportingInstance) */
     /* Called before each write: false as soon as the lease is lost. */
     bool (*may_write)(void *arg);
     void *arg;

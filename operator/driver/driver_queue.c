@@ -16,6 +16,7 @@ struct view {
     struct job_item **copies; /* of jobs whose admission the cache does not show yet; else NULL */
     int n;
     struct cluster cluster;
+    const struct drains *drains;
     struct node *nodes; /* shallow copies: they point into the cache */
 };
 
@@ -71,8 +72,10 @@ static int add_job(struct view *v, struct entry *e)
 static void add_node(void *arg, const char *key, const void *item)
 {
     struct view *v = arg;
+    struct node *n = &v->nodes[v->cluster.n++];
     (void)key;
-    v->nodes[v->cluster.n++] = *(const struct node *)item;
+    *n = *(const struct node *)item;
+    n->cordoned |= drain_closes(drains_find(v->drains, n->name));
 }
 
 static int see_nodes(struct driver *d, struct view *v)
@@ -82,6 +85,7 @@ static int see_nodes(struct driver *d, struct view *v)
     v->cluster.used = calloc(n + 1, sizeof(*v->cluster.used));
     if (!v->nodes || !v->cluster.used)
         return -ENOMEM;
+    v->drains = driver_drains(d);
     informer_each(d->nodes, add_node, v);
     for (int i = 0; i < v->cluster.n; i++)
         usage_get(&d->usage, v->nodes[i].name, &v->cluster.used[i]);

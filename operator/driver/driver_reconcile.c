@@ -160,6 +160,7 @@ static void apply(struct driver *d, struct entry *e, struct actions *actions)
                                   .inflight = &d->inflight,
                                   .kinds = &d->kinds,
                                   .injection = d->injects ? &d->injection : NULL,
+                                  .drains = &d->drains,
                                   .by_key = d->handlers.key != NULL,
                                   .may_write = may_write,
                                   .ended = on_ended,
@@ -229,6 +230,7 @@ static int decide(struct driver *d, struct entry *e, const struct job_facts *fac
                                  .gang_missing = e->gang_missing,
                                  .refused = e->problem,
                                  .budget_problem = e->budget_problem,
+                                 .drains = driver_drains(d),
                                  .facts = facts,
                                  .status_written = e->status_written,
                                  .now = driver_now()};

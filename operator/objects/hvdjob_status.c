@@ -35,6 +35,7 @@ static const char *const own_fields[] = {
     "epoch",           "attemptsLeft",
     "findingsLeftOut", "attempt",
     "attempts",        "findings",
+    "drainTime",
 };
 
 const char *job_phase_name(enum job_phase phase)
@@ -206,6 +207,7 @@ static void get_memory(json_t *j, struct hvdjob_status *s)
     s->admitted = get_moment(j, "admittedTime");
     s->started = get_moment(j, "startTime");
     s->completed = get_moment(j, "completionTime");
+    s->drain_since = get_moment(j, "drainTime");
 }
 
 static int take_other_conditions(json_t *others, json_t *list)
@@ -332,6 +334,7 @@ static void put_memory(json_t **j, const struct hvdjob_status *s)
     put_moment(j, "admittedTime", s->admitted);
     put_moment(j, "startTime", s->started);
     put_moment(j, "completionTime", s->completed);
+    put_moment(j, "drainTime", s->drain_since);
 }
 
 /* Copies of others', because the caller may change what it gets. */

@@ -64,6 +64,8 @@ struct hvdjob_status {
 
     int64_t queued, admitted; /* when it was last queued; when its gang was last admitted */
     int64_t started, completed;
+    /* Since when a worker has been on a node that is drained; MOMENT_NONE: none is. */
+    int64_t drain_since;
 
     /* For people. */
     int workers, ready, pending, epoch, attempts_left;

@@ -90,8 +90,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* Many workers would only make this slow. */
     if (have_job == 0 && job.workers <= 100)
         walk(&job, have_pod == 0 ? &pod : NULL, &c);
-    if (have_job == 0 && have_budget && budget_decide(&job, &budget) == BUDGET_CHANGE)
-        json_decref(budget_change(&job, &budget));
+    if (have_job == 0 && have_budget &&
+        budget_decide(&job, (struct budget_drain){0}, &budget) == BUDGET_CHANGE)
+        json_decref(budget_change(&job, (struct budget_drain){0}, &budget));
     if (have_job == 0)
         hvdjob_fini(&job);
     if (have_pod == 0)
