@@ -154,6 +154,10 @@ static void begin_run(struct apply *a)
     while (a->next + (int)n < a->n && a->steps[a->next + (int)n].kind == kind)
         n++;
     slowstart_init(&a->run, n, kind == ACTION_CREATE_POD ? 1 : AT_ONCE, AT_ONCE);
+    for (unsigned i = 0; i < n && kind == ACTION_DELETE_POD; i++) {
+        const struct step *s = &a->steps[a->next + (int)i];
+        a->config.leaves(a->config.arg, a->e, s->name, s->uid);
+    }
 }
 
 /* Begins the step. Returns whether its request is in flight now; if not, it is done or failed. */

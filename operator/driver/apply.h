@@ -34,6 +34,8 @@ struct apply_config {
     /* The apply has been freed when this is called. Never called from within apply_start(). */
     void (*ended)(void *arg, struct entry *e, enum apply_end end, const struct err *err);
     void (*wrote)(void *arg); /* a request succeeded; may be NULL */
+    /* Called for each pod of a run of deletions, before the first of them is sent. */
+    void (*leaves)(void *arg, struct entry *e, const char *name, const char *uid);
     void *arg;
 };
 

@@ -75,6 +75,12 @@ const struct pod_item *driver_pod(const struct driver *d, const struct entry *e,
 void driver_notify_job(struct driver *d, const struct entry *e, const struct job_item *before);
 void driver_notify_pod(struct driver *d, const struct entry *e, const struct pod_item *pod,
                        bool gone);
+/* Reports all pods of the job as they are cached. */
+void driver_notify_pods(struct driver *d, const struct entry *e);
+/* Reports a pod as being deleted before it is. So the ranks of pods that are deleted together leave
+ * in one epoch, although the API server reports one deletion after the other. */
+void driver_notify_leaving(struct driver *d, const struct entry *e, const char *name,
+                           const char *uid);
 
 /* driver_key.c: true if the Secret with the job's key exists, or none is needed. False: it is being
  * created, and the job is enqueued again when the API server has answered. */
