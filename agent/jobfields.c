@@ -32,6 +32,7 @@ static const struct field {
     {"spec.runPolicy", "backoffLimit", JOBFIELD_CLUSTER},
     {"spec.runPolicy", "failurePolicy", JOBFIELD_CLUSTER},
     {"spec.runPolicy", "suspend", JOBFIELD_CLUSTER},
+    {"spec.runPolicy", "drainPolicy", JOBFIELD_CLUSTER},
     {"spec.runPolicy", "managedBy", JOBFIELD_CLUSTER},
 };
 

@@ -322,6 +322,8 @@ static int open_all(struct program *o, struct err *err)
     struct driver_config config = {.api = o->api,
                                    .policy = settings->queue,
                                    .namespace = settings->namespace,
+                                   .signals = &settings->signals,
+                                   .drain_ms = INT64_C(1000) * settings->drain_s,
                                    .instance = o->identity,
                                    .may_write = may_write,
                                    .arg = o};

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DAY 86400 /* seconds */
+
 static const char help[] =
     "usage: hvd-operator [option]...\n"
     "\n"
@@ -38,6 +40,10 @@ static const char help[] =
     "  --probes N                 gangs of which it is not known whether they fit that may be\n"
     "                             tried at a time, one for each namespace and node pool (8)\n"
     "  --gang-timeout-max SECONDS limit of the jobs' gang.timeoutSeconds (1800)\n"
+    "  --drain-limit SECONDS      how long a job may delay the drain of a node (900)\n"
+    "  --drain-signals LIST       changes of the taints and labels that announce a drain:\n"
+    "                             KEY:ACTION,KEY=VALUE:ACTION,...; ACTION is none, note, evict,\n"
+    "                             replace or leave; see hvd-operator(1)\n"
     "  --no-leader-election       lead without a lease: only for a single operator\n"
     "  --lease NAME               the Lease for leader election (hvd-operator)\n"
     "  --lease-namespace NAME     its namespace (POD_NAMESPACE, or that of the kubeconfig)\n"
@@ -68,6 +74,8 @@ enum {
     OPT_SHARE,
     OPT_PROBES,
     OPT_GANG_TIMEOUT,
+    OPT_DRAIN_LIMIT,
+    OPT_DRAIN_SIGNALS,
     OPT_NO_ELECTION,
     OPT_LEASE,
     OPT_LEASE_NAMESPACE,
@@ -92,6 +100,8 @@ static const struct option table[] = {
     {"namespace-share", required_argument, NULL, OPT_SHARE},
     {"probes", required_argument, NULL, OPT_PROBES},
     {"gang-timeout-max", required_argument, NULL, OPT_GANG_TIMEOUT},
+    {"drain-limit", required_argument, NULL, OPT_DRAIN_LIMIT},
+    {"drain-signals", required_argument, NULL, OPT_DRAIN_SIGNALS},
     {"no-leader-election", no_argument, NULL, OPT_NO_ELECTION},
     {"lease", required_argument, NULL, OPT_LEASE},
     {"lease-namespace", required_argument, NULL, OPT_LEASE_NAMESPACE},
@@ -106,21 +116,22 @@ static const struct option table[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* An integer from 1 to most; unit is "" or begins with a space. */
-static int take_number(const char *name, const char *text, int most, const char *unit, int *ret,
-                       struct err *err)
+/* An integer from least to most; unit is "" or begins with a space. */
+static int take_number(const char *name, const char *text, int least, int most, const char *unit,
+                       int *ret, struct err *err)
 {
     char *end;
     long n = strtol(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || n < 1 || n > most)
-        return err_set(err, EINVAL, "--%s %.40s: want 1 to %d%s", name, text, most, unit);
+    if (*text < '0' || *text > '9' || *end || n < least || n > most)
+        return err_set(err, EINVAL, "--%s %.40s: want %d to %d%s", name, text, least, most, unit);
     *ret = (int)n;
     return 0;
 }
 
-static int take_seconds(const char *name, const char *text, int *ret, struct err *err)
+static int take_seconds(const char *name, const char *text, int least, int most, int *ret,
+                        struct err *err)
 {
-    return take_number(name, text, 3600, " seconds", ret, err);
+    return take_number(name, text, least, most, " seconds", ret, err);
 }
 
 static int take_text(const char *name, const char *text, const char **ret, struct err *err)
@@ -145,6 +156,7 @@ static int take_page(const char *name, const char *text, enum page_access *ret, 
 
 static int take(int opt, struct settings *o, enum settings_what *what, struct err *err)
 {
+    int rc;
     switch (opt) {
     case OPT_KUBECONFIG:
         return take_text("kubeconfig", optarg, &o->kubeconfig, err);
@@ -168,12 +180,17 @@ static int take(int opt, struct settings *o, enum settings_what *what, struct er
         o->mount = true;
         return 0;
     case OPT_SHARE:
-        return take_number("namespace-share", optarg, 100, " percent", &o->queue.share, err);
+        return take_number("namespace-share", optarg, 1, 100, " percent", &o->queue.share, err);
     case OPT_PROBES:
-        return take_number("probes", optarg, QUEUE_PROBES_MAX, "", &o->queue.probes, err);
+        return take_number("probes", optarg, 1, QUEUE_PROBES_MAX, "", &o->queue.probes, err);
     case OPT_GANG_TIMEOUT:
-        return take_number("gang-timeout-max", optarg, 31536000, " seconds",
-                           &o->queue.gang_timeout_max, err);
+        return take_seconds("gang-timeout-max", optarg, 1, 31536000, &o->queue.gang_timeout_max,
+                            err);
+    case OPT_DRAIN_LIMIT:
+        return take_seconds("drain-limit", optarg, 0, DAY, &o->drain_s, err);
+    case OPT_DRAIN_SIGNALS:
+        rc = signals_change(&o->signals, optarg, err);
+        return rc < 0 ? err_prefix(err, "--drain-signals") : 0;
     case OPT_NO_ELECTION:
         o->elect = false;
         return 0;
@@ -182,11 +199,11 @@ static int take(int opt, struct settings *o, enum settings_what *what, struct er
     case OPT_LEASE_NAMESPACE:
         return take_text("lease-namespace", optarg, &o->lease_namespace, err);
     case OPT_DURATION:
-        return take_seconds("lease-duration", optarg, &o->lease_s, err);
+        return take_seconds("lease-duration", optarg, 1, 3600, &o->lease_s, err);
     case OPT_RENEW:
-        return take_seconds("lease-renew", optarg, &o->renew_s, err);
+        return take_seconds("lease-renew", optarg, 1, 3600, &o->renew_s, err);
     case OPT_RETRY:
-        return take_seconds("lease-retry", optarg, &o->retry_s, err);
+        return take_seconds("lease-retry", optarg, 1, 3600, &o->retry_s, err);
     case OPT_IDENTITY:
         return take_text("identity", optarg, &o->identity, err);
     case 'v':
@@ -231,6 +248,7 @@ int settings_parse(int argc, char **argv, struct settings *ret, enum settings_wh
                          .bundle = from_environment("HVD_BUNDLE_IMAGE"),
                          .mount = from_environment("HVD_BUNDLE_MOUNT") != NULL,
                          .queue = {.share = 100, .probes = 8, .gang_timeout_max = 1800},
+                         .drain_s = 900,
                          .elect = true,
                          .lease = "hvd-operator",
                          .lease_s = 15,
@@ -239,6 +257,7 @@ int settings_parse(int argc, char **argv, struct settings *ret, enum settings_wh
                          .pod_name = from_environment("POD_NAME"),
                          .pod_namespace = from_environment("POD_NAMESPACE")};
     enum settings_what what = SETTINGS_RUN;
+    signals_default(&o.signals);
     const char *page = from_environment("HVD_PAGE");
     int opt, rc = page ? take_page("HVD_PAGE", page, &o.page, err) : 0;
     opterr = 0;

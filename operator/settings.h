@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "core/base/err.h"
+#include "operator/objects/signals.h"
 #include "operator/page/page.h"
 #include "operator/reconcile/queue.h"
 
@@ -23,6 +24,8 @@ struct settings {
     const char *bundle; /* image, NULL: users' images contain the bundle */
     bool mount;         /* the bundle is an image volume */
     struct queue_policy queue;           /* limits for all jobs */
+    int drain_s;                         /* how long a job may delay a drain, in seconds */
+    struct signals signals;              /* which taints and labels of nodes announce a drain */
     bool elect;                          /* use leader election */
     const char *lease, *lease_namespace; /* lease_namespace NULL: of the pod or the kubeconfig */
     int lease_s, renew_s, retry_s;

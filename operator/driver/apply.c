@@ -82,8 +82,8 @@ static char *body_of(const struct apply *a, const struct step *s)
     case ACTION_CREATE_GROUP:
         return bodies_group(job, &a->gang, a->gang_api);
     case ACTION_CREATE_POD:
-        return bodies_pod(job, &a->gang, a->config.injection, a->config.by_key, s->worker,
-                          s->attempt, s->gated);
+        return bodies_pod(job, &a->gang, a->config.injection, a->config.drains, a->config.by_key,
+                          s->worker, s->attempt, s->gated);
     case ACTION_LIFT_GATE:
         return bodies_lift(s->uid);
     case ACTION_DELETE_POD:
@@ -154,6 +154,10 @@ static void begin_run(struct apply *a)
     while (a->next + (int)n < a->n && a->steps[a->next + (int)n].kind == kind)
         n++;
     slowstart_init(&a->run, n, kind == ACTION_CREATE_POD ? 1 : AT_ONCE, AT_ONCE);
+    for (unsigned i = 0; i < n && kind == ACTION_DELETE_POD; i++) {
+        const struct step *s = &a->steps[a->next + (int)i];
+        a->config.leaves(a->config.arg, a->e, s->name, s->uid);
+    }
 }
 
 /* Begins the step. Returns whether its request is in flight now; if not, it is done or failed. */

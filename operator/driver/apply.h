@@ -28,11 +28,14 @@ struct apply_config {
     struct resource_kinds *kinds;
     /* Read while a pod's body is written; NULL: pods are as their template says. */
     const struct injection *injection;
+    const struct drains *drains;  /* nodes that new pods avoid; read at that time, too */
     bool by_key;                  /* agents use the job's key, whose Secret exists */
     bool (*may_write)(void *arg); /* called before each request */
     /* The apply has been freed when this is called. Never called from within apply_start(). */
     void (*ended)(void *arg, struct entry *e, enum apply_end end, const struct err *err);
     void (*wrote)(void *arg); /* a request succeeded; may be NULL */
+    /* Called for each pod of a run of deletions, before the first of them is sent. */
+    void (*leaves)(void *arg, struct entry *e, const char *name, const char *uid);
     void *arg;
 };
 

@@ -57,13 +57,15 @@ char *bodies_key(const struct hvdjob *job, const char *key)
 }
 
 char *bodies_pod(const struct hvdjob *job, const struct gang_ops *gang,
-                 const struct injection *injection, bool by_key, int worker, int attempt,
-                 bool gated)
+                 const struct injection *injection, const struct drains *drains, bool by_key,
+                 int worker, int attempt, bool gated)
 {
     auto_json json_t *j = newpod(job, gang, worker, attempt, gated);
     if (j && injection && injection_add(injection, job, j) < 0)
         return NULL;
     if (j && injection && by_key && use_key(job, j) < 0)
+        return NULL;
+    if (j && newpod_avoid(j, drains) < 0)
         return NULL;
     return json_write(j);
 }

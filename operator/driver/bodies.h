@@ -7,16 +7,17 @@
 #define HVD_OPERATOR_DRIVER_BODIES_H
 
 #include "operator/objects/hvdjob.h"
+#include "operator/reconcile/drain.h"
 #include "operator/reconcile/injection.h"
 #include "operator/reconcile/gang.h"
 
 /* The caller frees the text with free(). NULL: no memory. */
 char *bodies_status(const struct hvdjob *job, const struct hvdjob_status *status);
 /* injection NULL: the pod is as its template says, without an agent. by_key: the agent's token
- * comes from the Secret of bodies_key(). */
+ * comes from the Secret of bodies_key(). drains: nodes that the pod avoids; NULL: none. */
 char *bodies_pod(const struct hvdjob *job, const struct gang_ops *gang,
-                 const struct injection *injection, bool by_key, int worker, int attempt,
-                 bool gated);
+                 const struct injection *injection, const struct drains *drains, bool by_key,
+                 int worker, int attempt, bool gated);
 
 /* The Secret with the job's key. */
 char *bodies_key(const struct hvdjob *job, const char *key);

@@ -203,6 +203,8 @@ int driver_open(struct driver **ret, const struct driver_config *config, struct 
         return err_set(err, ENOMEM, "no memory for the driver");
     d->config = *config;
     d->loop = api_loop(config->api);
+    d->drains.limit = config->drain_ms;
+    d->drains_stale = true;
     entries_init(&d->entries, d);
     inflight_init(&d->inflight, IN_FLIGHT);
     if (config->namespace && !(d->config.namespace = strdup(config->namespace)))
@@ -232,6 +234,7 @@ void driver_close(struct driver *d)
     discovery_close(d->discovery);
     entries_fini(&d->entries);
     driver_caches_close(d);
+    driver_drains_fini(d);
     usage_fini(&d->usage);
     for (struct store_entry *e = store_next(&d->served, NULL); e; e = store_next(&d->served, e))
         free(e->item);

@@ -15,6 +15,7 @@
 #include "operator/objects/hvdjob.h"
 #include "operator/objects/job_facts.h"
 #include "operator/objects/pod.h"
+#include "operator/objects/signals.h"
 #include "operator/reconcile/injection.h"
 #include "operator/reconcile/queue.h"
 
@@ -42,7 +43,9 @@ struct driver_config {
     struct api *api;
     const char *namespace; /* jobs of this namespace only, and no nodes; NULL: all namespaces */
     const char *instance;  /* this operator's name in Events (reportingInstance) */
-    struct queue_policy policy; /* the administrator's limits */
+    struct queue_policy policy;    /* the administrator's limits */
+    const struct signals *signals; /* which nodes are drained; borrowed */
+    int64_t drain_ms;              /* how long a job may delay a drain */
     /* Called before each write: false as soon as the lease is lost. */
     bool (*may_write)(void *arg);
     void *arg;

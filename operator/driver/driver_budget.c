@@ -13,6 +13,7 @@
 #include "operator/api/request.h"
 #include "operator/driver/driver_private.h"
 #include "operator/reconcile/budget.h"
+#include "operator/reconcile/drain.h"
 
 #define TIMEOUT_MS 15000
 #define AGAIN_MS   30000 /* between two attempts; the cache shows a write long before */
@@ -49,12 +50,18 @@ static void on_written(void *arg, const struct api_answer *answer)
         driver_enqueue(d, e); /* the job's message mentions the problem */
 }
 
-static void send(struct driver *d, struct entry *e, const struct budget *have)
+static bool nodes_hidden(const struct driver *d)
+{
+    return !d->nodes || informer_refused(d->nodes);
+}
+
+static void send(struct driver *d, struct entry *e, struct budget_drain drain,
+                 const struct budget *have)
 {
     static const struct resource budgets = {"policy", "v1", "poddisruptionbudgets"};
     const struct hvdjob *job = &e->job->job;
     struct buf path = {0};
-    auto_json json_t *j = have ? budget_change(job, have) : budget_object(job);
+    auto_json json_t *j = have ? budget_change(job, drain, have) : budget_object(job, drain);
     auto_free char *body = json_write(j);
     request_path(&path, &budgets, job->namespace_, have ? job->name : NULL, NULL);
     struct api_request q = {.method = have ? "PATCH" : "POST",
@@ -70,13 +77,18 @@ static void send(struct driver *d, struct entry *e, const struct budget *have)
 
 void driver_keep_budget(struct driver *d, struct entry *e)
 {
+    const struct hvdjob *job = &e->job->job;
     if (!informer_synced(d->budgets) || e->budget_call || !d->config.may_write(d->config.arg))
         return;
+    if (!nodes_hidden(d) && !informer_synced(d->nodes))
+        return;
+    struct budget_drain drain = {drain_over(&job->status, d->config.drain_ms, driver_now()),
+                                 nodes_hidden(d)};
     const struct budget_item *item = informer_get(d->budgets, e->key);
     bool seen = item && e->budget_version && item->version >= e->budget_version;
-    bool ours = item && strcmp(item->budget.owner, e->job->job.uid) == 0;
+    bool ours = item && strcmp(item->budget.owner, job->uid) == 0;
     const struct budget *have = ours ? &item->budget : NULL;
-    if (budget_decide(&e->job->job, have) == BUDGET_LEAVE) {
+    if (budget_decide(job, drain, have) == BUDGET_LEAVE) {
         if (have && e->budget_problem) { /* the write succeeded, only its response was lost */
             entry_forget_budget(e);
             driver_enqueue(d, e);
@@ -86,5 +98,5 @@ void driver_keep_budget(struct driver *d, struct entry *e)
     if (!seen && clock_ns() < e->budget_at)
         driver_enqueue_at(d, e, e->budget_at);
     else
-        send(d, e, have);
+        send(d, e, drain, have);
 }

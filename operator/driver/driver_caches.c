@@ -196,7 +196,8 @@ static void destroy_node(void *item)
 static void on_node(void *arg, const char *key, const void *before, const void *after)
 {
     struct driver *d = arg;
-    (void)key, (void)before, (void)after;
+    (void)key;
+    driver_note_node(d, before, after);
     d->queue_dirty = true;
     driver_wake(d);
 }

@@ -99,7 +99,7 @@ static char *body_of(struct driver *d, struct entry *e)
 {
     char name[128];
     const struct hvdjob *job = &e->job->job;
-    auto_free char *text = bodies_pod(job, e->gang, d->injects ? &d->injection : NULL,
+    auto_free char *text = bodies_pod(job, e->gang, d->injects ? &d->injection : NULL, NULL,
                                       d->handlers.key != NULL, 0, 0, false);
     auto_json json_t *j = NULL;
     if (!text || json_read(text, strlen(text), "a pod", &j, NULL) < 0)

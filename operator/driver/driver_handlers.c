@@ -14,11 +14,27 @@ void driver_notify_pod(struct driver *d, const struct entry *e, const struct pod
         d->handlers.pod(d->handlers.arg, &pod->pod, gone);
 }
 
+void driver_notify_pods(struct driver *d, const struct entry *e)
+{
+    for (int i = 0; i < e->npods; i++)
+        driver_notify_pod(d, e, e->pods[i], false);
+}
+
+void driver_notify_leaving(struct driver *d, const struct entry *e, const char *name,
+                           const char *uid)
+{
+    const struct pod_item *p = driver_pod(d, e, name);
+    if (!p || strcmp(p->pod.uid, uid) != 0)
+        return;
+    struct pod_item leaving = *p;
+    leaving.pod.deleting = true;
+    driver_notify_pod(d, e, &leaving, false);
+}
+
 static void notify_all(struct driver *d, const struct entry *e)
 {
     d->handlers.job(d->handlers.arg, &e->job->job);
-    for (int i = 0; i < e->npods; i++)
-        driver_notify_pod(d, e, e->pods[i], false);
+    driver_notify_pods(d, e);
 }
 
 void driver_notify_job(struct driver *d, const struct entry *e, const struct job_item *before)

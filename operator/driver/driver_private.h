@@ -14,6 +14,7 @@
 #include "operator/driver/discovery.h"
 #include "operator/driver/usage.h"
 #include "operator/metrics/metrics.h"
+#include "operator/reconcile/drain.h"
 
 #define GROUP_CACHES 3 /* back ends with a PodGroup */
 
@@ -47,6 +48,8 @@ struct driver {
     struct inflight inflight;
     struct entries entries;
     struct usage usage;
+    struct drains drains; /* of driver_drains() */
+    bool drains_stale;
     bool leading;
     bool queue_dirty;          /* something changed that the queue depends on */
     struct snapshot *snapshot; /* of the run of the queue that is not complete; NULL: none */
@@ -76,10 +79,22 @@ const struct pod_item *driver_pod(const struct driver *d, const struct entry *e,
 void driver_notify_job(struct driver *d, const struct entry *e, const struct job_item *before);
 void driver_notify_pod(struct driver *d, const struct entry *e, const struct pod_item *pod,
                        bool gone);
+/* Reports all pods of the job as they are cached. */
+void driver_notify_pods(struct driver *d, const struct entry *e);
+/* Reports a pod as being deleted before it is. So the ranks of pods that are deleted together leave
+ * in one epoch, although the API server reports one deletion after the other. */
+void driver_notify_leaving(struct driver *d, const struct entry *e, const char *name,
+                           const char *uid);
 
 /* driver_key.c: true if the Secret with the job's key exists, or none is needed. False: it is being
  * created, and the job is enqueued again when the API server has answered. */
 bool driver_has_key(struct driver *d, struct entry *e);
+
+/* driver_drains.c. driver_note_node: a node has changed; either may be NULL. driver_drains: the
+ * nodes that are drained, valid until the next node event. NULL: nodes are not known. */
+void driver_note_node(struct driver *d, const struct node *before, const struct node *after);
+const struct drains *driver_drains(struct driver *d);
+void driver_drains_fini(struct driver *d);
 
 /* driver_budget.c: creates or patches the job's PodDisruptionBudget where it is missing or
  * differs. */

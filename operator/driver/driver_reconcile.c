@@ -116,6 +116,11 @@ static void on_wrote(void *arg)
     d->stats.writes++;
 }
 
+static void on_leaves(void *arg, struct entry *e, const char *name, const char *uid)
+{
+    driver_notify_leaving(arg, e, name, uid);
+}
+
 static void on_ended(void *arg, struct entry *e, enum apply_end end, const struct err *err)
 {
     struct driver *d = arg;
@@ -127,6 +132,7 @@ static void on_ended(void *arg, struct entry *e, enum apply_end end, const struc
         driver_enqueue_at(d, e, now);
         return;
     }
+    driver_notify_pods(d, e); /* a pod may not have been deleted */
     e->stale = end == APPLY_STALE;
     e->admitted = false;
     if (e->problem)
@@ -162,10 +168,12 @@ static void apply(struct driver *d, struct entry *e, struct actions *actions)
                                   .inflight = &d->inflight,
                                   .kinds = &d->kinds,
                                   .injection = d->injects ? &d->injection : NULL,
+                                  .drains = &d->drains,
                                   .by_key = d->handlers.key != NULL,
                                   .may_write = may_write,
                                   .ended = on_ended,
                                   .wrote = on_wrote,
+                                  .leaves = on_leaves,
                                   .arg = d};
     struct err err = {0};
     enum job_phase before = e->job->job.status.phase;
@@ -232,6 +240,7 @@ static int decide(struct driver *d, struct entry *e, const struct job_facts *fac
                                  .gang_missing = e->gang_missing,
                                  .refused = e->problem,
                                  .budget_problem = e->budget_problem,
+                                 .drains = driver_drains(d),
                                  .facts = facts,
                                  .status_written = e->status_written,
                                  .now = driver_now()};

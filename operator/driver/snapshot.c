@@ -44,7 +44,6 @@ static void add_node(void *arg, const char *key, const void *item)
     int i = s->cluster.n++;
     (void)key;
     s->items[i] = items_node_ref((struct node_item *)item);
-    s->nodes[i] = s->items[i]->node;
 }
 
 static int by_name(const void *a, const void *b)
@@ -64,8 +63,10 @@ static int take_nodes(struct driver *d, struct snapshot *s)
         return -ENOMEM;
     informer_each(d->nodes, add_node, s);
     qsort(s->items, n, sizeof(struct node_item *), by_name);
+    const struct drains *drains = driver_drains(d);
     for (size_t i = 0; i < n; i++) {
         s->nodes[i] = s->items[i]->node;
+        s->nodes[i].cordoned |= drain_closes(drains_find(drains, s->nodes[i].name));
         usage_get(&d->usage, s->nodes[i].name, &s->cluster.used[i]);
     }
     s->cluster.nodes = s->nodes;

@@ -20,6 +20,14 @@ const char *condition_name(enum condition_type type)
     return names[type];
 }
 
+bool conditions_own(json_t *condition)
+{
+    for (int i = 0; i < CONDITIONS; i++)
+        if (strcmp(parts_text(condition, "type"), names[i]) == 0)
+            return true;
+    return false;
+}
+
 bool conditions_true(json_t *list, const char *type)
 {
     return strcmp(parts_text(parts_find(list, "type", type), "status"), "True") == 0;

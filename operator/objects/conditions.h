@@ -43,6 +43,9 @@ int conditions_parse(json_t *list, struct condition ret[CONDITIONS]);
 int conditions_copy(const struct condition from[CONDITIONS], struct condition ret[CONDITIONS]);
 void conditions_fini(struct condition all[CONDITIONS]);
 json_t *conditions_write(const struct condition all[CONDITIONS]);
+/* Is this element of an HvdJob's list one of its own conditions? False: it is of another type, so
+ * another program's, or no condition at all. */
+bool conditions_own(json_t *condition);
 
 /* Sets the fields of *c. now becomes the transition time if the status changes. -ENOMEM. */
 int condition_set(struct condition *c, bool status, const char *reason, const char *message,

@@ -169,6 +169,15 @@ static void take_policies(struct hvdjob *job, json_t *spec, struct err *err)
     job->ours = !manager || !*manager || strcmp(manager, HVDJOB_MANAGER) == 0;
 }
 
+static void take_drain(struct hvdjob *job, json_t *spec, struct err *err)
+{
+    static const char *const policies[] = {"Wait", "Shrink", "Restart", "Block", NULL};
+    int policy = DRAIN_WAIT;
+    take_word(json_object_get(spec, "runPolicy"), "spec.runPolicy.", "drainPolicy", policies,
+              &policy, err);
+    job->drain = (enum drain_policy)policy;
+}
+
 /* ---- the template --------------------------------------------------------------------------- */
 
 /* Pod names are made of the job's name, and are host names. */
@@ -221,6 +230,7 @@ static int take_spec(struct hvdjob *job, json_t *object, struct resource_kinds *
     if (!bad.code)
         bad = sizes;
     take_policies(job, spec, &bad);
+    take_drain(job, spec, &bad);
     int rc = take_template(job, spec, kinds, &bad, err);
     if (rc == 0 && bad.code && words_set(&job->refused, err_text(&bad)) < 0)
         rc = err_set(err, ENOMEM, "no memory");

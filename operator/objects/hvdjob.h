@@ -21,6 +21,8 @@
 
 enum gang_backend { GANG_AUTO, GANG_GATES, GANG_NATIVE, GANG_COSCHEDULING, GANG_VOLCANO };
 enum clean_policy { CLEAN_RUNNING, CLEAN_ALL, CLEAN_NONE };
+/* What a drained node means for the job: drain.h and budget.h. */
+enum drain_policy { DRAIN_WAIT, DRAIN_SHRINK, DRAIN_RESTART, DRAIN_BLOCK };
 
 struct hvdjob {
     char *namespace_, *name, *version; /* version: resourceVersion */
@@ -38,6 +40,7 @@ struct hvdjob {
     enum gang_backend backend;
     int gang_timeout, probe; /* spec.gang.timeoutSeconds and probeSeconds; probe 0: never */
     enum clean_policy clean;
+    enum drain_policy drain;
     int ttl, deadline; /* seconds, -1: none */
     int backoff_limit;
     json_t *failure_rules; /* runPolicy.failurePolicy.rules; owned, NULL: none */

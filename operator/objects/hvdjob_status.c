@@ -20,6 +20,27 @@ static const char *const phase_names[JOB_PHASES] = {
     "Waiting", "Restarting", "Completing", "Succeeded", "Failed",
 };
 
+/* The fields that hvdjob_status_write() writes; all others belong to other programs. */
+static const char *const own_fields[] = {
+    "phase",           "observedGeneration",
+    "shape",           "message",
+    "selector",        "failures",
+    "losses",          "restarts",
+    "rollbacks",       "workerFailedAtEnd",
+    "queuedTime",      "lastLossTime",
+    "admittedTime",    "lastRollbackTime",
+    "startTime",       "workers",
+    "completionTime",  "ready",
+    "firstFailure",    "pending",
+    "epoch",           "attemptsLeft",
+    "findingsLeftOut", "attempt",
+    "attempts",        "findings",
+    "drainTime",       "failureRule",
+    "refusals",        "refusal",
+    "lastRefusalTime", "lastPreemptionTime",
+    "preemptedBy",
+};
+
 const char *job_phase_name(enum job_phase phase)
 {
     return phase_names[phase];
@@ -53,6 +74,7 @@ void hvdjob_status_fini(struct hvdjob_status *s)
     free(s->preempted_by);
     conditions_fini(s->conditions);
     job_findings_fini(&s->findings);
+    json_decref(s->others);
     *s = (struct hvdjob_status){0};
 }
 
@@ -78,6 +100,7 @@ int hvdjob_status_copy(const struct hvdjob_status *s, struct hvdjob_status *ret,
     to.refusal = words_copy(s->refusal, &ok);
     to.preempted_by = words_copy(s->preempted_by, &ok);
     to.findings = (struct job_findings){0};
+    json_incref(to.others);
     ok &= conditions_copy(s->conditions, to.conditions) == 0;
     ok &= job_findings_copy(&s->findings, &to.findings, NULL) == 0;
     if (!ok) {
@@ -229,6 +252,37 @@ static void get_memory(json_t *j, struct hvdjob_status *s)
     s->admitted = get_moment(j, "admittedTime");
     s->started = get_moment(j, "startTime");
     s->completed = get_moment(j, "completionTime");
+    s->drain_since = get_moment(j, "drainTime");
+}
+
+static int take_other_conditions(json_t *others, json_t *list)
+{
+    size_t i;
+    json_t *condition;
+    auto_json json_t *rest = json_array();
+    json_array_foreach(list, i,
+                       condition) if (!conditions_own(condition) &&
+                                      json_array_append(rest, condition) < 0) return -ENOMEM;
+    if (!rest)
+        return -ENOMEM;
+    return json_array_size(rest) > 0 ? json_object_set(others, "conditions", rest)
+                                     : json_object_del(others, "conditions");
+}
+
+/* Sets s->others to what in the status j is not the operator's. */
+static int get_others(json_t *j, struct hvdjob_status *s)
+{
+    auto_json json_t *others = json_is_object(j) ? json_copy(j) : json_object();
+    json_t *list = json_object_get(j, "conditions");
+    if (!others)
+        return -ENOMEM;
+    for (size_t i = 0; i < sizeof(own_fields) / sizeof(own_fields[0]); i++)
+        json_object_del(others, own_fields[i]);
+    if (list && take_other_conditions(others, list) < 0)
+        return -ENOMEM;
+    if (json_object_size(others) > 0)
+        s->others = TAKE(others);
+    return 0;
 }
 
 int hvdjob_status_parse(json_t *j, struct hvdjob_status *ret, struct err *err)
@@ -256,7 +310,8 @@ int hvdjob_status_parse(json_t *j, struct hvdjob_status *ret, struct err *err)
         get_first(json_object_get(j, "firstFailure"), &s.first) == 0 &&
         get_rule(json_object_get(j, "failureRule"), &s.rule) == 0 &&
         get_retries(json_object_get(j, "attempts"), &s, NULL) == 0 &&
-        job_findings_parse(json_object_get(j, "findings"), &s.findings, NULL) == 0;
+        job_findings_parse(json_object_get(j, "findings"), &s.findings, NULL) == 0 &&
+        get_others(j, &s) == 0;
     s.findings.more = get_count(j, "findingsLeftOut");
     if (!ok) {
         hvdjob_status_fini(&s);
@@ -344,6 +399,25 @@ static void put_memory(json_t **j, const struct hvdjob_status *s)
     put_moment(j, "admittedTime", s->admitted);
     put_moment(j, "startTime", s->started);
     put_moment(j, "completionTime", s->completed);
+    put_moment(j, "drainTime", s->drain_since);
+}
+
+/* Copies of others', because the caller may change what it gets. */
+static void put_others(json_t **j, json_t *others)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(others, name, value) if (strcmp(name, "conditions") != 0)
+        json_put(j, name, json_deep_copy(value));
+}
+
+static json_t *conditions_list(const struct hvdjob_status *s)
+{
+    json_t *condition, *list = conditions_write(s->conditions);
+    size_t i;
+    json_array_foreach(json_object_get(s->others, "conditions"), i, condition)
+        json_append(&list, json_deep_copy(condition));
+    return list;
 }
 
 json_t *hvdjob_status_write(const struct hvdjob_status *s, const char *selector)
@@ -371,6 +445,7 @@ json_t *hvdjob_status_write(const struct hvdjob_status *s, const char *selector)
         json_put(&j, "findings", job_findings_write(&s->findings));
     if (s->findings.more > 0)
         put_count(&j, "findingsLeftOut", s->findings.more);
-    json_put(&j, "conditions", conditions_write(s->conditions));
+    json_put(&j, "conditions", conditions_list(s));
+    put_others(&j, s->others);
     return j;
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hvdjob_status: the status of an HvdJob: what users read, and all state that the operator keeps
- * about a job. Only the operator writes it, with the resourceVersion at which it read the job, so
- * that a failure is never counted twice, neither by two operators nor after a kill.
+ * about a job. The operator writes it with the resourceVersion at which it read the job, so that a
+ * failure is never counted twice, neither by two operators nor after a kill.
+ *
+ * Other programs may keep conditions of other types and other fields in the status. They are
+ * written back as they were read; the resourceVersion ensures that these are their latest values.
  */
 #ifndef HVD_OPERATOR_OBJECTS_HVDJOB_STATUS_H
 #define HVD_OPERATOR_OBJECTS_HVDJOB_STATUS_H
@@ -80,6 +83,8 @@ struct hvdjob_status {
 
     int64_t queued, admitted; /* when it was last queued; when its gang was last admitted */
     int64_t started, completed;
+    /* Since when a worker has been on a node that is drained; MOMENT_NONE: none is. */
+    int64_t drain_since;
 
     /* For people. */
     int workers, ready, pending, epoch, attempts_left;
@@ -88,6 +93,8 @@ struct hvdjob_status {
     char *refusal;                /* the API server's words at last_refusal; owned, NULL: none */
     char *preempted_by;           /* "namespace/name" of the job; owned, NULL: none */
     struct condition conditions[CONDITIONS];
+    json_t *others; /* fields of other programs; "conditions" are those of other types. Owned, never
+                     * changed, NULL: none */
 };
 
 const char *job_phase_name(enum job_phase phase);

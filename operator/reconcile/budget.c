@@ -15,30 +15,35 @@ struct limits {
 
 /* For maxUnavailable the disruption controller reads spec.workers through the scale subresource.
  * Where spec.workers is missing it would never allow an eviction, so minAvailable is used. */
-static struct limits limits_of(const struct hvdjob *job)
+static struct limits limits_of(const struct hvdjob *job, struct budget_drain drain)
 {
+    if (drain.over || job->drain == DRAIN_SHRINK || job->drain == DRAIN_RESTART)
+        return (struct limits){0, -1};
+    if (job->drain == DRAIN_BLOCK && !drain.blind)
+        return (struct limits){job->workers, -1};
     if (job->max > job->min)
-        return (struct limits){job->min, -1};
+        return (struct limits){job->min - drain.blind, -1};
     if (job->says_workers)
         return (struct limits){-1, 1};
     return (struct limits){job->workers - 1, -1};
 }
 
-static bool is_right(const struct hvdjob *job, const struct budget *have)
+static bool is_right(const struct hvdjob *job, struct budget_drain drain, const struct budget *have)
 {
-    struct limits want = limits_of(job);
+    struct limits want = limits_of(job, drain);
     return have->min_available == want.min_available &&
            have->max_unavailable == want.max_unavailable && have->always &&
            strcmp(have->selector, job->name) == 0;
 }
 
-enum budget_step budget_decide(const struct hvdjob *job, const struct budget *have)
+enum budget_step budget_decide(const struct hvdjob *job, struct budget_drain drain,
+                               const struct budget *have)
 {
     enum job_phase phase = job->status.phase;
     if (!job->ours || job->deleting || job->refused || job_phase_finished(phase))
         return BUDGET_LEAVE;
     if (have)
-        return is_right(job, have) ? BUDGET_LEAVE : BUDGET_CHANGE;
+        return is_right(job, drain, have) ? BUDGET_LEAVE : BUDGET_CHANGE;
     return phase == JOB_RUNNING || phase == JOB_WAITING ? BUDGET_CREATE : BUDGET_LEAVE;
 }
 
@@ -48,26 +53,27 @@ static json_t *number(int n)
     return n < 0 ? json_null() : json_integer(n);
 }
 
-static json_t *spec_of(const struct hvdjob *job)
+static json_t *spec_of(const struct hvdjob *job, struct budget_drain drain)
 {
-    struct limits want = limits_of(job);
+    struct limits want = limits_of(job, drain);
     return json_pack("{s:o, s:o, s:s, s:{s:{s:s}}}", "minAvailable", number(want.min_available),
                      "maxUnavailable", number(want.max_unavailable), "unhealthyPodEvictionPolicy",
                      "AlwaysAllow", "selector", "matchLabels", POD_LABEL_JOB, job->name);
 }
 
-json_t *budget_object(const struct hvdjob *job)
+json_t *budget_object(const struct hvdjob *job, struct budget_drain drain)
 {
     return json_pack("{s:s, s:s, s:{s:s, s:s, s:{s:s, s:s}, s:[o]}, s:o}", "apiVersion",
                      "policy/v1", "kind", "PodDisruptionBudget", "metadata", "name", job->name,
                      "namespace", job->namespace_, "labels", POD_LABEL_JOB, job->name,
                      "app.kubernetes.io/managed-by", "hvd-operator", "ownerReferences",
-                     newpod_owner(job), "spec", spec_of(job));
+                     newpod_owner(job), "spec", spec_of(job, drain));
 }
 
 /* The patch contains the uid, so that the API server refuses it if another object has the name by
  * now. */
-json_t *budget_change(const struct hvdjob *job, const struct budget *have)
+json_t *budget_change(const struct hvdjob *job, struct budget_drain drain,
+                      const struct budget *have)
 {
-    return json_pack("{s:{s:s}, s:o}", "metadata", "uid", have->uid, "spec", spec_of(job));
+    return json_pack("{s:{s:s}, s:o}", "metadata", "uid", have->uid, "spec", spec_of(job, drain));
 }

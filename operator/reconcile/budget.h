@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * budget: decides on the PodDisruptionBudget of a job. A job that may shrink keeps minWorkers; of
- * any other one worker may be evicted at a time. Pods that are not ready may always be evicted, so
- * a drain never waits for a pod that does not train. Pure.
+ * budget: decides on the PodDisruptionBudget of a job, which limits evictions by other programs.
+ * Pods that are not ready may always be evicted, so a drain never waits for a pod that does not
+ * train. Pure.
+ *
+ * | drain policy                | job that may shrink    | other job              |
+ * | --------------------------- | ---------------------- | ---------------------- |
+ * | Wait                        | minWorkers stay        | one worker at a time   |
+ * | Shrink, Restart             | no limit               | no limit               |
+ * | Block                       | none may be evicted    | none may be evicted    |
+ * | any, drain over its limit   | no limit               | no limit               |
+ * | Wait, Block; nodes unknown  | one below minWorkers   | one worker at a time   |
+ *
+ * Where nodes are not known, no drain is seen and so none can be over its limit.
  */
 #ifndef HVD_OPERATOR_RECONCILE_BUDGET_H
 #define HVD_OPERATOR_RECONCILE_BUDGET_H
@@ -12,13 +22,20 @@
 
 enum budget_step { BUDGET_LEAVE, BUDGET_CREATE, BUDGET_CHANGE };
 
+struct budget_drain {
+    bool over;  /* drain_over() */
+    bool blind; /* the operator may not list nodes */
+};
+
 /* have: the job's existing budget, NULL: none. A budget is created when the job first runs, and the
  * garbage collector deletes it with the job. */
-enum budget_step budget_decide(const struct hvdjob *job, const struct budget *have);
+enum budget_step budget_decide(const struct hvdjob *job, struct budget_drain drain,
+                               const struct budget *have);
 
 /* budget_object: the object to create, named like the job. budget_change: a merge patch of the
  * existing budget. NULL: no memory. */
-json_t *budget_object(const struct hvdjob *job);
-json_t *budget_change(const struct hvdjob *job, const struct budget *have);
+json_t *budget_object(const struct hvdjob *job, struct budget_drain drain);
+json_t *budget_change(const struct hvdjob *job, struct budget_drain drain,
+                      const struct budget *have);
 
 #endif

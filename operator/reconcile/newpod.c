@@ -4,6 +4,7 @@
  */
 #include "operator/reconcile/newpod.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,6 +55,18 @@ static bool add_toleration(json_t *tolerations, const char *key)
            0;
 }
 
+/* A job whose drain policy is Block asks autoscalers not to choose its nodes. */
+static bool ask_to_stay(json_t *meta, const struct hvdjob *job)
+{
+    if (job->drain != DRAIN_BLOCK)
+        return true;
+    json_t *annotations = parts_map(meta, "annotations");
+    return annotations &&
+           parts_fill(annotations, "cluster-autoscaler.kubernetes.io/safe-to-evict",
+                      json_string("false")) &&
+           parts_fill(annotations, "karpenter.sh/do-not-disrupt", json_string("true"));
+}
+
 static bool fill_spec(json_t *spec, bool gated)
 {
     json_t *tolerations = parts_list(spec, "tolerations");
@@ -86,7 +99,53 @@ json_t *newpod(const struct hvdjob *job, const struct gang_ops *gang, int worker
         json_object_set_new(meta, "name", json_string(name)) == 0 &&
         json_object_set_new(meta, "namespace", json_string(job->namespace_)) == 0 &&
         json_object_set_new(meta, "ownerReferences", json_pack("[o]", newpod_owner(job))) == 0 &&
-        add_labels(meta, job, worker, attempt) && fill_spec(spec, gated) &&
-        (!gang->join || gang->join(job, pod) == 0);
+        add_labels(meta, job, worker, attempt) && ask_to_stay(meta, job) &&
+        fill_spec(spec, gated) && (!gang->join || gang->join(job, pod) == 0);
     return ok ? TAKE(pod) : NULL;
+}
+
+/* A term selects the nodes for which all its conditions hold. An empty term selects none. */
+static bool avoid_in_term(json_t *term, const struct drains *drains)
+{
+    json_t *fields = parts_list(term, "matchFields");
+    bool ok = fields != NULL;
+    int n = 0;
+    for (int i = 0; i < drains->n && n < NEWPOD_AVOID && ok; i++) {
+        if (!drain_closes(&drains->all[i]))
+            continue;
+        n++;
+        ok = json_array_append_new(fields, json_pack("{s:s, s:s, s:[s]}", "key", "metadata.name",
+                                                     "operator", "NotIn", "values",
+                                                     drains->all[i].name)) == 0;
+    }
+    return ok;
+}
+
+static bool avoids_any(const struct drains *drains)
+{
+    for (int i = 0; drains && i < drains->n; i++)
+        if (drain_closes(&drains->all[i]))
+            return true;
+    return false;
+}
+
+int newpod_avoid(json_t *pod, const struct drains *drains)
+{
+    if (!avoids_any(drains))
+        return 0;
+    json_t *spec = parts_map(pod, "spec"), *affinity = spec ? parts_map(spec, "affinity") : NULL;
+    json_t *node = affinity ? parts_map(affinity, "nodeAffinity") : NULL;
+    json_t *must = node ? parts_map(node, "requiredDuringSchedulingIgnoredDuringExecution") : NULL;
+    json_t *term, *terms = must ? parts_list(must, "nodeSelectorTerms") : NULL;
+    size_t i;
+    if (!terms)
+        return -ENOMEM;
+    if (json_array_size(terms) == 0)
+        return json_array_append_new(terms, json_object()) == 0 &&
+                       avoid_in_term(json_array_get(terms, 0), drains)
+                   ? 0
+                   : -ENOMEM;
+    json_array_foreach(terms, i, term) if (json_object_size(term) > 0 &&
+                                           !avoid_in_term(term, drains)) return -ENOMEM;
+    return 0;
 }

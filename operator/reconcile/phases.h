@@ -26,6 +26,7 @@ enum job_event {
     EVENT_READY,       /* at least minWorkers run */
     EVENT_BELOW,       /* fewer than minWorkers run */
     EVENT_EMPTY,       /* no worker runs: the state in memory is lost */
+    EVENT_DRAIN,       /* a node is drained, and the job's drain policy restarts the job */
     EVENT_WORKER_LOST, /* the job is not elastic and lacks a worker */
     EVENT_ENDED,       /* a worker succeeded */
     EVENT_RETRY,       /* no worker is alive and the pause after a loss is over */

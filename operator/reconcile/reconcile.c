@@ -97,7 +97,10 @@ static int reconcile_all(struct reconciling *r)
     bool write = false;
     int rc = take_findings(r);
     rc = rc < 0 ? rc : reconcile_losses(r);
-    rc = rc < 0 ? rc : reconcile_phase(r);
+    if (rc < 0)
+        return rc;
+    drain_look(r);
+    rc = reconcile_phase(r);
     if (rc < 0)
         return rc;
     r->held = r->st->template_hash[0] && strcmp(r->st->template_hash, r->job->template_hash) != 0;

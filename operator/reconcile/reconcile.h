@@ -10,6 +10,7 @@
 
 #include "operator/objects/job_facts.h"
 #include "operator/reconcile/actions.h"
+#include "operator/reconcile/drain.h"
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/queue.h"
 
@@ -28,6 +29,7 @@ struct reconcile_input {
     const char *group_pending;     /* from gang_pending() */
     const char *refused;           /* refusal of a pod, Secret or PodGroup; NULL: none */
     const char *budget_problem;    /* refusal of the PodDisruptionBudget; NULL: none */
+    const struct drains *drains;   /* nodes that are drained; NULL: nodes are not known */
     const struct job_facts *facts; /* reported by agents; NULL, in tests: not known */
     int64_t status_written;        /* this operator's last status write; MOMENT_NONE: never */
     int64_t now;                   /* milliseconds since 1970 */

@@ -83,6 +83,8 @@ static bool happens(struct reconciling *r, enum job_event event)
         return w->running < job->min;
     case EVENT_EMPTY:
         return w->running == 0;
+    case EVENT_DRAIN:
+        return r->drain.restart;
     case EVENT_WORKER_LOST:
         return !job->elastic && w->alive != job->workers;
     case EVENT_ENDED:
@@ -111,6 +113,7 @@ static int new_round(struct reconciling *r)
 static int enter_queue(struct reconciling *r)
 {
     r->st->queued = moment_whole(r->in->now);
+    r->st->drain_since = MOMENT_NONE;
     if (r->w.n > 0 || r->st->admitted != MOMENT_NONE)
         return new_round(r);
     r->st->template_hash[0] = '\0';

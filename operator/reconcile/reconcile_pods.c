@@ -196,6 +196,14 @@ static int have_workers(struct reconciling *r, bool gated)
     return rc < 0 ? rc : create(r, missing, gated);
 }
 
+/* Moves workers away from nodes that are drained. Their replacements are created once the cache
+ * shows the deletions, so that no worker of the same number is alive twice. */
+static int keep_workers(struct reconciling *r)
+{
+    int moved = 0, rc = drain_move(r, &moved);
+    return rc < 0 || moved > 0 ? rc : have_workers(r, false);
+}
+
 /* ---- phases --------------------------------------------------------------------------------- */
 
 /* Pods of a queued job exist with scheduling gates, so that users see them as Pending. */
@@ -242,7 +250,7 @@ int reconcile_pods(struct reconciling *r)
     case JOB_RUNNING:
     case JOB_WAITING:
         rc = lift(r);
-        return rc < 0 ? rc : have_workers(r, false);
+        return rc < 0 ? rc : keep_workers(r);
     case JOB_COMPLETING:
         /* A worker that starts now would repeat the training that the others have finished. */
         return delete_alive(r, false, "the job is completing");

@@ -72,7 +72,15 @@ static void add_budget(const struct reconciling *r, char *dst, size_t size)
             r->in->budget_problem);
 }
 
-/* Appends every reason why the job may not train. */
+/* Appends what happens to workers on nodes that are drained. */
+static void add_drain(const struct reconciling *r, char *dst, size_t size)
+{
+    size_t n = strlen(dst);
+    if (r->drain.text[0])
+        snprintf(dst + n, size - n, "; %s", r->drain.text);
+}
+
+/* Appends every reason why the job may not train, or not for long. */
 static void add_waits(const struct reconciling *r, char *dst, size_t size)
 {
     if (r->w.running < r->job->workers)
@@ -80,6 +88,7 @@ static void add_waits(const struct reconciling *r, char *dst, size_t size)
     add_roster(r, dst, size);
     add_refused(r, dst, size);
     add_budget(r, dst, size);
+    add_drain(r, dst, size);
 }
 
 /* Appends "; first failure: rank 1 of worker 1 (pod p, node n): OOMKilled, exit code 137". */
@@ -176,6 +185,8 @@ static void say_restarting(const struct reconciling *r, char *dst, size_t size)
             r->job->min, reconcile_gang_timeout(r));
     else if (is_ruled(r, FAILURE_RESTART_GANG))
         say_rule(r, dst, size, "all workers start again");
+    else if (st->drain_since != MOMENT_NONE)
+        snprintf(dst, size, "a node with workers of the job is drained; all workers start again");
     else
         snprintf(dst, size, "%s; all workers start again",
                  r->job->elastic ? "all workers were lost, and the state in memory with them"
@@ -277,6 +288,13 @@ static int set_conditions(struct reconciling *r, const char *text)
     return rc;
 }
 
+static void note_drain(struct reconciling *r)
+{
+    struct action_event *say = &r->ret->events[ACTION_EVENT_DRAIN];
+    snprintf(say->reason, sizeof(say->reason), "NodeDrained");
+    snprintf(say->text, sizeof(say->text), "%s", r->drain.text);
+}
+
 int reconcile_status(struct reconciling *r)
 {
     char text[WORDS_MAX + 1] = "";
@@ -289,6 +307,8 @@ int reconcile_status(struct reconciling *r)
     struct action_event *say = &r->ret->events[ACTION_EVENT_PHASE];
     if (say->reason[0])
         snprintf(say->text, sizeof(say->text), "%s", text);
+    if (r->drain.say)
+        note_drain(r);
     return words_set(&r->st->message, text) < 0 ? err_set(r->err, ENOMEM, "no memory")
                                                 : set_conditions(r, text);
 }

@@ -359,7 +359,7 @@ class Life(unittest.TestCase):
         self.cluster.kubectl("create", "namespace", "small")
         self.cluster.kubectl("-n", "small", "create", "quota", "few", "--hard=pods=1")
         job = self.job("quota", 2, namespace="small")
-        wait_until("the quota's word", 60, lambda: "exceeded quota" in job.status().get("message", ""))
+        wait_until("the quota's word", 60, lambda: "quota few: pods 2 asked, 1 of 1 left" in job.status().get("message", ""))
         self.cluster.kubectl("-n", "small", "delete", "quota", "few")
         job.wait_phase("Running", 120)
         self.assertNotIn("quota", job.status()["message"])

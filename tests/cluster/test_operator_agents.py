@@ -7,6 +7,7 @@ real ranks that train (agents.py).
 timeout: 3000"""
 import base64
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -150,6 +151,39 @@ class Agents(Case):
         self.assertRegex(lines[0], r"^1, 2 members: grows-0-0 grows-1-0")
         self.assertRegex("\n".join(lines), r"\d, 3 members: grows-0-0 grows-1-0 grows-2-0; .")
         self.assertIn("; scaled from 2 to 3 ranks", "\n".join(lines))
+
+    def test_leave_a_node_that_ends(self):
+        """The workers on a node that an autoscaler deletes leave in one epoch, the others train on in the same processes, and
+        all are replaced on other nodes. No failure is counted."""
+        def change(path, **parts):
+            self.cluster.api.call("PATCH", path, parts, kind="application/merge-patch+json")
+
+        def places():
+            return {name: pod["spec"].get("nodeName") for name, pod in job.pods().items()}
+
+        def epochs():
+            return [set(members.split()) for members in
+                    re.findall(r"job default/moves: epoch \d+, \d+ members: ([^;\n]*)", self.operator.tail(100000))]
+        job, kubelet = self.start_job("moves", 4, 1000000, 1, minWorkers=1, maxWorkers=4)
+        self.wait("a world of four", 60, job, kubelet, lambda: 4 in self.worlds(kubelet))
+        nodes = list(places().values())
+        node = max(nodes, key=nodes.count)   # two workers at least, because there are three nodes
+        leave, stay = ({name for name, place in places().items() if (place == node) == there} for there in (True, False))
+        pids = {name: kubelet.of(name).pid for name in stay}
+        ends = {name: kubelet.of(name) for name in leave}
+        for name in leave:   # KWOK deletes pods at once; a kubelet waits for the end of their processes
+            change(f"{job.all_pods}/{name}", metadata={"finalizers": ["example.com/running"]})
+        self.addCleanup(change, f"/api/v1/nodes/{node}", spec={"taints": None})
+        change(f"/api/v1/nodes/{node}", spec={"taints": [
+            {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}]})
+        self.wait("the workers to end", 60, job, kubelet, lambda: all(p.poll() is not None for p in ends.values()))
+        for name in leave:
+            change(f"{job.all_pods}/{name}", metadata={"finalizers": None})
+        self.wait("an epoch of four on other nodes", 60, job, kubelet,
+                  lambda: len(epochs()[-1]) == 4 and not leave & epochs()[-1] and node not in places().values())
+        self.assertEqual({name: kubelet.of(name).pid for name in stay}, pids)
+        self.assertLessEqual({len(leave & members) for members in epochs()}, {0, len(leave)}, epochs())
+        self.assertEqual(job.status()["failures"], 0)
 
     def test_waits_for_ranks(self):
         """A pod runs but its agent does not join: kubectl describe says what the others wait for."""

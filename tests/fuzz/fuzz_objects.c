@@ -26,7 +26,7 @@ static const struct injection injection = {.url = "https://operator:7443",
                                            .bundle = "hvd-bundle:1"};
 
 static void make_pods(const struct hvdjob *job, const struct gang_ops *gang, const char *api,
-                      const struct actions *a)
+                      const struct drains *drains, const struct actions *a)
 {
     for (int i = 0; i < a->n && i < 4; i++) {
         if (a->all[i].kind == ACTION_CREATE_GROUP)
@@ -34,14 +34,15 @@ static void make_pods(const struct hvdjob *job, const struct gang_ops *gang, con
         if (a->all[i].kind != ACTION_CREATE_POD)
             continue;
         json_t *pod = newpod(job, gang, a->all[i].worker, a->all[i].attempt, a->all[i].gated);
-        if (!pod || injection_add(&injection, job, pod) < 0)
+        if (!pod || injection_add(&injection, job, pod) < 0 || newpod_avoid(pod, drains) < 0)
             abort();
         json_decref(pod);
     }
 }
 
 /* Reconciles the job three times, each time with the status that the reconciliation before gave. */
-static void walk(struct hvdjob *job, const struct pod *pod, struct cluster *c)
+static void walk(struct hvdjob *job, const struct pod *pod, struct cluster *c,
+                 const struct drains *drains)
 {
     const struct pod *list[] = {pod};
     char api[128] = "";
@@ -65,9 +66,10 @@ static void walk(struct hvdjob *job, const struct pod *pod, struct cluster *c)
                                      .admission = &q.ret,
                                      .gang = gang,
                                      .gang_missing = "none",
+                                     .drains = drains,
                                      .now = NOW};
         if (reconcile(&in, &a, NULL) == 0 && gang)
-            make_pods(job, gang, api, &a);
+            make_pods(job, gang, api, drains, &a);
         hvdjob_status_fini(&job->status);
         job->status = a.status;
         a.status = (struct hvdjob_status){0};
@@ -119,11 +121,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int have_pod = pod_parse(j, &kinds, &pod, &err);
     int have_job = hvdjob_parse(j, &kinds, &job, &err);
     struct cluster c = {&kinds, have_node == 0, &node, &used};
+    struct signals signals;
+    struct drain_node drained = {.name = have_node == 0 ? node.name : NULL};
+    struct drains drains = {&drained, have_node == 0, 900000};
+    signals_default(&signals);
+    signals_look(&signals, have_node == 0 ? &node : NULL, &drained.drain);
     /* Many workers would only make this slow. */
     if (have_job == 0 && job.workers <= 100)
-        walk(&job, have_pod == 0 ? &pod : NULL, &c);
-    if (have_job == 0 && have_budget && budget_decide(&job, &budget) == BUDGET_CHANGE)
-        json_decref(budget_change(&job, &budget));
+        walk(&job, have_pod == 0 ? &pod : NULL, &c, &drains);
+    if (have_job == 0 && have_budget &&
+        budget_decide(&job, (struct budget_drain){0}, &budget) == BUDGET_CHANGE)
+        json_decref(budget_change(&job, (struct budget_drain){0}, &budget));
     if (have_job == 0)
         hvdjob_fini(&job);
     if (have_pod == 0)

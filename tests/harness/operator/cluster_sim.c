@@ -14,8 +14,9 @@
 #include "operator/reconcile/names.h"
 #include "operator/reconcile/workers.h"
 
-#define TURMOIL 250  /* turns with faults */
-#define CALM    6000 /* turns without faults, after which all jobs must have settled */
+#define DRAIN_LIMIT (60 * MOMENT_S)
+#define TURMOIL     250  /* turns with faults */
+#define CALM        6000 /* turns without faults, after which all jobs must have settled */
 
 static const char *const bug_names[SIM_BUGS] = {
     "none",      "status last", "status blind",   "count twice",  "forget names",
@@ -59,6 +60,16 @@ static void look(struct cluster_sim *s, int job, struct view *v)
         memcpy(to->owner, p->owner, sizeof(p->owner));
         v->list[v->n++] = to;
     }
+}
+
+/* The nodes with a signal; they are sorted by name. */
+static void see_drains(const struct cluster_sim *s, struct drain_node all[SIM_NODES],
+                       struct drains *ret)
+{
+    *ret = (struct drains){all, 0, DRAIN_LIMIT};
+    for (int i = 0; i < SIM_NODES; i++)
+        if (s->signals[i].drain.action != SIGNAL_NONE)
+            all[ret->n++] = s->signals[i];
 }
 
 static const struct gang_ops *gates(void)
@@ -380,6 +391,8 @@ static void operate(struct cluster_sim *s, int job)
 {
     static struct view v;
     struct sim_job *j = &s->jobs[job];
+    struct drain_node nodes[SIM_NODES];
+    struct drains drains;
     struct actions a;
     struct err err = {0};
     s->idle++;
@@ -393,11 +406,13 @@ static void operate(struct cluster_sim *s, int job)
     if (s->bug == BUG_BLIND_QUEUE)
         admission.go = true;
     look(s, job, &v);
+    see_drains(s, nodes, &drains);
     struct reconcile_input in = {.job = &j->job,
                                  .pods = v.list,
                                  .npods = v.n,
                                  .admission = &admission,
                                  .gang = gates(),
+                                 .drains = s->blind ? NULL : &drains,
                                  .status_written = j->status_written,
                                  .now = s->now};
     if (reconcile(&in, &a, &err) < 0)

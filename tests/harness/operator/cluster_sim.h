@@ -78,6 +78,7 @@ struct cluster_sim {
     struct resource_kinds kinds;
     struct node nodes[SIM_NODES];
     bool node_up[SIM_NODES];
+    struct drain_node signals[SIM_NODES]; /* of each node, SIGNAL_NONE: none */
     struct sim_job jobs[SIM_JOBS];
     struct sim_pod pods[SIM_PODS];
     struct sim_pod seen[SIM_PODS]; /* the operator's cache */

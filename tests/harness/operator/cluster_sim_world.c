@@ -91,6 +91,7 @@ static void make_node(struct cluster_sim *s, int i)
         node_parse(j, &s->kinds, &s->nodes[i], NULL) < 0)
         abort();
     s->node_up[i] = true;
+    s->signals[i].name = s->nodes[i].name;
 }
 
 /* Job 0 is elastic, job 1 is not, and job 2 is elastic with half of the seeds. */
@@ -101,6 +102,7 @@ static void make_job(struct cluster_sim *s, int i)
     bool elastic = i == 0 || (i == 2 && chance(s, 500));
     uint32_t min = 1 + cluster_sim_random(s, 3), workers = min + cluster_sim_random(s, 3);
     static const char *const cleans[] = {"Running", "All", "None"};
+    static const char *const drains[] = {"Wait", "Shrink", "Restart", "Block"};
     if (elastic)
         snprintf(sizes, sizeof(sizes), "\"minWorkers\":%u,\"maxWorkers\":8,", min);
     else
@@ -109,11 +111,12 @@ static void make_job(struct cluster_sim *s, int i)
              "{\"metadata\":{\"name\":\"job%d\",\"namespace\":\"d\",\"uid\":\"uid-%d-%d\","
              "\"generation\":1,\"creationTimestamp\":\"2023-11-14T22:13:2%dZ\"},\"spec\":{%s"
              "\"workers\":%u,\"gang\":{\"timeoutSeconds\":%u,\"probeSeconds\":%u},\"runPolicy\":{"
-             "\"backoffLimit\":%u,\"cleanPodPolicy\":\"%s\"%s},\"template\":{\"spec\":{"
+             "\"backoffLimit\":%u,\"cleanPodPolicy\":\"%s\",\"drainPolicy\":\"%s\"%s},\"template\":"
+             "{\"spec\":{"
              "\"containers\":[{\"command\":[\"x\"],\"resources\":{\"requests\":{\"cpu\":1}}}]}}}}",
              i, i, s->serial++, i, sizes, workers, 20 + cluster_sim_random(s, 60),
              chance(s, 500) ? 60 + cluster_sim_random(s, 300) : 0, cluster_sim_random(s, 5),
-             cleans[cluster_sim_random(s, 3)],
+             cleans[cluster_sim_random(s, 3)], drains[cluster_sim_random(s, 4)],
              chance(s, 300) ? ",\"ttlSecondsAfterFinished\":50" : "");
     s->jobs[i] = (struct sim_job){.there = true, .version = 1};
     if (json_read(text, strlen(text), "job", &j, NULL) < 0 ||
@@ -155,7 +158,7 @@ static void schedule(struct cluster_sim *s, struct sim_pod *p)
     cluster_sim_used(s, used);
     for (int k = 0; k < SIM_NODES; k++) {
         int i = (first + k) % SIM_NODES;
-        if (!s->node_up[i] ||
+        if (!s->node_up[i] || drain_closes(&s->signals[i]) ||
             used[i].amount[RESOURCES_CPU] + 1000 > s->nodes[i].allocatable.amount[RESOURCES_CPU])
             continue;
         p->node = i;
@@ -290,10 +293,24 @@ static void upset_node(struct cluster_sim *s)
             delete_pod(s, &s->pods[k]);
 }
 
+/* Somebody begins, changes or ends the drain of a node. */
+static void upset_signal(struct cluster_sim *s)
+{
+    int i = (int)cluster_sim_random(s, SIM_NODES);
+    bool ends = chance(s, 500);
+    s->signals[i].drain.action =
+        ends ? SIGNAL_NONE : (enum signal_action)cluster_sim_random(s, SIGNAL_LEAVE + 1);
+    snprintf(s->signals[i].drain.what, sizeof(s->signals[i].drain.what), "cordoned");
+    s->nodes[i].cordoned = drain_closes(&s->signals[i]);
+}
+
 static void calm_down(struct cluster_sim *s)
 {
-    for (int i = 0; i < SIM_NODES; i++)
+    for (int i = 0; i < SIM_NODES; i++) {
         s->nodes[i].ready = s->node_up[i] = true;
+        s->nodes[i].cordoned = false;
+        s->signals[i].drain.action = SIGNAL_NONE;
+    }
     for (int i = 0; i < SIM_PODS; i++)
         if (s->pods[i].foreign)
             s->pods[i].used = false;
@@ -333,6 +350,8 @@ void cluster_sim_world_step(struct cluster_sim *s)
         upset_pod(s);
     else if (chance(s, 10))
         upset_node(s);
+    else if (chance(s, 30))
+        upset_signal(s);
     for (int i = 0; i < SIM_PODS; i++) {
         struct sim_pod *p = &s->pods[i];
         if (!p->used || (!s->calm && chance(s, 400)))

@@ -106,4 +106,33 @@ static inline int make_pods(const char *text, struct pod *pods, const struct pod
     return n;
 }
 
+/* Writes the phase and the actions to dst, such as "Running: status event +3-0". */
+static inline void told(const struct actions *a, char *dst, size_t size)
+{
+    size_t n = (size_t)snprintf(dst, size, "%s:", job_phase_name(a->status.phase));
+    for (int i = 0; i < a->n && n < size; i++) {
+        const struct action *x = &a->all[i];
+        int worker = x->pod ? x->pod->worker : x->worker;
+        int attempt = x->pod ? x->pod->attempt : x->attempt;
+        static const char *const marks[] = {"status", "event", "group", "+", "^", "-", "delete"};
+        const char *mark = x->kind == ACTION_CREATE_POD && x->gated ? "g" : marks[x->kind];
+        if (strlen(mark) == 1)
+            n += (size_t)snprintf(dst + n, size - n, " %s%d-%d", mark, worker, attempt);
+        else
+            n += (size_t)snprintf(dst + n, size - n, " %s", mark);
+    }
+}
+
+static inline struct reconcile_input input(const struct hvdjob *job, const struct pod *const *pods,
+                                           int n, const struct admission *admission)
+{
+    static char api[64];
+    return (struct reconcile_input){.job = job,
+                                    .pods = pods,
+                                    .npods = n,
+                                    .admission = admission,
+                                    .gang = gang_choose(job, "", api, sizeof(api), NULL),
+                                    .now = NOW};
+}
+
 #endif

@@ -48,9 +48,9 @@ static void test_limits(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct hvdjob job = make_job(rows[i].spec, "'phase':'Running'");
-        auto_json json_t *j = budget_object(&job);
+        auto_json json_t *j = budget_object(&job, (struct budget_drain){0});
         assert_non_null(j);
-        assert_int_equal(budget_decide(&job, NULL), BUDGET_CREATE);
+        assert_int_equal(budget_decide(&job, (struct budget_drain){0}, NULL), BUDGET_CREATE);
         json_object_set_new(json_object_get(j, "metadata"), "uid", json_string("b1"));
         struct budget b;
         assert_int_equal(budget_parse(j, &b, NULL), 0);
@@ -59,7 +59,43 @@ static void test_limits(void **state)
                      b.max_unavailable);
         assert_string_equal(b.owner, "u1");
         assert_true(b.always);
-        assert_int_equal(budget_decide(&job, &b), BUDGET_LEAVE); /* already correct */
+        assert_int_equal(budget_decide(&job, (struct budget_drain){0}, &b),
+                         BUDGET_LEAVE); /* already correct */
+        hvdjob_fini(&job);
+    }
+}
+
+/* The drain policy, a drain over its limit, and an operator that does not see nodes. */
+static void test_drains(void **state)
+{
+#define POLICY(p) ",'runPolicy':{'drainPolicy':'" p "'}"
+    static const struct {
+        const char *spec;
+        struct budget_drain drain;
+        int min, max;
+    } rows[] = {
+        {ELASTIC POLICY("Wait"), {.over = true}, 0, -1},
+        {"'workers':4" POLICY("Wait"), {.over = true}, 0, -1},
+        {ELASTIC POLICY("Wait"), {.blind = true}, 1, -1},
+        {"'workers':4" POLICY("Wait"), {.blind = true}, -1, 1},
+        {ELASTIC POLICY("Shrink"), {0}, 0, -1},
+        {"'workers':4" POLICY("Restart"), {0}, 0, -1},
+        {ELASTIC POLICY("Block"), {0}, 3, -1},
+        {"'workers':4" POLICY("Block"), {0}, 4, -1},
+        {"'workers':4" POLICY("Block"), {.over = true}, 0, -1},
+        {ELASTIC POLICY("Block"), {.blind = true}, 1, -1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct hvdjob job = make_job(rows[i].spec, "'phase':'Running'");
+        auto_json json_t *j = budget_object(&job, rows[i].drain);
+        struct budget b;
+        json_object_set_new(json_object_get(j, "metadata"), "uid", json_string("b1"));
+        assert_int_equal(budget_parse(j, &b, NULL), 0);
+        if (b.min_available != rows[i].min || b.max_unavailable != rows[i].max)
+            fail_msg("row %zu: minAvailable %d, maxUnavailable %d", i, b.min_available,
+                     b.max_unavailable);
+        assert_int_equal(budget_decide(&job, rows[i].drain, &b), BUDGET_LEAVE);
         hvdjob_fini(&job);
     }
 }
@@ -89,11 +125,11 @@ static void test_kept(void **state)
         char text[512];
         snprintf(text, sizeof(text), "{" META ",'spec':{%s}}", rows[i].spec);
         struct budget b = read_budget(text);
-        if (budget_decide(&job, &b) != rows[i].want)
+        if (budget_decide(&job, (struct budget_drain){0}, &b) != rows[i].want)
             fail_msg("%s", rows[i].spec);
     }
     struct budget b = read_budget("{" META ",'spec':{'maxUnavailable':1}}");
-    auto_json json_t *change = budget_change(&job, &b);
+    auto_json json_t *change = budget_change(&job, (struct budget_drain){0}, &b);
     auto_json json_t *want =
         from_text("{'metadata':{'uid':'b1'},'spec':{'minAvailable':2,'maxUnavailable':null," ALWAYS
                   "," DIGITS "}}");
@@ -112,14 +148,16 @@ static void test_when(void **state)
         job.status.phase = (enum job_phase)phase;
         bool runs = phase == JOB_RUNNING || phase == JOB_WAITING;
         bool over = phase == JOB_SUCCEEDED || phase == JOB_FAILED;
-        assert_int_equal(budget_decide(&job, NULL), runs ? BUDGET_CREATE : BUDGET_LEAVE);
-        assert_int_equal(budget_decide(&job, &wrong), over ? BUDGET_LEAVE : BUDGET_CHANGE);
+        assert_int_equal(budget_decide(&job, (struct budget_drain){0}, NULL),
+                         runs ? BUDGET_CREATE : BUDGET_LEAVE);
+        assert_int_equal(budget_decide(&job, (struct budget_drain){0}, &wrong),
+                         over ? BUDGET_LEAVE : BUDGET_CHANGE);
         job.deleting = true;
-        assert_int_equal(budget_decide(&job, &wrong), BUDGET_LEAVE);
+        assert_int_equal(budget_decide(&job, (struct budget_drain){0}, &wrong), BUDGET_LEAVE);
         job.deleting = false;
         job.ours = false;
-        assert_int_equal(budget_decide(&job, &wrong), BUDGET_LEAVE);
-        assert_int_equal(budget_decide(&job, NULL), BUDGET_LEAVE);
+        assert_int_equal(budget_decide(&job, (struct budget_drain){0}, &wrong), BUDGET_LEAVE);
+        assert_int_equal(budget_decide(&job, (struct budget_drain){0}, NULL), BUDGET_LEAVE);
         hvdjob_fini(&job);
     }
 }
@@ -146,9 +184,8 @@ static void test_of_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_when),
+        cmocka_unit_test(test_limits),    cmocka_unit_test(test_drains),
+        cmocka_unit_test(test_kept),      cmocka_unit_test(test_when),
         cmocka_unit_test(test_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -345,10 +345,19 @@ static void test_options(void **state)
     unsetenv("HVD_WATCH_NAMESPACE");
     assert_int_equal(parse(&o, &what, &err, "--explain-states", NULL), 0);
     assert_true(what == SETTINGS_STATES);
+    assert_int_equal(o.drain_s, 900);
+    int built_in = o.signals.n;
+    assert_int_equal(parse(&o, &what, &err, "--drain-limit=0", "--drain-signals=a/b:leave"), 0);
+    assert_int_equal(o.drain_s, 0);
+    assert_int_equal(o.signals.n, built_in + 1);
+    assert_string_equal(o.signals.all[built_in].key, "a/b");
     static const char *const wrong[][2] = {
-        {"--what", NULL},        {"extra", NULL},         {"--lease-duration", "0"},
-        {"--lease-renew", "1x"}, {"--lease-renew", "20"}, {"--lease-retry", "11"},
-        {"--kubeconfig", NULL},  {"--namespace", ""},     {"--lease-duration", "-3"},
+        {"--drain-limit", "-1"},  {"--drain-limit", "86401"},
+        {"--drain-signals", "a"}, {"--what", NULL},
+        {"extra", NULL},          {"--lease-duration", "0"},
+        {"--lease-renew", "1x"},  {"--lease-renew", "20"},
+        {"--lease-retry", "11"},  {"--kubeconfig", NULL},
+        {"--namespace", ""},      {"--lease-duration", "-3"},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         assert_int_equal(parse(&o, &what, &err, wrong[i][0], wrong[i][1]), -EINVAL);

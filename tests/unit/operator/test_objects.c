@@ -420,48 +420,6 @@ static void test_sizes_of_invalid_specs(void **state)
     }
 }
 
-/* A status survives writing and parsing; manual edits do no harm. */
-static void test_status(void **state)
-{
-    struct hvdjob_status s = {.phase = JOB_WAITING,
-                              .attempt = 2,
-                              .failures = 3,
-                              .failed_late = true},
-                         t;
-    (void)state;
-    assert_int_equal(hvdjob_status_raise(&s, 7, 5, NULL), 0);
-    assert_int_equal(hvdjob_status_raise(&s, 1, 3, NULL), 0);
-    assert_int_equal(hvdjob_status_raise(&s, 7, 4, NULL), 0);
-    assert_int_equal(hvdjob_status_raise(&s, 9, 1, NULL),
-                     0); /* all workers have a higher attempt */
-    condition_set(&s.conditions[CONDITION_READY], true, "Running", "so it is", 3, NOW + 999);
-    condition_set(&s.conditions[CONDITION_READY], true, "Other", "still", 4, NOW + 5000);
-    assert_true(s.conditions[CONDITION_READY].since == NOW);
-    condition_set(&s.conditions[CONDITION_READY], false, "Other", "no", 4, NOW + 5000);
-    assert_true(s.conditions[CONDITION_READY].since == NOW + 5000);
-    auto_json json_t *once = hvdjob_status_write(&s, "sel");
-    assert_int_equal(hvdjob_status_parse(once, &t, NULL), 0);
-    auto_json json_t *twice = hvdjob_status_write(&t, "sel");
-    assert_true(json_equal(once, twice));
-    assert_int_equal(hvdjob_status_attempt(&t, 7), 5);
-    assert_int_equal(hvdjob_status_attempt(&t, 1), 3);
-    assert_int_equal(hvdjob_status_attempt(&t, 9), 2);
-    hvdjob_status_new_round(&t, 4);
-    assert_int_equal(hvdjob_status_attempt(&t, 7), 6);
-    assert_int_equal(hvdjob_status_attempt(&t, 0), 6);
-    hvdjob_status_fini(&s);
-    hvdjob_status_fini(&t);
-    auto_json json_t *bad = from_text("{'phase':7,'failures':-3,'attempts':{'x':1,'2':-1,'3':'y',"
-                                      "'99999999':1},'conditions':[3,{'type':'Ready'}],"
-                                      "'startTime':'soon','firstFailure':'no'}");
-    assert_int_equal(hvdjob_status_parse(bad, &t, NULL), 0);
-    assert_int_equal(t.phase, JOB_NEW);
-    assert_int_equal(t.failures, 0);
-    assert_int_equal(t.nretries, 0);
-    assert_true(t.started == MOMENT_NONE);
-    hvdjob_status_fini(&t);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -475,7 +433,6 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_template),
         cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

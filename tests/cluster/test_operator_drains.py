@@ -1,0 +1,171 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+# takes: 60 s, waiting
+# needs: kubernetes
+"""hvd-operator beside other programs: those that write fields into the status of its jobs, and those that drain nodes.
+timeout: 1200"""
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import case  # noqa: E402
+import operators  # noqa: E402
+from api import Refused, wait_until  # noqa: E402
+from operators import Installed, Job, Operator  # noqa: E402
+
+APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+LIMIT = 6   # seconds: --drain-limit
+SPOT = "aws-node-termination-handler/spot-itn"
+MAINTENANCE = "cloud.google.com/active-node-maintenance"
+
+
+class Beside(Installed):
+    nodes = 3   # of 8 processors each
+
+    def setUp(self):
+        self.jobs = []
+        self.operator = Operator(self.cluster, "--drain-limit", str(LIMIT)).start().wait_ready()
+
+    def tearDown(self):
+        for job in self.jobs:
+            if job.get():
+                job.delete()
+        for job in self.jobs:
+            job.wait_gone()
+        self.operator.stop()
+
+    def job(self, name, workers=1, **more):
+        self.jobs.append(Job(self.cluster, name, workers, **more))
+        return self.jobs[-1]
+
+    # ---- several writers of one status
+
+    def write_status(self, job, manager, **fields):
+        """Applies fields of the status as that field manager; others' stay."""
+        self.cluster.api.call("PATCH", f"{job.path}/status?fieldManager={manager}", {
+            "apiVersion": "hvd.dev/v1alpha1", "kind": "HvdJob",
+            "metadata": {"name": job.name, "namespace": job.namespace}, "status": fields}, kind=APPLY)
+
+    def test_status_of_several_writers(self):
+        """Conditions of other types and unknown fields stay, also if they change while the operator writes; their owner can
+        still remove them. Fields that the operator no longer has are removed."""
+        job = self.job("shared", 2, minWorkers=1, maxWorkers=9)
+        job.wait_running(2)
+        for number in range(30):   # beside the operator, which writes for each change of the workers
+            job.patch({"workers": 1 + number % 3})
+            condition = {"type": "example.com/Billed", "status": "True", "reason": "Paid", "message": str(number),
+                         "lastTransitionTime": "2026-01-01T00:00:00Z"}
+            self.write_status(job, "billing", conditions=[condition], billing={"cents": number})
+        job.patch({"workers": 3})
+        job.wait_running(3)
+        wait_until("its status", 30, lambda: job.status().get("ready") == 3)
+        self.assertEqual(job.condition("example.com/Billed"), condition)
+        self.assertEqual(job.status()["billing"], {"cents": 29})
+        self.assertIn("startTime", job.status())
+        self.write_status(job, "billing", billing={"euros": 1})
+        job.patch({"runPolicy": {"suspend": True}})
+        status = job.wait_phase("Suspended")
+        self.assertNotIn("startTime", status)
+        self.assertEqual(status["billing"], {"euros": 1})
+        self.assertEqual(job.condition("example.com/Billed"), {})
+
+    # ---- drains
+
+    def change_node(self, node, **parts):
+        self.cluster.api.call("PATCH", f"/api/v1/nodes/{node}", parts, kind=MERGE)
+
+    def cordon(self, node, on=True):
+        self.change_node(node, spec={"unschedulable": on or None})
+
+    def places(self, job):
+        """{pod: node} of the workers that run."""
+        return {name: p["spec"]["nodeName"] for name, p in job.pods(alive=True).items()
+                if p["status"].get("phase") == "Running"}
+
+    def drain(self, node, jobs):
+        """Cordons the node and evicts the jobs' pods until none is on it, as kubectl drain does. Returns {job: (seconds,
+        refused evictions)}."""
+        begin, ends, refused = time.monotonic(), {}, dict.fromkeys((job.name for job in jobs), 0)
+        self.cordon(node)
+        while len(ends) < len(jobs):
+            self.assertLess(time.monotonic() - begin, LIMIT + 15, (ends, [job.status() for job in jobs]))
+            for job in jobs:
+                here = [name for name, p in job.pods().items() if p["spec"].get("nodeName") == node]
+                if not here and job.name not in ends:
+                    ends[job.name] = time.monotonic() - begin
+                for name in here:
+                    try:
+                        job.evict(name)
+                    except Refused as error:
+                        self.assertIn(error.code, (404, 429))
+                        refused[job.name] += error.code == 429
+            time.sleep(0.2)
+        return {name: (ends[name], refused[name]) for name in ends}
+
+    def test_drain_ends_at_min_workers(self):
+        """Four jobs at minWorkers on one node. Shrink and Restart let it go at once, Wait and Block after --drain-limit. All
+        run again elsewhere, and no failure is counted."""
+        nodes = [f"kwok-{i}" for i in range(self.nodes)]
+        for node in nodes:
+            self.addCleanup(self.cordon, node, False)
+        for node in nodes[1:]:
+            self.cordon(node)
+        jobs = {policy: self.job(policy.lower(), 1, minWorkers=1, maxWorkers=2, run={"drainPolicy": policy})
+                for policy in ("Wait", "Shrink", "Restart", "Block")}
+        for policy, job in jobs.items():
+            job.wait_running(1)
+            job.wait_evictions(0 if policy in ("Wait", "Block") else 1)
+            annotations = next(iter(job.pods().values()))["metadata"].get("annotations", {})
+            self.assertEqual(annotations.get("cluster-autoscaler.kubernetes.io/safe-to-evict"),
+                             "false" if policy == "Block" else None)
+        for node in nodes[1:]:
+            self.cordon(node, False)
+        ends = self.drain(nodes[0], jobs.values())
+        for policy, job in jobs.items():
+            seconds, refused = ends[job.name]
+            if policy in ("Wait", "Block"):
+                self.assertTrue(LIMIT - 2 < seconds < LIMIT + 5 and refused > 0, (policy, ends))
+            else:
+                self.assertTrue(seconds < LIMIT - 2 and refused == 0, (policy, ends))
+            job.wait_phase("Running")
+            job.wait_running(1)
+            self.assertNotIn(nodes[0], self.places(job).values())
+            self.assertEqual(job.status()["failures"], 0)
+            self.assertIn("cordoned", job.events()["NodeDrained"]["note"])
+            wait_until("the end of the drain", 10, lambda: "drainTime" not in job.status())
+        jobs["Block"].wait_evictions(0)   # closed again
+
+    def test_workers_leave_before_a_node_ends(self):
+        """The taint of a spot instance that ends, and a label of a maintenance, which a scheduler does not know: the workers
+        are replaced on other nodes without an eviction, and no failure is counted."""
+        for node in (f"kwok-{i}" for i in range(self.nodes)):
+            self.addCleanup(self.change_node, node, spec={"taints": None}, metadata={"labels": {MAINTENANCE: None}})
+        job = self.job("spot", 6, minWorkers=1, maxWorkers=6, cpu="2")
+        job.wait_running(6)
+        for signal in ({"spec": {"taints": [{"key": SPOT, "effect": "PreferNoSchedule"}]}},
+                       {"metadata": {"labels": {MAINTENANCE: "ONGOING"}}}):
+            places = self.places(job)
+            node = min(places.values(), key=lambda one: list(places.values()).count(one))
+            begin = time.monotonic()
+            self.change_node(node, **signal)
+            if "spec" in signal:
+                wait_until("six workers elsewhere", 30, lambda: len(self.places(job)) == 6 and
+                           node not in self.places(job).values())
+            else:   # four fit on the last node, the others wait for a node
+                wait_until("four workers on the last node", 30, lambda: len(self.places(job)) == 4 and
+                           len(set(self.places(job).values())) == 1 and node not in self.places(job).values())
+            self.assertLess(time.monotonic() - begin, 20)
+            stay = {name for name, place in places.items() if place != node}
+            self.assertEqual(stay, stay & set(self.places(job)))
+        self.assertEqual((job.status()["failures"], job.status()["phase"]), (0, "Running"))
+        self.assertNotIn("Waiting", job.events())
+        self.assertIn("will leave at the next step boundary", job.events()["NodeDrained"]["note"])
+
+
+def needs():
+    operators.check_program()
+
+
+if __name__ == "__main__":
+    case.main("test_operator_drains", needs)
