@@ -25,7 +25,6 @@ struct apply_config {
     struct api *api;
     struct recorder *recorder;
     struct inflight *inflight;
-    struct resource_kinds *kinds;
     /* Read while a pod's body is written; NULL: pods are as their template says. */
     const struct injection *injection;
     bool by_key;                  /* agents use the job's key, whose Secret exists */

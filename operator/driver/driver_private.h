@@ -37,9 +37,10 @@ struct driver_stats {
 struct driver {
     struct driver_config config;
     struct loop *loop;
-    struct resource_kinds kinds;
     struct informer *jobs, *pods;
     struct informer *nodes, *others; /* others: pods of no job. NULL in one-namespace mode */
+    struct informer *limits,
+        *classes; /* LimitRanges, RuntimeClasses (NULL in one-namespace mode) */
     struct informer *budgets;
     struct group_cache groups[GROUP_CACHES];
     struct discovery *discovery;
@@ -66,6 +67,20 @@ void driver_caches_close(struct driver *d);
 struct group_cache *driver_groups(struct driver *d, struct entry *e);
 /* The pod of that name in the job's namespace, as the cache has it. NULL: none. */
 const struct pod_item *driver_pod(const struct driver *d, const struct entry *e, const char *name);
+
+/* Called after the list of any cache. */
+void driver_on_synced(void *arg);
+
+/* driver_nodes.c: the caches of nodes and of pods of no job. */
+int driver_nodes_open(struct driver *d, struct err *err);
+void driver_nodes_close(struct driver *d);
+
+/* driver_defaults.c: the caches of LimitRanges and RuntimeClasses. */
+int driver_defaults_open(struct driver *d, struct err *err);
+void driver_defaults_close(struct driver *d);
+/* Computes the job's podspec with what they add to its pods. Does nothing where there is nothing to
+ * add and nothing was added. */
+void driver_set_defaults(struct driver *d, struct job_item *item);
 
 /* driver_handlers.c: call the event handlers. before: the cached job before this change, NULL for a
  * new one. */

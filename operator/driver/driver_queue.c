@@ -16,7 +16,8 @@ struct view {
     struct job_item **copies; /* of jobs whose admission the cache does not show yet; else NULL */
     int n;
     struct cluster cluster;
-    struct node *nodes; /* shallow copies: they point into the cache */
+    struct node *nodes;    /* shallow copies: they point into the cache */
+    struct fit_anti *anti; /* cluster.anti */
 };
 
 void driver_choose_gang(struct driver *d, struct entry *e)
@@ -75,19 +76,37 @@ static void add_node(void *arg, const char *key, const void *item)
     v->nodes[v->cluster.n++] = *(const struct node *)item;
 }
 
+/* Host ports in use, where a job wants any. */
+static int see_ports(struct driver *d, struct view *v)
+{
+    bool wanted = false;
+    for (int i = 0; i < v->n; i++)
+        wanted |= v->jobs[i].job->podspec.ports.n > 0;
+    if (!wanted)
+        return 0;
+    v->cluster.ports = calloc((size_t)v->cluster.n + 1, sizeof(*v->cluster.ports));
+    int rc = v->cluster.ports ? 0 : -ENOMEM;
+    for (int i = 0; i < v->cluster.n && rc == 0; i++)
+        rc = usage_ports(&d->usage, v->nodes[i].name, &v->cluster.ports[i]);
+    return rc;
+}
+
 static int see_nodes(struct driver *d, struct view *v)
 {
     size_t n = informer_size(d->nodes);
+    int rc = 0;
     v->nodes = calloc(n + 1, sizeof(*v->nodes));
     v->cluster.used = calloc(n + 1, sizeof(*v->cluster.used));
     if (!v->nodes || !v->cluster.used)
         return -ENOMEM;
     informer_each(d->nodes, add_node, v);
-    for (int i = 0; i < v->cluster.n; i++)
-        usage_get(&d->usage, v->nodes[i].name, &v->cluster.used[i]);
+    for (int i = 0; i < v->cluster.n && rc == 0; i++)
+        rc = usage_get(&d->usage, v->nodes[i].name, i, &v->cluster.used[i]);
     v->cluster.nodes = v->nodes;
-    v->cluster.kinds = &d->kinds;
-    return 0;
+    rc = rc < 0 ? rc : see_ports(d, v);
+    rc = rc < 0 ? rc : usage_anti(&d->usage, &v->anti, &v->cluster.nanti);
+    v->cluster.anti = v->anti;
+    return rc;
 }
 
 static int see_jobs(struct driver *d, struct view *v)
@@ -151,6 +170,12 @@ static void view_fini(struct view *v, int njobs)
         free(v->copies[i]);
     free(v->copies);
     free(v->jobs);
+    for (int i = 0; i < v->cluster.n && v->cluster.used; i++)
+        resources_fini(&v->cluster.used[i]);
+    for (int i = 0; i < v->cluster.n && v->cluster.ports; i++)
+        hostports_fini(&v->cluster.ports[i]);
+    free(v->cluster.ports);
+    free(v->anti);
     free(v->nodes);
     free(v->cluster.used);
 }

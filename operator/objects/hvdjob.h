@@ -55,7 +55,13 @@ struct hvdjob {
 };
 
 /* Parses the HvdJob j. -EINVAL: j has no name or uid. -ENOMEM. *ret is untouched on failure. */
-int hvdjob_parse(json_t *j, struct resource_kinds *kinds, struct hvdjob *ret, struct err *err);
+int hvdjob_parse(json_t *j, struct hvdjob *ret, struct err *err);
 void hvdjob_fini(struct hvdjob *job);
+
+/* Computes podspec again, with what the API server adds to the job's pods; defaults NULL: nothing.
+ * Does nothing for a job that is refused. -E2BIG: more kinds of resources than fit. -ENOMEM.
+ * podspec is untouched on failure. */
+int hvdjob_set_defaults(struct hvdjob *job, const struct podspec_defaults *defaults,
+                        struct err *err);
 
 #endif

@@ -4,6 +4,8 @@
  */
 #include "operator/objects/labels.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/buf.h"
@@ -38,6 +40,31 @@ void labels_fini(struct labels *l)
 {
     free(l->text);
     l->text = NULL;
+}
+
+/* Bytes of the text without its last NUL. */
+static size_t length(const struct labels *l)
+{
+    const char *p = l->text;
+    while (p && *p) {
+        p += strlen(p) + 1; /* a value, which may be empty, follows each name */
+        p += strlen(p) + 1;
+    }
+    return p ? (size_t)(p - l->text) : 0;
+}
+
+int labels_append(struct labels *l, const struct labels *more)
+{
+    size_t have = length(l), n = length(more);
+    if (n == 0)
+        return 0;
+    char *text = realloc(l->text, have + n + 1);
+    if (!text)
+        return -ENOMEM;
+    memcpy(text + have, more->text, n);
+    text[have + n] = '\0';
+    l->text = text;
+    return 0;
 }
 
 const char *labels_get(const struct labels *l, const char *name)

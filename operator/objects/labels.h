@@ -19,6 +19,9 @@ struct labels {
 int labels_parse(json_t *j, struct labels *ret, struct err *err);
 void labels_fini(struct labels *l);
 
+/* Adds all of more, also names that l has. -ENOMEM: l is untouched. */
+int labels_append(struct labels *l, const struct labels *more);
+
 /* The value; NULL: no such label. */
 const char *labels_get(const struct labels *l, const char *name);
 

@@ -6,28 +6,48 @@
 #ifndef HVD_OPERATOR_OBJECTS_PODSPEC_H
 #define HVD_OPERATOR_OBJECTS_PODSPEC_H
 
+#include "operator/objects/hostports.h"
 #include "operator/objects/labels.h"
+#include "operator/objects/limitrange.h"
 #include "operator/objects/resources.h"
+#include "operator/objects/runtime.h"
 #include "operator/objects/taints.h"
 
 struct podspec {
     struct resources requests; /* includes 1 of the resource "pods" */
+    char *names;               /* of the other kinds in requests, for resources_name() */
+    struct hostports ports;
     struct labels selector;
     struct taints tolerated;
-    char scheduler[64]; /* "": the default one */
+    char scheduler[64];  /* "": the default one */
+    char *runtime_class; /* spec.runtimeClassName; NULL: none */
+    /* Namespace and labels of the pods, which other pods' anti-affinity may select. Not from the
+     * spec: podspec_parse() does not set them. */
+    char *namespace_;
+    struct labels labels;
     /* A field that constrains placement and that fit.h ignores, such as "affinity"; NULL: none. A
      * string constant. */
     const char *unjudged;
 };
 
-/* -EINVAL: err names the field ("containers[0].resources"). -ENOSPC: too many kinds of resources.
- * -ENOMEM. *ret is untouched on failure. */
-int podspec_parse(json_t *spec, struct resource_kinds *kinds, struct podspec *ret, struct err *err);
+/* What the API server adds to a new pod. Either may be NULL: nothing. */
+struct podspec_defaults {
+    const struct limitrange *limits; /* of the pod's namespace */
+    const struct runtime *runtime;   /* of the class that spec.runtimeClassName names */
+};
+
+/* defaults: NULL for none. A spec with a runtimeClassName and without defaults->runtime is
+ * unjudged. -EINVAL: err names the field ("containers[0].resources"). -E2BIG: more than
+ * RESOURCES_OTHERS_MAX kinds of resources, or HOSTPORTS_MAX ports. -ENOMEM. *ret is untouched on
+ * failure. */
+int podspec_parse(json_t *spec, const struct podspec_defaults *defaults, struct podspec *ret,
+                  struct err *err);
 void podspec_fini(struct podspec *s);
 
-/* Parses only the requests, for the cache of pods. Resource kinds beyond RESOURCES_MAX are ignored
- * if loose, else -ENOSPC. */
-int podspec_requests(json_t *spec, bool loose, struct resource_kinds *kinds, struct resources *ret,
-                     struct err *err);
+/* Parses only the requests, 1 of "pods" among them: what kube-scheduler counts (PodRequests in
+ * k8s.io/component-helpers/resource). status: of an existing pod, whose containers may be resized
+ * in place; NULL: a new pod. names, errors: as resources_parse(); ret is empty before. */
+int podspec_requests(json_t *spec, json_t *status, const struct podspec_defaults *defaults,
+                     struct buf *names, struct resources *ret, struct err *err);
 
 #endif

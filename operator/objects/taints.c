@@ -74,6 +74,33 @@ int tolerations_parse(json_t *list, struct taints *ret, struct err *err)
     return parse(list, true, ret, err);
 }
 
+static bool copy(const struct taint *t, struct taint *ret)
+{
+    *ret = *t;
+    ret->key = strdup(t->key);
+    ret->value = t->value ? strdup(t->value) : NULL;
+    return ret->key && (!t->value || ret->value);
+}
+
+int taints_append(struct taints *t, const struct taints *more)
+{
+    struct taint *all = realloc(t->all, (size_t)(t->n + more->n + 1) * sizeof(*all));
+    if (!all)
+        return -ENOMEM;
+    t->all = all;
+    for (int i = 0; i < more->n; i++) {
+        if (copy(&more->all[i], &all[t->n + i]))
+            continue;
+        for (; i >= 0; i--) {
+            free(all[t->n + i].key);
+            free(all[t->n + i].value);
+        }
+        return -ENOMEM;
+    }
+    t->n += more->n;
+    return 0;
+}
+
 static bool tolerates(const struct taint *toleration, const struct taint *taint)
 {
     if (toleration->effect[0] && strcmp(toleration->effect, taint->effect) != 0)

@@ -28,6 +28,9 @@ int taints_parse(json_t *list, struct taints *ret, struct err *err);
 int tolerations_parse(json_t *list, struct taints *ret, struct err *err);
 void taints_fini(struct taints *t);
 
+/* Adds copies of all of more. -ENOMEM: t is untouched. */
+int taints_append(struct taints *t, const struct taints *more);
+
 /* The first taint that is not tolerated; NULL: all are. */
 const struct taint *taints_refuse(const struct taints *taints, const struct taints *tolerated);
 

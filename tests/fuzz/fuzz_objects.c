@@ -69,7 +69,7 @@ static void walk(struct hvdjob *job, const struct pod *pod, struct cluster *c)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct resource_kinds kinds = {0};
+
     struct hvdjob job;
     struct pod pod;
     struct node node;
@@ -81,12 +81,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     struct budget budget;
     bool have_budget = budget_parse(j, &budget, NULL) == 0;
-    int have_node = node_parse(j, &kinds, &node, &err);
+    int have_node = node_parse(j, &node, &err);
     if (have_node < 0 && !err.msg[0])
         abort();
-    int have_pod = pod_parse(j, &kinds, &pod, &err);
-    int have_job = hvdjob_parse(j, &kinds, &job, &err);
-    struct cluster c = {&kinds, have_node == 0, &node, &used};
+    int have_pod = pod_parse(j, &pod, &err);
+    int have_job = hvdjob_parse(j, &job, &err);
+    struct cluster c = {.n = have_node == 0, .nodes = &node, .used = &used};
     /* Many workers would only make this slow. */
     if (have_job == 0 && job.workers <= 100)
         walk(&job, have_pod == 0 ? &pod : NULL, &c);

@@ -74,7 +74,7 @@ static struct admission admission_for(struct cluster_sim *s, int job)
     static struct view v;
     struct queue_job jobs[SIM_JOBS];
     struct resources used[SIM_NODES];
-    struct cluster c = {&s->kinds, SIM_NODES, s->nodes, used};
+    struct cluster c = {.n = SIM_NODES, .nodes = s->nodes, .used = used};
     int n = 0;
     cluster_sim_used(s, used);
     for (int i = 0; i < SIM_JOBS; i++) {

@@ -31,13 +31,13 @@ static void add_node(struct world *w, const char *name, int cpu, const char *met
              "'8Gi','pods':10},'conditions':[{'type':'Ready','status':'True'}]}}",
              name, meta, spec, cpu);
     auto_json json_t *j = from_text(text);
-    assert_int_equal(node_parse(j, &kinds, &w->nodes[w->c.n], NULL), 0);
+    assert_int_equal(node_parse(j, &w->nodes[w->c.n], NULL), 0);
     w->c.n++;
 }
 
 static void init(struct world *w)
 {
-    *w = (struct world){.c = {.kinds = &kinds, .nodes = w->nodes, .used = w->used}};
+    *w = (struct world){.c = {.nodes = w->nodes, .used = w->used}};
 }
 
 static void fini(struct world *w)
