@@ -22,7 +22,7 @@ from api import Refused, condition, wait_until  # noqa: E402
 from binaries import Missing  # noqa: E402
 
 PROGRAM = os.path.join(operators.ROOT, os.environ.get("BUILD") or "build", "tests", "programs", "fit_of")
-CASES = 40
+CASES = 60
 GPU = [f"x.test/mig-{number}" for number in range(40)]    # more names than the operator once could count
 
 
@@ -39,55 +39,55 @@ class Maker:
 
     def node(self, number):
         dice, name = self.dice, f"{self.name}-n{number}"
-        offers = {"cpu": f"{dice.randrange(1500, 9000)}m", "memory": f"{dice.randrange(2, 9)}Gi", "pods": str(dice.randrange(3, 9)),
-                  "ephemeral-storage": f"{dice.randrange(2, 20)}Gi", "hugepages-2Mi": f"{dice.randrange(0, 9) * 64}Mi"}
-        offers.update({gpu: str(dice.randrange(9)) for gpu in self.gpus if self.maybe(80)})
+        offers = {"cpu": f"{dice.randrange(3000, 12000)}m", "memory": f"{dice.randrange(3, 13)}Gi", "pods": str(dice.randrange(5, 15)),
+                  "ephemeral-storage": f"{dice.randrange(2, 20)}Gi", "hugepages-2Mi": f"{dice.randrange(4, 16) * 64}Mi"}
+        offers.update({gpu: str(dice.randrange(3, 12)) for gpu in self.gpus if self.maybe(90)})
         taints = [{"key": "t", "value": dice.choice("ab"), "effect": dice.choice(("NoSchedule", "PreferNoSchedule"))}]
-        return {"metadata": {"name": name, "labels": {"case": self.name, "host": name, "zone": dice.choice("xy"),
+        return {"metadata": {"name": name, "labels": {"case": self.name, "host": name, "zone": dice.choice("xyz"),
                                                       **({"vm": "yes"} if self.maybe(70) else {})}},
-                "spec": {"taints": taints if self.maybe(25) else [], "unschedulable": self.maybe(8)},
+                "spec": {"taints": taints if self.maybe(35) else [], "unschedulable": self.maybe(8)},
                 "status": {"allocatable": offers, "capacity": offers,
                            "conditions": [{"type": "Ready", "status": "True", "reason": "x", "message": "x"}]}}
 
-    def amounts(self, some=70):
+    def amounts(self, some=70, most=1100):
         dice, requests = self.dice, {}
         if self.maybe(some):
-            requests["cpu"] = dice.choice((f"{dice.randrange(100, 1100)}m", "0.3", "1"))
+            requests["cpu"] = dice.choice((f"{dice.randrange(100, most)}m", f"{dice.randrange(100, most)}m", "0.3"))
         if self.maybe(some):
-            requests["memory"] = dice.choice((f"{dice.randrange(100, 1500)}Mi", "1e9", "0.5Gi"))
-        if self.maybe(some - 50):
+            requests["memory"] = dice.choice((f"{dice.randrange(100, most)}Mi", "3e8", "0.5Gi"))
+        if self.maybe(some - 60):
             requests["ephemeral-storage"] = f"{dice.randrange(1, 5)}Gi"
         return requests
 
-    def resources(self):
-        requests, limits = self.amounts(), {}
+    def resources(self, most):
+        requests, limits = self.amounts(most=most), {}
         if self.maybe(25) and "cpu" in requests:
             limits["cpu"] = requests.pop("cpu")
-        if self.maybe(30):
+        if self.maybe(20):
             limits[self.dice.choice(self.gpus)] = str(self.dice.randrange(1, 3))
-        if self.maybe(15):
+        if self.maybe(10):
             limits["hugepages-2Mi"] = f"{self.dice.randrange(1, 3) * 64}Mi"
             requests.setdefault("memory", "64Mi")
         return {"requests": requests, "limits": limits}
 
-    def container(self, name, ports=10, **more):
+    def container(self, name, ports=10, most=1100, **more):
         dice = self.dice
-        container = {"name": name, "image": "none", "command": ["x"], "resources": self.resources(), **more}
+        container = {"name": name, "image": "none", "command": ["x"], "resources": self.resources(most), **more}
         if self.maybe(ports):
             number = 7000 + dice.randrange(2)
-            container["ports"] = [{"containerPort": number, "hostPort": number, "protocol": dice.choice(("TCP", "TCP", "UDP")),
+            container["ports"] = [{"containerPort": number, "hostPort": number, "protocol": dice.choice(("TCP", "TCP", "TCP", "UDP")),
                                    "hostIP": dice.choice(("", "", "0.0.0.0", "10.0.0.1", "10.0.0.2"))}]
         return container
 
-    def spec(self, ports):
-        spec = {"containers": [self.container("a", ports)], "terminationGracePeriodSeconds": 0}
+    def spec(self, ports, most=1100):
+        spec = {"containers": [self.container("a", ports, most)], "terminationGracePeriodSeconds": 0}
         if self.maybe(25):
-            spec["containers"].append(self.container("b", 0))
-        if self.maybe(35):
+            spec["containers"].append(self.container("b", 0, most))
+        if self.maybe(50):
             spec["initContainers"] = [self.container(f"i{number}", 0, **({"restartPolicy": "Always"} if self.maybe(50) else {}))
-                                      for number in range(self.dice.randrange(1, 4))]
-        if self.maybe(20):    # pod-level requests are at least the containers' sum
-            spec["resources"] = {"requests": {"cpu": f"{self.dice.randrange(6000, 7000)}m"}, "limits": {}}
+                                      for number in range(self.dice.randrange(1, 5))]
+        if self.maybe(12):    # pod-level requests are at least the containers' sum
+            spec["resources"] = {"requests": {"cpu": f"{self.dice.randrange(6700, 7500)}m", "memory": "8Gi"}, "limits": {}}
         elif self.maybe(10):
             spec["resources"] = {"limits": {"cpu": "20", "memory": "40Gi"}}
         if self.maybe(10):
@@ -111,7 +111,7 @@ class Maker:
             {"topologyKey": dice.choice(("host", "zone", "missing")), "labelSelector": selector, **where}]}}
 
     def pod(self, number, node):
-        spec = {**self.spec(12), "nodeName": node}
+        spec = {**self.spec(30), "nodeName": node}
         spec.pop("resources", None if not self.maybe(50) else "none")
         if self.maybe(15):
             spec["affinity"] = self.keeps_away()
@@ -122,18 +122,18 @@ class Maker:
         amounts = self.amounts(90)
         status = {"containerStatuses": [{"name": "a", "image": "none", "imageID": "", "ready": False, "restartCount": 0,
                                          "resources": {"requests": amounts}, "allocatedResources": self.amounts(90)}]}
-        if self.maybe(30):
+        if self.maybe(40):
             status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
         return status
 
     def job(self):
-        spec = {**self.spec(15), "nodeSelector": {"case": self.name}}
+        spec = {**self.spec(20, 600), "nodeSelector": {"case": self.name}}
         if self.maybe(20):
             spec["tolerations"] = [{"key": "t", "operator": "Exists"}]
         if self.runtime:
             spec["runtimeClassName"] = self.name
         return {"metadata": {"name": "job", "namespace": self.name, "uid": self.name},
-                "spec": {"workers": 8, "template": {"metadata": {"labels": {"app": "work"}}, "spec": spec}}}
+                "spec": {"workers": 12, "template": {"metadata": {"labels": {"app": "work"}}, "spec": spec}}}
 
     def limit_range(self):
         if not self.maybe(30):
@@ -143,10 +143,10 @@ class Maker:
              "default": {"memory": "9Gi", **({"ephemeral-storage": "5Gi"} if self.maybe(30) else {})}}]}}
 
     def runtime_class(self):
-        if not self.maybe(20):
+        if not self.maybe(25):
             return None
         self.runtime = {"metadata": {"name": self.name}, "handler": "x", "overhead": {"podFixed": {"cpu": "350m", "memory": "100Mi"}}}
-        if self.maybe(50):
+        if self.maybe(70):
             self.runtime["scheduling"] = {"nodeSelector": {"vm": "yes"}, "tolerations": [{"key": "t", "value": "a"}]}
         return self.runtime
 
@@ -186,17 +186,17 @@ class Fit(unittest.TestCase):
             self.api.create(f"/api/v1/namespaces/{maker.name}/limitranges", limits)
         if runtime:
             self.api.create("/apis/node.k8s.io/v1/runtimeclasses", runtime)
-        for one in range(maker.dice.randrange(1, 4)):
+        for one in range(maker.dice.randrange(1, 3)):
             node = maker.node(one)
             self.make_node(node)
-            for _ in range(maker.dice.randrange(3)):
+            for _ in range(maker.dice.randrange(4)):
                 self.make_pod(maker, maker.pod(number, node["metadata"]["name"]))
                 number += 1
 
     def make_pod(self, maker, pod):
         path = f"/api/v1/namespaces/{maker.name}/pods"
         self.api.create(path, pod)
-        if maker.maybe(25):
+        if maker.maybe(50):
             self.api.call("PATCH", f"{path}/{pod['metadata']['name']}/status", {"status": maker.resized()},
                           kind="application/merge-patch+json")
 
@@ -243,7 +243,7 @@ class Fit(unittest.TestCase):
                  for maker, answer in zip(makers, answers) if answer["made"] and answer["fits"] != bound[maker.name]]
         self.assertEqual(wrong, [], f"HVD_SEED={seed}")
         counts = Counter(answer["fits"] for answer in answers if answer["made"])
-        self.assertGreater(sum(counts[fits] for fits in range(1, 8)), 5, counts)
+        self.assertGreater(sum(counts[fits] for fits in range(1, 12)), 10, counts)
         self.assertGreater(counts[0], 2, counts)
 
 

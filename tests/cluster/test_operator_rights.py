@@ -22,11 +22,13 @@ JOBS = {
     ("hvd.dev", "hvdjobs/finalizers", ""): "update",
     ("", "pods", ""): "create delete get list patch watch",
     ("events.k8s.io", "events", ""): "create patch",
+    ("", "limitranges", ""): "list watch",
     ("policy", "poddisruptionbudgets", ""): "create list patch watch",
     **{(group, "podgroups", ""): "create get list watch"
        for group in ("scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")},
 }
-CLUSTER = {("", "nodes", ""): "list watch", ("authentication.k8s.io", "tokenreviews", ""): "create"}
+CLUSTER = {("", "nodes", ""): "list watch", ("node.k8s.io", "runtimeclasses", ""): "list watch",
+           ("authentication.k8s.io", "tokenreviews", ""): "create"}
 OWN = {
     ("coordination.k8s.io", "leases", ""): "create",
     ("coordination.k8s.io", "leases", "hvd-operator"): "get update",

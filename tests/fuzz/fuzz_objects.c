@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_objects: any JSON as a Node, a Pod, a PodDisruptionBudget and an HvdJob, as an API server
- * would send them. Objects that can be read go through the queue, reconcile() and the construction
- * of pods.
+ * fuzz_objects: any JSON as a Node, a Pod, a LimitRange, a RuntimeClass, a PodDisruptionBudget and
+ * an HvdJob, as an API server would send them. Objects that can be read go through the count of what
+ * nodes have in use, the queue, reconcile() and the construction of pods.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/json/json.h"
+#include "operator/driver/usage.h"
 #include "operator/objects/sanitize.h"
 #include "operator/reconcile/budget.h"
 #include "operator/reconcile/injection.h"
@@ -67,9 +68,59 @@ static void walk(struct hvdjob *job, const struct pod *pod, struct cluster *c)
     }
 }
 
+/* What the API server would add to the job's pods, if the input is such an object, too. */
+static void add_defaults(json_t *j, struct hvdjob *job)
+{
+    struct limitrange limits;
+    struct runtime runtime;
+    bool ranged = limitrange_parse(j, &limits, NULL) == 0;
+    bool classed = runtime_parse(j, &runtime, NULL) == 0;
+    struct podspec_defaults defaults = {ranged ? &limits : NULL, classed ? &runtime : NULL};
+    struct err err = {0};
+    if (hvdjob_set_defaults(job, &defaults, &err) < 0 && !err.msg[0])
+        abort();
+    if (ranged)
+        limitrange_fini(&limits);
+    if (classed)
+        runtime_fini(&runtime);
+}
+
+/* Counts the pod twice, before and after its node is known; nothing may be left of it afterwards. */
+static void count(struct pod *pod, const struct node *node, struct hvdjob *job)
+{
+    struct usage u = {0};
+    struct usage_pod *first = usage_pod_make(pod), *second = usage_pod_make(pod);
+    struct resources used = {.n = 0};
+    struct hostports ports = {.n = 0};
+    struct fit_anti *anti = NULL;
+    if (!first || !second || usage_add(&u, first, "a") < 0 ||
+        usage_set_node(&u, node->name, &node->allocatable) < 0 || usage_add(&u, second, "b") < 0 ||
+        usage_get(&u, node->name, 0, &used) < 0 || usage_ports(&u, node->name, &ports) < 0)
+        abort();
+    struct cluster c = {.n = 1, .nodes = node, .used = &used, .ports = &ports};
+    if (usage_anti(&u, &anti, &c.nanti) < 0)
+        abort();
+    c.anti = anti;
+    if (job) {
+        char text[256];
+        fit_reserve(&c, &job->podspec, fit_count(&c, &job->podspec, 3));
+        fit_explain(&c, &job->podspec, 3, text, sizeof(text));
+    }
+    usage_remove(&u, first);
+    usage_remove(&u, second);
+    usage_set_node(&u, node->name, NULL);
+    if (u.nodes.n || u.anti.n)
+        abort();
+    resources_fini(&used);
+    hostports_fini(&ports);
+    free(anti);
+    usage_pod_destroy(first);
+    usage_pod_destroy(second);
+    usage_fini(&u);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-
     struct hvdjob job;
     struct pod pod;
     struct node node;
@@ -87,6 +138,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int have_pod = pod_parse(j, &pod, &err);
     int have_job = hvdjob_parse(j, &job, &err);
     struct cluster c = {.n = have_node == 0, .nodes = &node, .used = &used};
+    if (have_job == 0)
+        add_defaults(j, &job);
+    if (have_pod == 0 && have_node == 0) {
+        if (!pod.node && pod.requests.n % 2 == 0)
+            pod.node = strdup(node.name);
+        count(&pod, &node, have_job == 0 ? &job : NULL);
+    }
     /* Many workers would only make this slow. */
     if (have_job == 0 && job.workers <= 100)
         walk(&job, have_pod == 0 ? &pod : NULL, &c);
