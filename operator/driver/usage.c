@@ -14,8 +14,7 @@
 struct usage_node {
     struct store_entry *entry;
     struct resources sum; /* has the kinds that the node offers */
-    struct hostports ports;
-    struct list pods; /* usage_pod.link */
+    struct list pods;     /* usage_pod.link */
     size_t npods;
     bool there;   /* the node exists */
     bool unknown; /* no memory for the sum: the node counts as full */
@@ -81,7 +80,10 @@ int usage_anti(const struct usage *u, struct fit_anti **ret, int *ret_n)
     size_t n = 0, max = 0;
     for (struct store_entry *e = store_next(&u->anti, NULL); e; e = store_next(&u->anti, e)) {
         struct usage_anti *a = e->item;
-        list_for_each(pos, tmp, &a->pods) max += (size_t)a->terms.n;
+        list_for_each(pos, tmp, &a->pods)
+        {
+            max += (size_t)a->terms.n;
+        }
     }
     struct fit_anti *all = max && max < INT32_MAX ? malloc(max * sizeof(*all)) : NULL;
     if (max && !all)
@@ -123,7 +125,6 @@ static struct usage_node *make_node(struct usage *u, const char *name)
 static void free_node(struct usage_node *n)
 {
     resources_fini(&n->sum);
-    hostports_fini(&n->ports);
     free(n);
 }
 
@@ -145,30 +146,35 @@ static bool same_kinds(const struct resources *a, const struct resources *b)
     return true;
 }
 
+/* Sums up the node's pods again, of the kinds that it offers now. */
+static int sum_again(struct usage_node *n, const struct resources *offered)
+{
+    struct resources sum;
+    if (!n->unknown && same_kinds(&n->sum, offered))
+        return 0;
+    n->unknown = resources_zero_like(offered, &sum) < 0;
+    if (n->unknown)
+        return -ENOMEM;
+    list_for_each(pos, tmp, &n->pods)
+    {
+        usage_pod_count(list_entry(pos, struct usage_pod, link), 1, &sum);
+    }
+    resources_fini(&n->sum);
+    n->sum = sum;
+    return 0;
+}
+
 int usage_set_node(struct usage *u, const char *name, const struct resources *offered)
 {
     static const struct resources none;
-    struct usage_node *n = offered ? make_node(u, name) : NULL;
     struct store_entry *e = store_find(&u->nodes, name);
-    struct resources sum;
-    if (offered && !n)
-        return -ENOMEM;
-    if (!e)
-        return 0;
-    n = e->item;
-    n->there = offered != NULL;
-    offered = offered ? offered : &none;
-    if (n->unknown || !same_kinds(&n->sum, offered)) {
-        n->unknown = resources_zero_like(offered, &sum) < 0;
-        if (n->unknown)
-            return -ENOMEM;
-        list_for_each(pos, tmp, &n->pods)
-            usage_pod_count(list_entry(pos, struct usage_pod, link), 1, &sum);
-        resources_fini(&n->sum);
-        n->sum = sum;
-    }
+    struct usage_node *n = e ? e->item : offered ? make_node(u, name) : NULL;
+    if (!n)
+        return offered ? -ENOMEM : 0;
+    n->there = offered;
+    int rc = sum_again(n, offered ? offered : &none);
     drop_node(u, n);
-    return 0;
+    return rc;
 }
 
 int usage_get(struct usage *u, const char *node, int index, struct resources *ret)
@@ -189,8 +195,22 @@ int usage_get(struct usage *u, const char *node, int index, struct resources *re
 int usage_ports(const struct usage *u, const char *node, struct hostports *ret)
 {
     const struct store_entry *e = store_find(&u->nodes, node);
-    *ret = (struct hostports){.n = 0};
-    return e ? hostports_add(ret, &((const struct usage_node *)e->item)->ports) : 0;
+    struct usage_node *n = e ? e->item : NULL;
+    struct hostports ports = {.n = 0};
+    int rc = 0;
+    *ret = ports;
+    if (!n)
+        return 0;
+    list_for_each(pos, tmp, &n->pods)
+    {
+        const struct usage_pod *p = list_entry(pos, struct usage_pod, link);
+        if (p->more && rc == 0)
+            rc = hostports_add(&ports, &p->more->ports);
+    }
+    if (rc < 0)
+        hostports_fini(&ports);
+    *ret = ports;
+    return rc;
 }
 
 /* ---- pods ------------------------------------------------------------------------------------ */
@@ -203,12 +223,7 @@ int usage_add(struct usage *u, struct usage_pod *p, const char *name)
     struct usage_more *more = p->more;
     if (!n)
         return -ENOMEM;
-    if (more && hostports_add(&n->ports, &more->ports) < 0) {
-        drop_node(u, n);
-        return -ENOMEM;
-    }
     if (more && more->anti && (!(more->name = strdup(name)) || anti_add(u, more) < 0)) {
-        hostports_remove(&n->ports, &more->ports);
         drop_node(u, n);
         return -ENOMEM;
     }
@@ -225,10 +240,8 @@ void usage_remove(struct usage *u, struct usage_pod *p)
     struct usage_node *n = p ? p->at : NULL;
     if (!n)
         return;
-    if (p->more) {
-        hostports_remove(&n->ports, &p->more->ports);
+    if (p->more)
         anti_remove(u, p->more);
-    }
     list_remove(&p->link);
     usage_pod_count(p, -1, &n->sum);
     p->at = NULL;

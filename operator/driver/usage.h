@@ -65,7 +65,8 @@ int usage_set_node(struct usage *u, const char *name, const struct resources *of
  * node's index in the cluster, for usage_anti(). The caller calls resources_fini(). -ENOMEM. */
 int usage_get(struct usage *u, const char *node, int index, struct resources *ret);
 
-/* The node's host ports in use; the caller calls hostports_fini(). -ENOMEM. */
+/* The node's host ports in use, collected from its pods; the caller calls hostports_fini().
+ * -ENOMEM. */
 int usage_ports(const struct usage *u, const char *node, struct hostports *ret);
 
 /* The anti-affinity of all pods on nodes of the cluster, after usage_get() of each of them. The

@@ -30,18 +30,6 @@ int hostports_add(struct hostports *p, const struct hostports *more)
     return 0;
 }
 
-void hostports_remove(struct hostports *p, const struct hostports *less)
-{
-    for (size_t i = 0; i < less->n; i++)
-        for (size_t k = 0; k < p->n; k++)
-            if (memcmp(&p->all[k], &less->all[i], sizeof(p->all[k])) == 0) {
-                p->all[k] = p->all[--p->n];
-                break;
-            }
-    if (p->n == 0)
-        hostports_fini(p);
-}
-
 /* Adds the ports of one container. Host is the whole node's network. */
 static int take(json_t *container, bool host, struct hostports *p, struct err *err)
 {

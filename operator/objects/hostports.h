@@ -33,8 +33,6 @@ void hostports_fini(struct hostports *p);
 
 /* Adds all ports of more, once more where they are there already. -ENOMEM: nothing is added. */
 int hostports_add(struct hostports *p, const struct hostports *more);
-/* Removes each port of less once. */
-void hostports_remove(struct hostports *p, const struct hostports *less);
 
 /* The first port of wanted that conflicts with one of taken; NULL: none does. */
 const struct hostport *hostports_conflict(const struct hostports *taken,

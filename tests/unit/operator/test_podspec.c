@@ -236,11 +236,8 @@ static void test_ports(void **state)
         if (!hostports_conflict(&a, &b) == rows[i].conflict ||
             !hostports_conflict(&b, &a) == rows[i].conflict)
             fail_msg("%s and %s", rows[i].a, rows[i].b);
-        assert_int_equal(hostports_add(&a, &b), 0);
-        hostports_remove(&a, &b);
-        hostports_remove(&a, &a);
+        hostports_fini(&a);
         hostports_fini(&b);
-        assert_int_equal(a.n, 0);
     }
 }
 
