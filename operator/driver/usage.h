@@ -40,9 +40,6 @@ struct usage_pod *usage_pod_make(const struct pod *pod);
 /* The pod must not be counted any more, except shortly before usage_fini(). NULL is fine. */
 void usage_pod_destroy(struct usage_pod *p);
 
-/* The pod's requests, for tests. The caller calls resources_fini(). -ENOMEM. */
-int usage_pod_requests(const struct usage_pod *p, struct resources *ret);
-
 /* True if both take the same amounts. */
 bool usage_pod_same(const struct usage_pod *a, const struct usage_pod *b);
 

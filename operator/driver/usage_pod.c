@@ -94,9 +94,9 @@ bool usage_pod_same(const struct usage_pod *a, const struct usage_pod *b)
            memcmp(a->amounts, b->amounts, namounts(a) * sizeof(a->amounts[0])) == 0;
 }
 
-/* Its amounts; others: room for those of p, sorted as they are there. */
-static struct resources unpack(const struct usage_pod *p, struct resources_other *others)
+void usage_pod_count(const struct usage_pod *p, int times, struct resources *sum)
 {
+    struct resources_other others[RESOURCES_OTHERS_MAX];
     struct resources r = {.others = others, .n = p->others};
     size_t k = 0;
     for (int i = 0; i < RESOURCES_BASE; i++)
@@ -106,19 +106,5 @@ static struct resources unpack(const struct usage_pod *p, struct resources_other
         memcpy(&others[i].kind, &p->amounts[k], sizeof(uint64_t));
         others[i].amount = p->amounts[k + 1];
     }
-    return r;
-}
-
-void usage_pod_count(const struct usage_pod *p, int times, struct resources *sum)
-{
-    struct resources_other others[RESOURCES_OTHERS_MAX];
-    struct resources r = unpack(p, others);
     resources_count(sum, &r, times);
-}
-
-int usage_pod_requests(const struct usage_pod *p, struct resources *ret)
-{
-    struct resources_other others[RESOURCES_OTHERS_MAX];
-    struct resources r = unpack(p, others);
-    return resources_copy(&r, ret);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fuzz_objects: any JSON as a Node, a Pod, a LimitRange, a RuntimeClass, a PodDisruptionBudget and
- * an HvdJob, as an API server would send them. Objects that can be read go through the count of what
- * nodes have in use, the queue, reconcile() and the construction of pods.
+ * an HvdJob, as an API server would send them. Objects that can be read go through the count of
+ * what nodes have in use, the queue, reconcile() and the construction of pods.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -85,7 +85,8 @@ static void add_defaults(json_t *j, struct hvdjob *job)
         runtime_fini(&runtime);
 }
 
-/* Counts the pod twice, before and after its node is known; nothing may be left of it afterwards. */
+/* Counts the pod twice, before and after its node is known; nothing may be left of it afterwards.
+ */
 static void count(struct pod *pod, const struct node *node, struct hvdjob *job)
 {
     struct usage u = {0};
