@@ -140,7 +140,7 @@ fuzz: fuzz-build  ## each fuzzer for HVD_FUZZ_SECONDS
 # ---- programs that the launcher tests start: only hvd.h and libhvd.so ------------------------
 # kube_try and pod_of use parts of the operator with a real API server, plane_try uses one with real agents, and agents_try
 # simulates thousands of agents.
-KUBE_TRY     := $(addprefix $(BUILD)/tests/programs/,kube_try pod_of plane_try agents_try)
+KUBE_TRY     := $(addprefix $(BUILD)/tests/programs/,kube_try pod_of plane_try agents_try fit_of)
 PROGRAM_BINS := $(patsubst %.c,$(BUILD)/%,$(sort $(filter-out $(if $(HAS_MPI),,%/mpi_own.c),$(wildcard tests/programs/*.c))))
 $(KUBE_TRY): %: %.o $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)

@@ -25,7 +25,6 @@ struct apply_config {
     struct api *api;
     struct recorder *recorder;
     struct inflight *inflight;
-    struct resource_kinds *kinds;
     /* Read while a pod's body is written; NULL: pods are as their template says. */
     const struct injection *injection;
     const struct drains *drains;  /* nodes that new pods avoid; read at that time, too */

@@ -61,8 +61,7 @@ static void on_holder(void *arg, const struct api_answer *answer)
     struct apply *a = s->apply;
     struct pod_item *pod = NULL;
     s->call = NULL;
-    if (answer->status != 200 ||
-        items_pod_read(a->config.kinds, answer->body, answer->len, &pod, NULL) < 0) {
+    if (answer->status != 200 || items_pod_read(answer->body, answer->len, &pod, NULL) < 0) {
         apply_fail(a, APPLY_FAILED, s->name, "a pod of this name exists and cannot be read");
         step_done(s, false);
         return;

@@ -182,7 +182,8 @@ bool driver_ready(const struct driver *cd, const char **ret_why)
     }
     return is_there(d->jobs, "hvdjobs", ret_why, d) && is_there(d->pods, "pods", ret_why, d) &&
            is_there_or_hidden(d->nodes, "nodes", ret_why, d) &&
-           is_there_or_hidden(d->others, "pods of others", ret_why, d);
+           is_there_or_hidden(d->others, "pods of others", ret_why, d) &&
+           is_there_or_hidden(d->quotas, "resourcequotas", ret_why, d);
 }
 
 static void on_served(void *arg)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver_caches: opens the informers and handles their events: enqueues jobs, sums up what pods use
- * on each node, and marks the queue dirty.
+ * driver_caches: opens the informers of jobs, their pods, budgets and PodGroups, and handles their
+ * events: enqueues jobs, counts what pods use on each node, and marks the queue dirty.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "operator/driver/driver_private.h"
 #include "operator/objects/moment.h"
 
-static void on_synced(void *arg)
+void driver_on_synced(void *arg)
 {
     struct driver *d = arg;
     d->queue_dirty = true;
@@ -39,9 +39,9 @@ static struct key split(const char *key)
 
 static int parse_job(void *arg, json_t *object, void **ret, struct err *err)
 {
-    struct driver *d = arg;
     struct job_item *item;
-    int rc = items_job(&d->kinds, object, &item, err);
+    (void)arg;
+    int rc = items_job(object, &item, err);
     if (rc == 0)
         *ret = item;
     return rc;
@@ -87,6 +87,9 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
     if (is && was && d->leading)
         driver_note_change(d, &was->job.status, &is->job.status);
     if (is && is->job.status.phase != e->phase) {
+        /* A job that comes back to the queue is asked for again: policies may have changed. */
+        if (is->job.status.phase == JOB_QUEUED && e->phase != JOB_NEW)
+            driver_forget_dry_run(d, e);
         e->phase = is->job.status.phase;
         entry_forget_admission(e);
     }
@@ -99,9 +102,9 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
 
 static int parse_pod(void *arg, json_t *object, void **ret, struct err *err)
 {
-    struct driver *d = arg;
     struct pod_item *item;
-    int rc = items_pod(&d->kinds, object, &item, err);
+    (void)arg;
+    int rc = items_pod(object, &item, err);
     if (rc == 0)
         *ret = item;
     return rc;
@@ -112,22 +115,20 @@ static void destroy_pod(void *item)
     items_pod_destroy(item);
 }
 
-static bool uses_node(const struct pod_item *p)
+/* Counts what the pod takes from its node. key: its name for messages. */
+static void count_usage(struct driver *d, const char *key, const struct pod_item *was,
+                        const struct pod_item *is)
 {
-    return p && p->pod.node && !pod_finished(&p->pod);
-}
-
-static void count_usage(struct driver *d, const struct pod_item *was, const struct pod_item *is)
-{
-    if (uses_node(was))
-        usage_remove(&d->usage, was->pod.node, &was->pod.requests);
-    if (uses_node(is) && usage_add(&d->usage, is->pod.node, &is->pod.requests) < 0)
+    bool same = was && is && usage_pod_counts(was->use) == usage_pod_counts(is->use) &&
+                usage_pod_same(was->use, is->use);
+    usage_remove(&d->usage, was ? was->use : NULL);
+    if (is && usage_add(&d->usage, is->use, key) < 0)
         log_warn("no memory: the requests of pod %s are not counted, gangs may be admitted that do "
                  "not fit",
-                 is->pod.name);
+                 key);
     /* Free resources have changed, or a gate was removed. */
-    if (!was || !is || uses_node(was) != uses_node(is) || was->pod.deleting != is->pod.deleting ||
-        was->pod.gated != is->pod.gated || was->pod.phase != is->pod.phase)
+    if (!same || was->pod.deleting != is->pod.deleting || was->pod.gated != is->pod.gated ||
+        was->pod.phase != is->pod.phase)
         d->queue_dirty = true;
 }
 
@@ -147,7 +148,7 @@ static void on_pod(void *arg, const char *key, const void *before, const void *a
     const struct pod_item *was = before;
     struct pod_item *is = (struct pod_item *)after;
     struct key at = split(key);
-    count_usage(d, was, is);
+    count_usage(d, key, was, is);
     if (was && (!is || strcmp(was->pod.job, is->pod.job) != 0)) {
         take_pod(d, at.namespace, was);
         was = NULL;
@@ -174,69 +175,6 @@ const struct pod_item *driver_pod(const struct driver *d, const struct entry *e,
     char key[512];
     snprintf(key, sizeof(key), "%.*s/%s", (int)strcspn(e->key, "/"), e->key, name);
     return informer_get(d->pods, key);
-}
-
-/* ---- nodes, and pods of no job --------------------------------------------------------------- */
-
-static int parse_node(void *arg, json_t *object, void **ret, struct err *err)
-{
-    struct driver *d = arg;
-    struct node_item *node;
-    int rc = items_node(&d->kinds, object, &node, err);
-    if (rc == 0)
-        *ret = node;
-    return rc;
-}
-
-static void destroy_node(void *item)
-{
-    items_node_unref(item);
-}
-
-static void on_node(void *arg, const char *key, const void *before, const void *after)
-{
-    struct driver *d = arg;
-    (void)key;
-    driver_note_node(d, before, after);
-    d->queue_dirty = true;
-    driver_wake(d);
-}
-
-static int parse_other(void *arg, json_t *object, void **ret, struct err *err)
-{
-    struct driver *d = arg;
-    struct foreign_item *item;
-    int rc = items_foreign(&d->kinds, object, &item, err);
-    if (rc == 0)
-        *ret = item;
-    return rc;
-}
-
-static void destroy_other(void *item)
-{
-    items_foreign_destroy(item);
-}
-
-static void on_other(void *arg, const char *key, const void *before, const void *after)
-{
-    struct driver *d = arg;
-    const struct foreign_item *was = before, *is = after;
-    struct resources r;
-    if (was && was->node) {
-        items_foreign_amounts(was, &r);
-        usage_remove(&d->usage, was->node, &r);
-    }
-    if (is && is->node) {
-        items_foreign_amounts(is, &r);
-        if (usage_add(&d->usage, is->node, &r) < 0)
-            log_warn("no memory: the requests of pod %s are not counted, gangs may be admitted "
-                     "that do not fit",
-                     key);
-    }
-    if ((was && was->node) != (is && is->node)) {
-        d->queue_dirty = true;
-        driver_wake(d);
-    }
 }
 
 /* ---- ResourceQuotas -------------------------------------------------------------------------- */
@@ -332,7 +270,7 @@ static void on_group(void *arg, const char *key, const void *before, const void 
 static void on_groups_synced(void *arg)
 {
     struct group_cache *g = arg;
-    on_synced(g->d);
+    driver_on_synced(g->d);
 }
 
 struct group_cache *driver_groups(struct driver *d, struct entry *e)
@@ -375,42 +313,33 @@ struct group_cache *driver_groups(struct driver *d, struct entry *e)
 
 int driver_caches_open(struct driver *d, struct err *err)
 {
-    struct informer_config base = {
-        .api = d->config.api, .namespace = d->config.namespace, .synced = on_synced, .arg = d};
-    struct informer_config jobs = base, pods = base, nodes = base, others = base, budgets = base;
-    struct informer_config quotas = base;
+    struct informer_config base = {.api = d->config.api,
+                                   .namespace = d->config.namespace,
+                                   .synced = driver_on_synced,
+                                   .arg = d};
+    struct informer_config jobs = base, pods = base, budgets = base, quotas = base;
     jobs.resource = (struct resource){"hvd.dev", "v1alpha1", "hvdjobs"};
     jobs.parse = parse_job, jobs.destroy = destroy_job, jobs.changed = on_job;
     pods.resource = (struct resource){"", "v1", "pods"};
     pods.labels = POD_LABEL_JOB;
     pods.parse = parse_pod, pods.destroy = destroy_pod, pods.changed = on_pod;
-    nodes.resource = (struct resource){"", "v1", "nodes"};
-    nodes.parse = parse_node, nodes.destroy = destroy_node, nodes.changed = on_node;
     budgets.resource = (struct resource){"policy", "v1", "poddisruptionbudgets"};
     budgets.labels = POD_LABEL_JOB;
     budgets.parse = parse_budget, budgets.destroy = destroy_budget, budgets.changed = on_budget;
     quotas.resource = (struct resource){"", "v1", "resourcequotas"};
     quotas.parse = parse_quota, quotas.destroy = destroy_quota, quotas.changed = on_quota;
-    others.resource = pods.resource;
-    others.labels = "!" POD_LABEL_JOB;
-    others.fields = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
-    others.parse = parse_other, others.destroy = destroy_other, others.changed = on_other;
     int rc = informer_open(&d->jobs, &jobs, err);
     rc = rc < 0 ? rc : informer_open(&d->pods, &pods, err);
     rc = rc < 0 ? rc : informer_open(&d->budgets, &budgets, err);
     rc = rc < 0 ? rc : informer_open(&d->quotas, &quotas, err);
-    if (rc < 0 || d->config.namespace)
-        return rc;
-    rc = informer_open(&d->nodes, &nodes, err);
-    return rc < 0 ? rc : informer_open(&d->others, &others, err);
+    return rc < 0 ? rc : driver_nodes_open(d, err);
 }
 
 void driver_caches_close(struct driver *d)
 {
     for (int i = 0; i < GROUP_CACHES; i++)
         informer_close(d->groups[i].informer);
-    informer_close(d->others);
-    informer_close(d->nodes);
+    driver_nodes_close(d);
     informer_close(d->quotas);
     informer_close(d->budgets);
     informer_close(d->pods);

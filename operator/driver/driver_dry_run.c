@@ -45,7 +45,7 @@ static struct verdict *refusal(struct dry_run *r, const char *message)
     return v;
 }
 
-static struct verdict *acceptance(struct driver *d, struct dry_run *r,
+static struct verdict *acceptance(const struct entry *e, struct dry_run *r,
                                   const struct api_answer *answer)
 {
     auto_json json_t *j = NULL;
@@ -57,7 +57,8 @@ static struct verdict *acceptance(struct driver *d, struct dry_run *r,
     v->refs = 1;
     v->known = answer->status == 201 &&
                object_read(answer->body, answer->len, "a pod", &j, &replaced, NULL) == 0 &&
-               demand_parse(json_object_get(j, "spec"), &d->kinds, &v->demand, NULL) == 0;
+               demand_parse(json_object_get(j, "spec"), e->job ? &e->job->job.podspec : NULL,
+                            &v->demand, NULL) == 0;
     return v;
 }
 
@@ -78,7 +79,7 @@ static void on_answer(void *arg, const struct api_answer *answer)
     d->queue_dirty = true;
     driver_enqueue(d, e); /* frees the entry if its job is gone */
     if (answer->status == 201 || is_unsupported(answer)) {
-        r->verdict = acceptance(d, r, answer);
+        r->verdict = acceptance(e, r, answer);
     } else if (retry_is_refusal(answer->status)) {
         r->verdict = refusal(r, answer->message);
     }

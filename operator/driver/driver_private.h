@@ -38,7 +38,6 @@ struct driver_stats {
 struct driver {
     struct driver_config config;
     struct loop *loop;
-    struct resource_kinds kinds;
     struct informer *jobs, *pods;
     struct informer *nodes, *others; /* others: pods of no job. NULL in one-namespace mode */
     struct informer *budgets, *quotas;
@@ -73,6 +72,13 @@ void driver_caches_close(struct driver *d);
 struct group_cache *driver_groups(struct driver *d, struct entry *e);
 /* The pod of that name in the job's namespace, as the cache has it. NULL: none. */
 const struct pod_item *driver_pod(const struct driver *d, const struct entry *e, const char *name);
+
+/* Called after the list of any cache. */
+void driver_on_synced(void *arg);
+
+/* driver_nodes.c: the caches of nodes and of pods of no job. */
+int driver_nodes_open(struct driver *d, struct err *err);
+void driver_nodes_close(struct driver *d);
 
 /* driver_handlers.c: call the event handlers. before: the cached job before this change, NULL for a
  * new one. */

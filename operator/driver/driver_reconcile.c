@@ -67,8 +67,8 @@ static void on_conflict(void *arg, const struct api_answer *answer)
     struct driver *d = e->owner;
     struct pod_item *pod = NULL;
     e->conflict_call = NULL;
-    bool there = answer->status == 200 &&
-                 items_pod_read(&d->kinds, answer->body, answer->len, &pod, NULL) == 0;
+    bool there =
+        answer->status == 200 && items_pod_read(answer->body, answer->len, &pod, NULL) == 0;
     if (there || answer->status == 404) {
         items_pod_destroy(e->conflict);
         e->conflict = pod;
@@ -166,7 +166,6 @@ static void apply(struct driver *d, struct entry *e, struct actions *actions)
     struct apply_config config = {.api = d->config.api,
                                   .recorder = d->recorder,
                                   .inflight = &d->inflight,
-                                  .kinds = &d->kinds,
                                   .injection = d->injects ? &d->injection : NULL,
                                   .drains = &d->drains,
                                   .by_key = d->handlers.key != NULL,

@@ -36,12 +36,12 @@ static int no_memory(struct err *err)
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
-int items_job(struct resource_kinds *kinds, json_t *object, struct job_item **ret, struct err *err)
+int items_job(json_t *object, struct job_item **ret, struct err *err)
 {
     struct job_item *item = calloc(1, sizeof(*item));
     if (!item)
         return no_memory(err);
-    int rc = hvdjob_parse(object, kinds, &item->job, err);
+    int rc = hvdjob_parse(object, &item->job, err);
     if (rc < 0) {
         free(item);
         return rc;
@@ -68,13 +68,12 @@ void items_job_unref(struct job_item *item)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-int items_node(struct resource_kinds *kinds, json_t *object, struct node_item **ret,
-               struct err *err)
+int items_node(json_t *object, struct node_item **ret, struct err *err)
 {
     struct node_item *item = calloc(1, sizeof(*item));
     if (!item)
         return no_memory(err);
-    int rc = node_parse(object, kinds, &item->node, err);
+    int rc = node_parse(object, &item->node, err);
     if (rc < 0) {
         free(item);
         return rc;
@@ -100,28 +99,32 @@ void items_node_unref(struct node_item *item)
 
 /* ---- pods ------------------------------------------------------------------------------------ */
 
-int items_pod(struct resource_kinds *kinds, json_t *object, struct pod_item **ret, struct err *err)
+int items_pod(json_t *object, struct pod_item **ret, struct err *err)
 {
     struct pod_item *item = calloc(1, sizeof(*item));
     if (!item)
         return no_memory(err);
-    int rc = pod_parse(object, kinds, &item->pod, err);
+    int rc = pod_parse(object, &item->pod, err);
     if (rc < 0) {
         free(item);
         return rc;
+    }
+    item->use = usage_pod_make(&item->pod);
+    if (!item->use) {
+        items_pod_destroy(item);
+        return no_memory(err);
     }
     item->version = version_of(object);
     *ret = item;
     return 0;
 }
 
-int items_pod_read(struct resource_kinds *kinds, const char *text, size_t len,
-                   struct pod_item **ret, struct err *err)
+int items_pod_read(const char *text, size_t len, struct pod_item **ret, struct err *err)
 {
     auto_json json_t *j = NULL;
     const char *replaced;
     int rc = object_read(text, len, "a pod", &j, &replaced, err);
-    return rc < 0 ? rc : items_pod(kinds, j, ret, err);
+    return rc < 0 ? rc : items_pod(j, ret, err);
 }
 
 void items_pod_destroy(struct pod_item *item)
@@ -129,52 +132,22 @@ void items_pod_destroy(struct pod_item *item)
     if (!item)
         return;
     pod_fini(&item->pod);
+    usage_pod_destroy(item->use);
     free(item);
 }
 
-int items_foreign(struct resource_kinds *kinds, json_t *object, struct foreign_item **ret,
-                  struct err *err)
+int items_foreign(json_t *object, struct usage_pod **ret, struct err *err)
 {
     struct pod p;
-    int n = 0, rc = pod_parse(object, kinds, &p, err);
+    int rc = pod_parse(object, &p, err);
     if (rc < 0)
         return rc;
-    for (int i = 0; i < RESOURCES_MAX; i++)
-        n += p.requests.amount[i] != 0;
-    struct foreign_item *item = calloc(1, sizeof(*item) + (size_t)n * sizeof(item->amount[0]));
-    if (!item) {
-        pod_fini(&p);
-        return no_memory(err);
-    }
-    n = 0;
-    for (int i = 0; i < RESOURCES_MAX; i++) {
-        if (p.requests.amount[i] == 0)
-            continue;
-        item->kinds |= (uint16_t)(1u << i);
-        item->amount[n++] = p.requests.amount[i];
-    }
-    if (!pod_finished(&p))
-        item->node = TAKE(p.node);
+    struct usage_pod *item = usage_pod_make(&p);
     pod_fini(&p);
+    if (!item)
+        return no_memory(err);
     *ret = item;
     return 0;
-}
-
-void items_foreign_amounts(const struct foreign_item *item, struct resources *ret)
-{
-    int n = 0;
-    *ret = (struct resources){0};
-    for (int i = 0; i < RESOURCES_MAX; i++)
-        if (item->kinds & 1u << i)
-            ret->amount[i] = item->amount[n++];
-}
-
-void items_foreign_destroy(struct foreign_item *item)
-{
-    if (!item)
-        return;
-    free(item->node);
-    free(item);
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */

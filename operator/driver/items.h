@@ -11,6 +11,7 @@
 #include "operator/objects/hvdjob.h"
 #include "operator/objects/node.h"
 #include "operator/objects/pod.h"
+#include "operator/driver/usage.h"
 #include "operator/reconcile/gang.h"
 
 struct entry;
@@ -26,6 +27,7 @@ struct job_item {
 struct pod_item {
     struct pod pod;
     uint64_t version;
+    struct usage_pod *use;
     int place; /* index in its entry's pods */
 };
 
@@ -33,14 +35,6 @@ struct pod_item {
 struct node_item {
     struct node node;
     int refs;
-};
-
-/* A pod of no job, which uses resources of its node. A cluster has many: kept as small as
- * possible. */
-struct foreign_item {
-    char *node;
-    uint16_t kinds; /* bit i set: amount[] has one of resource kind i, in the order of bits */
-    int64_t amount[];
 };
 
 struct budget_item {
@@ -58,26 +52,22 @@ struct group_item {
 uint64_t items_version(const char *resource_version);
 
 /* The caller gets one reference in *ret. -EINVAL, -ENOMEM. */
-int items_job(struct resource_kinds *kinds, json_t *object, struct job_item **ret, struct err *err);
+int items_job(json_t *object, struct job_item **ret, struct err *err);
 struct job_item *items_job_ref(struct job_item *item);
 /* NULL is fine. */
 void items_job_unref(struct job_item *item);
 
-int items_node(struct resource_kinds *kinds, json_t *object, struct node_item **ret,
-               struct err *err);
+int items_node(json_t *object, struct node_item **ret, struct err *err);
 struct node_item *items_node_ref(struct node_item *item);
 void items_node_unref(struct node_item *item);
 
-int items_pod(struct resource_kinds *kinds, json_t *object, struct pod_item **ret, struct err *err);
+int items_pod(json_t *object, struct pod_item **ret, struct err *err);
 /* As items_pod(), for the body of a response. */
-int items_pod_read(struct resource_kinds *kinds, const char *text, size_t len,
-                   struct pod_item **ret, struct err *err);
+int items_pod_read(const char *text, size_t len, struct pod_item **ret, struct err *err);
 void items_pod_destroy(struct pod_item *item);
 
-int items_foreign(struct resource_kinds *kinds, json_t *object, struct foreign_item **ret,
-                  struct err *err);
-void items_foreign_amounts(const struct foreign_item *item, struct resources *ret);
-void items_foreign_destroy(struct foreign_item *item);
+/* A pod of no job: only what it takes from its node is kept. usage_pod_destroy() frees it. */
+int items_foreign(json_t *object, struct usage_pod **ret, struct err *err);
 
 int items_group(const struct gang_ops *ops, json_t *object, struct group_item **ret,
                 struct err *err);

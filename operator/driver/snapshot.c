@@ -22,8 +22,14 @@ void snapshot_drop(struct snapshot *s)
         free(s->of[i].admitted);
         free(s->of[i].at);
     }
-    for (int i = 0; i < s->cluster.n && s->items; i++)
+    for (int i = 0; i < s->cluster.n && s->items; i++) {
         items_node_unref(s->items[i]);
+        resources_fini(&s->cluster.used[i]);
+        resources_fini(&s->freeing[i]);
+        if (s->cluster.ports)
+            hostports_fini(&s->cluster.ports[i]);
+    }
+    usage_antis_fini(&s->antis);
     for (int i = 0; i < s->nquotas; i++)
         quota_fini(&s->quotas[i]);
     free(s->jobs);
@@ -31,6 +37,7 @@ void snapshot_drop(struct snapshot *s)
     free(s->nodes);
     free(s->items);
     free(s->cluster.used);
+    free(s->cluster.ports);
     free(s->freeing);
     free(s->quotas);
     free(s);
@@ -67,11 +74,30 @@ static int take_nodes(struct driver *d, struct snapshot *s)
     for (size_t i = 0; i < n; i++) {
         s->nodes[i] = s->items[i]->node;
         s->nodes[i].cordoned |= drain_closes(drains_find(drains, s->nodes[i].name));
-        usage_get(&d->usage, s->nodes[i].name, &s->cluster.used[i]);
+        if (usage_get(&d->usage, s->nodes[i].name, (int)i, &s->cluster.used[i]) < 0 ||
+            resources_zero_like(&s->cluster.used[i], &s->freeing[i]) < 0)
+            return -ENOMEM;
     }
     s->cluster.nodes = s->nodes;
-    s->cluster.kinds = &d->kinds;
-    return 0;
+    int rc = usage_anti(&d->usage, &s->antis);
+    s->cluster.anti = s->antis.list;
+    s->cluster.nanti = s->antis.n;
+    return rc;
+}
+
+/* Host ports in use, where a job wants any. */
+static int take_ports(struct driver *d, struct snapshot *s)
+{
+    bool wanted = false;
+    int rc = 0;
+    for (int i = 0; i < s->n; i++)
+        wanted |= s->jobs[i].demand->spec.ports.n > 0;
+    if (!wanted)
+        return 0;
+    s->cluster.ports = calloc((size_t)s->cluster.n + 1, sizeof(*s->cluster.ports));
+    for (int i = 0; i < s->cluster.n && s->cluster.ports && rc == 0; i++)
+        rc = usage_ports(&d->usage, s->nodes[i].name, &s->cluster.ports[i]);
+    return s->cluster.ports ? rc : -ENOMEM;
 }
 
 static int by_node(const void *name, const void *node)
@@ -163,7 +189,7 @@ static int take_pods(struct snapshot *s, const struct entry *e, struct workers *
         if (alive)
             s->of[i].at[j->nat++] = node;
         else
-            resources_add(&s->freeing[node], &p->requests);
+            resources_count(&s->freeing[node], &p->requests, 1);
     }
     j->at = s->of[i].at;
     return 0;
@@ -259,13 +285,13 @@ int snapshot_take(struct driver *d, struct snapshot **ret)
     int rc = blind ? 0 : take_nodes(d, s);
     rc = rc < 0 ? rc : take_quotas(d, s);
     rc = rc < 0 ? rc : take_jobs(d, s);
+    rc = rc < 0 ? rc : take_ports(d, s);
     s->in = (struct queue_input){.jobs = s->jobs,
                                  .n = s->n,
                                  .cluster = blind ? NULL : &s->cluster,
                                  .freeing = s->freeing,
                                  .quotas = s->quotas,
                                  .nquotas = s->nquotas,
-                                 .kinds = &d->kinds,
                                  .policy = d->config.policy,
                                  .now = driver_now()};
     rc = rc < 0 ? rc : queue_begin(&s->queue, &s->in);

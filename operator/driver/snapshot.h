@@ -28,6 +28,7 @@ struct snapshot {
     struct cluster cluster;
     struct node *nodes;       /* shallow copies of items */
     struct node_item **items; /* [nnodes], one reference each */
+    struct usage_antis antis;
     struct resources *freeing;
     struct quota *quotas;
     int nquotas;

@@ -13,6 +13,7 @@
 void demand_fini(struct demand *d)
 {
     podspec_fini(&d->spec);
+    resources_fini(&d->limits);
     *d = (struct demand){0};
 }
 
@@ -27,8 +28,7 @@ static int use_limits(json_t *owner)
 
 /* The sum of limits is computed as that of requests, from a copy of the spec in which the limits
  * are the requests. */
-static int sum_limits(json_t *spec, struct resource_kinds *kinds, struct resources *ret,
-                      struct err *err)
+static int sum_limits(json_t *spec, struct resources *ret, struct err *err)
 {
     static const char *const lists[] = {"containers", "initContainers"};
     auto_json json_t *copy = json_deep_copy(spec);
@@ -40,15 +40,26 @@ static int sum_limits(json_t *spec, struct resource_kinds *kinds, struct resourc
             rc < 0 ? rc : use_limits(container);
     }
     return rc < 0 ? err_set(err, ENOMEM, "no memory")
-                  : podspec_requests(copy, false, kinds, ret, err);
+                  : podspec_requests(copy, NULL, NULL, ret, err);
 }
 
-int demand_parse(json_t *spec, struct resource_kinds *kinds, struct demand *ret, struct err *err)
+static int take_labels(struct podspec *spec, const struct podspec *like, struct err *err)
+{
+    if (!like || !like->namespace_)
+        return 0;
+    spec->namespace_ = strdup(like->namespace_);
+    return spec->namespace_ && labels_copy(&like->labels, &spec->labels) == 0
+               ? 0
+               : err_set(err, ENOMEM, "no memory");
+}
+
+int demand_parse(json_t *spec, const struct podspec *like, struct demand *ret, struct err *err)
 {
     struct demand d = {0};
     json_int_t priority = json_integer_value(json_object_get(spec, "priority"));
-    int rc = podspec_parse(spec, kinds, &d.spec, err);
-    rc = rc < 0 ? rc : sum_limits(spec, kinds, &d.limits, err);
+    int rc = podspec_parse(spec, &d.spec, err);
+    rc = rc < 0 ? rc : take_labels(&d.spec, like, err);
+    rc = rc < 0 ? rc : sum_limits(spec, &d.limits, err);
     if (rc < 0) {
         demand_fini(&d);
         return rc;

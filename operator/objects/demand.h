@@ -20,8 +20,9 @@ struct demand {
     bool terminating; /* spec.activeDeadlineSeconds is set */
 };
 
-/* spec: of a Pod. Errors as for podspec_parse(). */
-int demand_parse(json_t *spec, struct resource_kinds *kinds, struct demand *ret, struct err *err);
+/* spec: of a Pod. like: the template's podspec, which has the pod's namespace and labels; NULL:
+ * none are known. Errors as for podspec_parse(). */
+int demand_parse(json_t *spec, const struct podspec *like, struct demand *ret, struct err *err);
 void demand_fini(struct demand *d);
 
 #endif

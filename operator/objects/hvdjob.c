@@ -194,15 +194,45 @@ static void check_name(const char *name, struct err *err)
         err_set(err, EINVAL, "metadata.name: it contains a dot, which a worker's host name cannot");
 }
 
-static int take_template(struct hvdjob *job, json_t *spec, struct resource_kinds *kinds,
-                         struct err *bad, struct err *err)
+/* Namespace and labels of the job's pods: those that all of them have. */
+static int take_labels(const struct hvdjob *job, json_t *template, struct podspec *spec)
+{
+    json_t *meta = json_object_get(template, "metadata");
+    auto_json json_t *labels = json_deep_copy(json_object_get(meta, "labels"));
+    if (!json_is_object(labels)) {
+        json_decref(labels);
+        labels = json_object();
+    }
+    spec->namespace_ = strdup(job->namespace_);
+    bool ok = spec->namespace_ && labels && template_add_labels(labels, job->name);
+    /* The API server refuses a pod with invalid labels: then they select nothing. */
+    return !ok || labels_parse(labels, &spec->labels, NULL) == -ENOMEM ? -ENOMEM : 0;
+}
+
+static int parse_podspec(const struct hvdjob *job, json_t *template, struct podspec *ret,
+                         struct err *err)
+{
+    struct podspec spec;
+    int rc = podspec_parse(json_object_get(template, "spec"), &spec, err);
+    if (rc < 0) {
+        err_prefix(err, "spec.template.spec");
+        return rc;
+    }
+    if (take_labels(job, template, &spec) < 0) {
+        podspec_fini(&spec);
+        return err_set(err, ENOMEM, "no memory");
+    }
+    *ret = spec;
+    return 0;
+}
+
+static int take_template(struct hvdjob *job, json_t *spec, struct err *bad, struct err *err)
 {
     json_t *template = take_map(spec, "template", bad);
-    json_t *pod = json_object_get(template, "spec");
     if (!bad->code)
         template_check(template, bad);
-    if (!bad->code && podspec_parse(pod, kinds, &job->podspec, bad) < 0)
-        err_prefix(bad, "spec.template.spec");
+    if (!bad->code)
+        parse_podspec(job, template, &job->podspec, bad);
     if (bad->code == -ENOMEM)
         return err_set(err, ENOMEM, "no memory");
     auto_json json_t *shape = json_pack("[O?, i, i]", template, job->slots, (int)job->backend);
@@ -215,8 +245,7 @@ static int take_template(struct hvdjob *job, json_t *spec, struct resource_kinds
     return 0;
 }
 
-static int take_spec(struct hvdjob *job, json_t *object, struct resource_kinds *kinds,
-                     struct err *err)
+static int take_spec(struct hvdjob *job, json_t *object, struct err *err)
 {
     struct err bad = {0}, sizes = {0};
     json_t *spec = json_object_get(object, "spec");
@@ -231,13 +260,13 @@ static int take_spec(struct hvdjob *job, json_t *object, struct resource_kinds *
         bad = sizes;
     take_policies(job, spec, &bad);
     take_drain(job, spec, &bad);
-    int rc = take_template(job, spec, kinds, &bad, err);
+    int rc = take_template(job, spec, &bad, err);
     if (rc == 0 && bad.code && words_set(&job->refused, err_text(&bad)) < 0)
         rc = err_set(err, ENOMEM, "no memory");
     return rc;
 }
 
-int hvdjob_parse(json_t *j, struct resource_kinds *kinds, struct hvdjob *ret, struct err *err)
+int hvdjob_parse(json_t *j, struct hvdjob *ret, struct err *err)
 {
     struct hvdjob job = {0};
     const char *name, *uid, *namespace = "", *version = "", *created = "";
@@ -259,7 +288,7 @@ int hvdjob_parse(json_t *j, struct resource_kinds *kinds, struct hvdjob *ret, st
     job.generation = generation;
     job.deleting = !absent(deleted);
     rc = job.name && job.namespace_ && job.version ? 0 : err_set(err, ENOMEM, "no memory");
-    rc = rc < 0 ? rc : take_spec(&job, j, kinds, err);
+    rc = rc < 0 ? rc : take_spec(&job, j, err);
     rc = rc < 0 ? rc : hvdjob_status_parse(json_object_get(j, "status"), &job.status, err);
     if (!job.sized)
         keep_sizes(&job);

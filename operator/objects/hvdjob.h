@@ -59,7 +59,7 @@ struct hvdjob {
 };
 
 /* Parses the HvdJob j. -EINVAL: j has no name or uid. -ENOMEM. *ret is untouched on failure. */
-int hvdjob_parse(json_t *j, struct resource_kinds *kinds, struct hvdjob *ret, struct err *err);
+int hvdjob_parse(json_t *j, struct hvdjob *ret, struct err *err);
 void hvdjob_fini(struct hvdjob *job);
 
 #endif

@@ -4,6 +4,8 @@
  */
 #include "operator/objects/labels.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/buf.h"
@@ -38,6 +40,31 @@ void labels_fini(struct labels *l)
 {
     free(l->text);
     l->text = NULL;
+}
+
+/* Bytes of the text without its last NUL. */
+static size_t length(const struct labels *l)
+{
+    const char *p = l->text;
+    while (p && *p) {
+        p += strlen(p) + 1; /* a value, which may be empty, follows each name */
+        p += strlen(p) + 1;
+    }
+    return p ? (size_t)(p - l->text) : 0;
+}
+
+int labels_copy(const struct labels *l, struct labels *ret)
+{
+    size_t n = length(l);
+    char *text = n > 0 ? malloc(n + 1) : NULL;
+    if (n > 0 && !text)
+        return -ENOMEM;
+    if (text) {
+        memcpy(text, l->text, n);
+        text[n] = '\0';
+    }
+    ret->text = text;
+    return 0;
 }
 
 const char *labels_get(const struct labels *l, const char *name)

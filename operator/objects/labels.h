@@ -17,6 +17,7 @@ struct labels {
 
 /* From {"name": "value"}; j NULL: no labels. -EINVAL: j is anything else. */
 int labels_parse(json_t *j, struct labels *ret, struct err *err);
+int labels_copy(const struct labels *l, struct labels *ret); /* -ENOMEM */
 void labels_fini(struct labels *l);
 
 /* The value; NULL: no such label. */

@@ -15,10 +15,11 @@ void node_fini(struct node *n)
     free(n->name);
     labels_fini(&n->labels);
     taints_fini(&n->taints);
+    resources_fini(&n->allocatable);
     *n = (struct node){0};
 }
 
-int node_parse(json_t *j, struct resource_kinds *kinds, struct node *ret, struct err *err)
+int node_parse(json_t *j, struct node *ret, struct err *err)
 {
     struct node n = {0};
     const char *name;
@@ -36,7 +37,7 @@ int node_parse(json_t *j, struct resource_kinds *kinds, struct node *ret, struct
     rc = n.name ? 0 : err_set(err, ENOMEM, "no memory");
     rc = rc < 0 ? rc : labels_parse(labels, &n.labels, err);
     rc = rc < 0 ? rc : taints_parse(taints, &n.taints, err);
-    rc = rc < 0 ? rc : resources_parse(allocatable, true, kinds, &n.allocatable, err);
+    rc = rc < 0 ? rc : resources_parse(allocatable, NULL, &n.allocatable, err);
     if (rc < 0) {
         err_prefix(err, "node %.100s", name);
         node_fini(&n);

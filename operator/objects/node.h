@@ -19,7 +19,7 @@ struct node {
 };
 
 /* -EINVAL: err names the field. -ENOMEM. *ret is untouched on failure. */
-int node_parse(json_t *j, struct resource_kinds *kinds, struct node *ret, struct err *err);
+int node_parse(json_t *j, struct node *ret, struct err *err);
 void node_fini(struct node *n);
 
 #endif

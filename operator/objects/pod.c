@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/json/json.h"
+#include "operator/objects/antiaffinity.h"
 #include "operator/objects/conditions.h"
 #include "operator/objects/moment.h"
 #include "operator/objects/parts.h"
@@ -24,6 +25,9 @@ void pod_fini(struct pod *p)
     free(p->why);
     free(p->exits);
     json_decref(p->conditions);
+    resources_fini(&p->requests);
+    hostports_fini(&p->ports);
+    free(p->anti);
     *p = (struct pod){0};
 }
 
@@ -166,20 +170,33 @@ static int take_status(struct pod *p, json_t *status, struct err *err)
     return ok ? 0 : err_set(err, ENOMEM, "no memory");
 }
 
-static int take_spec(struct pod *p, json_t *spec, struct resource_kinds *kinds, struct err *err)
+/* What the pod takes from its node. */
+static int take_needs(struct pod *p, json_t *j)
 {
+    json_t *spec = json_object_get(j, "spec");
+    int rc = podspec_requests(spec, json_object_get(j, "status"), NULL, &p->requests, NULL);
+    rc = rc < 0 ? rc : hostports_parse(spec, &p->ports, NULL);
+    rc = rc < 0 ? rc : antiaffinity_text(j, &p->anti);
+    if (rc == 0 || rc == -ENOMEM)
+        return rc;
+    resources_fini(&p->requests);
+    hostports_fini(&p->ports);
+    p->requests.amount[RESOURCES_PODS] = QUANTITY_MAX;
+    return 0;
+}
+
+static int take_spec(struct pod *p, json_t *j, struct err *err)
+{
+    json_t *spec = json_object_get(j, "spec");
     const char *node = parts_text(spec, "nodeName");
     p->priority = (int)json_integer_value(json_object_get(spec, "priority"));
     p->gated = parts_find(json_object_get(spec, "schedulingGates"), "name", POD_GATE) != NULL;
-    if (*node && !(p->node = strdup(node)))
-        return err_set(err, ENOMEM, "no memory");
-    /* Invalid quantities are ignored: the API server has accepted the pod. */
-    if (podspec_requests(spec, true, kinds, &p->requests, NULL) == -ENOMEM)
+    if ((*node && !(p->node = strdup(node))) || take_needs(p, j) < 0)
         return err_set(err, ENOMEM, "no memory");
     return 0;
 }
 
-int pod_parse(json_t *j, struct resource_kinds *kinds, struct pod *ret, struct err *err)
+int pod_parse(json_t *j, struct pod *ret, struct err *err)
 {
     struct pod p = {0};
     const char *name, *uid;
@@ -200,7 +217,7 @@ int pod_parse(json_t *j, struct resource_kinds *kinds, struct pod *ret, struct e
     p.deleting = *parts_text(meta, "deletionTimestamp");
     moment_parse(parts_text(meta, "creationTimestamp"), &p.created);
     rc = p.name && p.job ? 0 : err_set(err, ENOMEM, "no memory");
-    rc = rc < 0 ? rc : take_spec(&p, json_object_get(j, "spec"), kinds, err);
+    rc = rc < 0 ? rc : take_spec(&p, j, err);
     rc = rc < 0 ? rc : take_status(&p, json_object_get(j, "status"), err);
     if (rc < 0) {
         pod_fini(&p);

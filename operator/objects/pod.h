@@ -7,6 +7,7 @@
 #define HVD_OPERATOR_OBJECTS_POD_H
 
 #include "core/base/agent_end.h"
+#include "operator/objects/hostports.h"
 #include "operator/objects/resources.h"
 
 #define POD_UID_MAX 64
@@ -47,12 +48,18 @@ struct pod {
     int nexits;
     json_t *conditions; /* status.conditions; NULL: none */
     int priority;       /* spec.priority; 0: none */
+    /* What it takes from its node. "pods" is 1, or QUANTITY_MAX for a pod that is too large to be
+     * judged (see pod_parse()): then its node counts as full. */
     struct resources requests;
+    struct hostports ports;
+    char *anti; /* its required anti-affinity, for antiaffinity_parse(); NULL: none */
 };
 
-/* Parses the Pod j. Ignores invalid fields, because other programs' pods may contain anything.
- * -EINVAL: no name or no uid. -ENOMEM. *ret is untouched on failure. */
-int pod_parse(json_t *j, struct resource_kinds *kinds, struct pod *ret, struct err *err);
+/* Parses the Pod j. Ignores invalid fields, because other programs' pods may contain anything. Too
+ * large to be judged are pods with more than RESOURCES_OTHERS_MAX kinds of resources, HOSTPORTS_MAX
+ * host ports or ANTIAFFINITY_MAX bytes of anti-affinity, and those with invalid amounts: what they
+ * request is not stored. -EINVAL: no name or no uid. -ENOMEM. *ret is untouched on failure. */
+int pod_parse(json_t *j, struct pod *ret, struct err *err);
 void pod_fini(struct pod *p);
 
 static inline bool pod_finished(const struct pod *p)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DIGITS_MAX 18 /* significant digits; further ones only change the exponent */
+#define DIGITS_MAX 18 /* significant digits; further ones are rounded up */
 
 /* A factor of 2^binary * 10^decimal. */
 static const struct suffix {
@@ -35,7 +35,7 @@ static const struct suffix *find_suffix(const char *text)
 static const char *mantissa(const char *p, int64_t *ret_digits, int *ret_exponent)
 {
     int64_t value = 0;
-    int exponent = 0, kept = 0, seen = 0;
+    int exponent = 0, kept = 0, seen = 0, more = 0;
     for (int after = 0; (*p >= '0' && *p <= '9') || (*p == '.' && !after); p++) {
         if (*p == '.') {
             after = 1;
@@ -48,9 +48,10 @@ static const char *mantissa(const char *p, int64_t *ret_digits, int *ret_exponen
             exponent -= after;
         } else {
             exponent += !after;
+            more |= *p != '0';
         }
     }
-    *ret_digits = value;
+    *ret_digits = value + more;
     *ret_exponent = exponent;
     return seen ? p : NULL;
 }

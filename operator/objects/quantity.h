@@ -8,8 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Larger values are clamped to this, so that sums of up to 65536 of them do not overflow. */
-#define QUANTITY_MAX (INT64_MAX / 65536)
+/* Larger values are read as this, like the API server does. A pod that requests as much fits
+ * nowhere (resources_fit()). */
+#define QUANTITY_MAX INT64_MAX
 
 enum quantity_unit { QUANTITY_COUNT, QUANTITY_MILLI, QUANTITY_BYTES };
 

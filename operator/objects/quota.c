@@ -62,11 +62,14 @@ static int take_lines(struct quota *q, json_t *hard, json_t *used)
     json_object_foreach(hard, key, value)
     {
         struct quota_line line = {0};
+        int64_t limit, in_use;
         const char *text = json_string_value(value);
         if (!text || !normalize(key, line.key, sizeof(line.key)) ||
-            quantity_parse(text, unit_of(line.key), &line.hard) < 0)
+            quantity_parse(text, unit_of(line.key), &limit) < 0)
             continue;
-        quantity_parse(parts_text(used, key), unit_of(line.key), &line.used);
+        line.hard = limit;
+        if (quantity_parse(parts_text(used, key), unit_of(line.key), &in_use) == 0)
+            line.used = in_use;
         q->lines[q->n++] = line;
     }
     return 0;
@@ -152,25 +155,19 @@ static bool selects(const struct quota *q, const struct demand *d)
 }
 
 /* What one worker adds to the line. */
-static int64_t amount(const struct quota_line *line, const struct demand *d,
-                      const struct resource_kinds *kinds)
+static resources_sum amount(const struct quota_line *line, const struct demand *d)
 {
-    const char *name = resource_of(line->key);
-    const struct resources *r =
-        strncmp(line->key, "limits.", 7) == 0 ? &d->limits : &d->spec.requests;
-    for (int i = 0; i < resources_count(kinds); i++)
-        if (strcmp(resources_name(kinds, i), name) == 0)
-            return r->amount[i];
-    return 0;
+    bool limits = strncmp(line->key, "limits.", 7) == 0;
+    return resources_get(limits ? &d->limits : &d->spec.requests, resource_of(line->key));
 }
 
-int quota_admits(const struct quota *q, const struct demand *d, const struct resource_kinds *kinds,
-                 int limit, const struct quota_line **ret_line)
+int quota_admits(const struct quota *q, const struct demand *d, int limit,
+                 const struct quota_line **ret_line)
 {
     for (int i = 0; i < q->n && selects(q, d); i++) {
         const struct quota_line *line = &q->lines[i];
-        int64_t each = amount(line, d, kinds), left = line->hard - line->used;
-        int64_t n = each <= 0 ? limit : left <= 0 ? 0 : left / each;
+        resources_sum each = amount(line, d), left = line->hard - line->used;
+        resources_sum n = each <= 0 ? limit : left <= 0 ? 0 : left / each;
         if (n >= limit)
             continue;
         limit = (int)n;
@@ -179,21 +176,26 @@ int quota_admits(const struct quota *q, const struct demand *d, const struct res
     return limit;
 }
 
-void quota_take(struct quota *q, const struct demand *d, const struct resource_kinds *kinds, int n)
+void quota_take(struct quota *q, const struct demand *d, int n)
 {
     for (int i = 0; i < q->n && selects(q, d); i++)
-        q->lines[i].used += n * amount(&q->lines[i], d, kinds);
+        q->lines[i].used += n * amount(&q->lines[i], d);
+}
+
+/* For quantity_write(), which takes 64 bits. */
+static int64_t shown(resources_sum amount)
+{
+    return amount < 0 ? 0 : amount > QUANTITY_MAX ? QUANTITY_MAX : (int64_t)amount;
 }
 
 void quota_explain(const struct quota *q, const struct quota_line *line, const struct demand *d,
-                   const struct resource_kinds *kinds, int want, char *dst, size_t size)
+                   int want, char *dst, size_t size)
 {
     char asked[32], left[32], hard[32];
-    int64_t rest = line->hard - line->used;
     enum quantity_unit unit = unit_of(line->key);
-    quantity_write(want * amount(line, d, kinds), unit, asked, sizeof(asked));
-    quantity_write(rest > 0 ? rest : 0, unit, left, sizeof(left));
-    quantity_write(line->hard, unit, hard, sizeof(hard));
+    quantity_write(shown(want * amount(line, d)), unit, asked, sizeof(asked));
+    quantity_write(shown(line->hard - line->used), unit, left, sizeof(left));
+    quantity_write(shown(line->hard), unit, hard, sizeof(hard));
     snprintf(dst, size, "quota %.80s: %.80s %s asked, %s of %s left", q->name, line->key, asked,
              left, hard);
 }

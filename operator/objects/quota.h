@@ -10,8 +10,8 @@
 
 /* A limited amount: of "pods", "requests.NAME" or "limits.NAME". Others do not concern pods. */
 struct quota_line {
-    char key[RESOURCES_NAME_MAX + 16];
-    int64_t hard, used; /* in the unit of the resource */
+    char key[112];
+    resources_sum hard, used; /* in the unit of the resource */
 };
 
 struct quota {
@@ -28,14 +28,14 @@ void quota_fini(struct quota *q);
 
 /* How many further workers q admits beside what is used, at most limit; ret_line: the line that
  * limits them, untouched if none does. Quotas whose scopes do not select the worker admit limit. */
-int quota_admits(const struct quota *q, const struct demand *d, const struct resource_kinds *kinds,
-                 int limit, const struct quota_line **ret_line);
+int quota_admits(const struct quota *q, const struct demand *d, int limit,
+                 const struct quota_line **ret_line);
 
 /* Counts n workers as used. */
-void quota_take(struct quota *q, const struct demand *d, const struct resource_kinds *kinds, int n);
+void quota_take(struct quota *q, const struct demand *d, int n);
 
 /* Writes "quota compute: requests.nvidia.com/gpu 8 asked, 2 of 16 left" for want workers. */
 void quota_explain(const struct quota *q, const struct quota_line *line, const struct demand *d,
-                   const struct resource_kinds *kinds, int want, char *dst, size_t size);
+                   int want, char *dst, size_t size);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "operator/objects/parts.h"
+#include "operator/objects/pod.h"
 #include "operator/objects/resources.h"
 
 #define FIRST "spec.template.spec.containers[0]"
@@ -110,13 +111,14 @@ static int check_places(json_t *spec, struct err *err)
 /* Returns the training container's memory limit in bytes; 0: no limit. */
 static int64_t memory_limit(json_t *template)
 {
-    struct resource_kinds kinds = {0};
-    struct resources limits = {0};
+    struct resources limits = {.n = 0};
+    int64_t ret = 0;
     json_t *resources = json_object_get(first_container(template), "resources");
     json_t *map = json_object_get(resources, "limits");
-    if (!json_is_object(map) || resources_parse(map, true, &kinds, &limits, NULL) < 0)
-        return 0;
-    return limits.amount[RESOURCES_MEMORY];
+    if (json_is_object(map) && resources_parse(map, NULL, &limits, NULL) == 0)
+        ret = (int64_t)limits.amount[RESOURCES_MEMORY];
+    resources_fini(&limits);
+    return ret;
 }
 
 static int check_shm(json_t *template, struct err *err)
@@ -157,4 +159,13 @@ int64_t template_shm(json_t *template)
     if (said && quantity_parse(said, QUANTITY_BYTES, &bytes) == 0 && bytes > 0)
         return bytes;
     return limit > 1 ? limit / 2 : TEMPLATE_SHM_DEFAULT;
+}
+
+bool template_add_labels(json_t *labels, const char *job)
+{
+    return json_object_set_new(labels, POD_LABEL_JOB, json_string(job)) == 0 &&
+           json_object_set_new(labels, "app.kubernetes.io/managed-by",
+                               json_string("hvd-operator")) == 0 &&
+           parts_fill(labels, "app.kubernetes.io/name", json_string("hvdjob")) &&
+           parts_fill(labels, "app.kubernetes.io/instance", json_string(job));
 }

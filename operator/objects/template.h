@@ -31,6 +31,9 @@ int template_check(json_t *template, struct err *err);
 int64_t template_shm(json_t *template);
 #define TEMPLATE_SHM_DEFAULT (INT64_C(1) << 30)
 
+/* Adds the labels that all pods of the job have. labels: a JSON object. False: no memory. */
+bool template_add_labels(json_t *labels, const char *job);
+
 /* An annotation's value; NULL: none of that name. Borrowed. */
 const char *template_annotation(json_t *template, const char *name);
 

@@ -6,22 +6,105 @@
 #include "operator/reconcile/fit.h"
 
 #include <stdarg.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "core/base/cleanup.h"
 
 #define NODES_NAMED 4 /* in a message; further nodes are counted by obstacle */
 
-/* Why no worker may run on a node even if it is empty. The order is that of messages: what may pass
- * by itself comes first. */
+/* Why no worker may run on a node now, other than for a lack of resources. The order is that of
+ * messages: what may pass by itself comes first. */
 enum obstacle {
     OBSTACLE_NONE,
+    OBSTACLE_PORT,
+    OBSTACLE_ANTI,
     OBSTACLE_NOT_READY,
     OBSTACLE_CORDON,
     OBSTACLE_TAINT,
     OBSTACLE_LABEL
 };
 
-static enum obstacle obstacle(const struct node *n, const struct podspec *spec)
+/* One job and the cluster. */
+struct trial {
+    const struct cluster *c;
+    const struct podspec *spec;
+    const char **kept_by; /* [n]: the pod whose anti-affinity keeps workers off the node, NULL:
+                             none; NULL: no pod does */
+    bool failed;          /* no memory: nothing fits */
+};
+
+/* ---- anti-affinity --------------------------------------------------------------------------- */
+
+/* A domain and the pod that keeps workers away from it. */
+struct domain {
+    const char *value, *pod;
+};
+
+static int by_value(const void *a, const void *b)
+{
+    return strcmp(((const struct domain *)a)->value, ((const struct domain *)b)->value);
+}
+
+/* Marks the nodes of the domains of n pods that have the same term. False: no memory. */
+static bool mark_domains(struct trial *t, const struct fit_anti *anti, int n)
+{
+    const char *topology = anti->term->topology;
+    auto_free struct domain *domains = malloc((size_t)n * sizeof(*domains));
+    size_t found = 0;
+    if (!domains)
+        return false;
+    for (int i = 0; i < n; i++) {
+        const char *value = labels_get(&t->c->nodes[anti[i].node].labels, topology);
+        if (value)
+            domains[found++] = (struct domain){value, anti[i].pod};
+    }
+    if (found > 1)
+        qsort(domains, found, sizeof(*domains), by_value);
+    for (int i = 0; i < t->c->n && found > 0; i++) {
+        struct domain key = {labels_get(&t->c->nodes[i].labels, topology), NULL};
+        const struct domain *d =
+            key.value ? bsearch(&key, domains, found, sizeof(*domains), by_value) : NULL;
+        if (d)
+            t->kept_by[i] = d->pod;
+    }
+    return true;
+}
+
+static void mark_kept_away(struct trial *t)
+{
+    const struct fit_anti *anti = t->c->anti;
+    static const char nobody[] = "";
+    for (int i = 0, n = 1; i < t->c->nanti && !t->failed; i += n) {
+        for (n = 1; i + n < t->c->nanti && anti[i + n].term == anti[i].term; n++)
+            continue;
+        if (!anti_term_selects(anti[i].term, t->spec->namespace_ ? t->spec->namespace_ : nobody,
+                               &t->spec->labels))
+            continue;
+        if (!t->kept_by)
+            t->kept_by = calloc((size_t)t->c->n + 1, sizeof(*t->kept_by));
+        t->failed = !t->kept_by || !mark_domains(t, &anti[i], n);
+    }
+}
+
+static struct trial begin(const struct cluster *c, const struct podspec *spec)
+{
+    struct trial t = {.c = c, .spec = spec};
+    mark_kept_away(&t);
+    return t;
+}
+
+static void end(struct trial *t)
+{
+    free(t->kept_by);
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+/* What a node has even if no pod runs on it. */
+static enum obstacle lasting_obstacle(const struct node *n, const struct podspec *spec)
 {
     const char *missing;
     if (!labels_match(&n->labels, &spec->selector, &missing))
@@ -33,57 +116,86 @@ static enum obstacle obstacle(const struct node *n, const struct podspec *spec)
     return n->ready ? OBSTACLE_NONE : OBSTACLE_NOT_READY;
 }
 
-static struct resources free_on(const struct cluster *c, int node)
+static const struct hostport *port_conflict(const struct trial *t, int node)
 {
-    struct resources left = c->nodes[node].allocatable;
-    resources_subtract(&left, &c->used[node]);
-    return left;
+    return t->c->ports ? hostports_conflict(&t->c->ports[node], &t->spec->ports) : NULL;
 }
 
-int fit_count_on(const struct cluster *c, int node, const struct podspec *spec, int limit)
+static enum obstacle obstacle(const struct trial *t, int node)
 {
-    struct resources left = free_on(c, node);
-    return obstacle(&c->nodes[node], spec) == OBSTACLE_NONE
-               ? resources_fit(&left, &spec->requests, limit)
-               : 0;
+    enum obstacle lasting = lasting_obstacle(&t->c->nodes[node], t->spec);
+    if (lasting != OBSTACLE_NONE)
+        return lasting;
+    if (t->kept_by && t->kept_by[node])
+        return OBSTACLE_ANTI;
+    return port_conflict(t, node) ? OBSTACLE_PORT : OBSTACLE_NONE;
+}
+
+/* Two workers with the same host port never share a node. */
+static int most_per_node(const struct podspec *spec, int limit)
+{
+    return spec->ports.n > 0 && limit > 1 ? 1 : limit;
+}
+
+static int room_on(const struct trial *t, int node, int limit)
+{
+    if (t->failed || limit <= 0 || obstacle(t, node) != OBSTACLE_NONE)
+        return 0;
+    return resources_fit(&t->c->nodes[node].allocatable, &t->c->used[node], &t->spec->requests,
+                         most_per_node(t->spec, limit));
 }
 
 int fit_count(const struct cluster *c, const struct podspec *spec, int limit)
 {
+    struct trial t = begin(c, spec);
     int n = 0;
     for (int i = 0; i < c->n && n < limit; i++)
-        n += fit_count_on(c, i, spec, limit - n);
+        n += room_on(&t, i, limit - n);
+    end(&t);
     return n;
 }
 
 int fit_count_empty(const struct cluster *c, const struct podspec *spec, int limit)
 {
+    static const struct resources nothing;
     int n = 0;
     for (int i = 0; i < c->n && n < limit; i++)
-        if (obstacle(&c->nodes[i], spec) == OBSTACLE_NONE)
-            n += resources_fit(&c->nodes[i].allocatable, &spec->requests, limit - n);
+        if (lasting_obstacle(&c->nodes[i], spec) == OBSTACLE_NONE)
+            n += resources_fit(&c->nodes[i].allocatable, &nothing, &spec->requests,
+                               most_per_node(spec, limit - n));
     return n;
+}
+
+int fit_plan(const struct cluster *c, const struct podspec *spec, int n, int *counts)
+{
+    struct trial t = begin(c, spec);
+    int placed = 0;
+    for (int i = 0; i < c->n; i++) {
+        counts[i] = placed < n ? room_on(&t, i, n - placed) : 0;
+        placed += counts[i];
+    }
+    end(&t);
+    return placed;
 }
 
 void fit_place(struct cluster *c, int node, const struct podspec *spec, int n)
 {
-    for (; n > 0; n--)
-        resources_add(&c->used[node], &spec->requests);
-}
-
-void fit_release(struct cluster *c, int node, const struct podspec *spec, int n)
-{
-    for (; n > 0; n--)
-        resources_subtract(&c->used[node], &spec->requests);
+    if (n == 0)
+        return;
+    resources_count(&c->used[node], &spec->requests, n);
+    if (n > 0 && c->ports && hostports_add(&c->ports[node], &spec->ports) < 0)
+        c->used[node].amount[RESOURCES_PODS] += QUANTITY_MAX;
 }
 
 void fit_reserve(struct cluster *c, const struct podspec *spec, int n)
 {
+    struct trial t = begin(c, spec);
     for (int i = 0; i < c->n && n > 0; i++) {
-        int k = fit_count_on(c, i, spec, n);
+        int k = room_on(&t, i, n);
         fit_place(c, i, spec, k);
         n -= k;
     }
+    end(&t);
 }
 
 /* ---- messages ------------------------------------------------------------------------------- */
@@ -105,10 +217,11 @@ __attribute__((format(printf, 2, 3))) static void say(struct words *w, const cha
         w->len = w->len + (size_t)n < w->size ? w->len + (size_t)n : w->size - 1;
 }
 
-static void say_amount(struct words *w, const struct cluster *c, int kind, int64_t amount)
+static void say_amount(struct words *w, const struct podspec *spec, size_t kind,
+                       resources_sum amount)
 {
     char text[32];
-    quantity_write(amount < 0 ? 0 : amount, resources_unit(c->kinds, kind), text, sizeof(text));
+    resources_write_amount(&spec->requests, kind, spec->names, amount, text, sizeof(text));
     say(w, "%s", text);
 }
 
@@ -116,29 +229,40 @@ static void say_amount(struct words *w, const struct cluster *c, int kind, int64
 static void say_short(struct words *w, const struct cluster *c, int node,
                       const struct podspec *spec)
 {
-    struct resources left = free_on(c, node);
+    const struct resources *need = &spec->requests;
     const char *comma = "";
-    for (int i = 0; i < resources_count(c->kinds); i++) {
-        if (spec->requests.amount[i] <= 0 || left.amount[i] >= spec->requests.amount[i])
+    for (size_t i = 0; i < resources_kinds(need); i++) {
+        resources_sum asked = resources_at(need, i);
+        resources_sum offered = resources_same(need, i, &c->nodes[node].allocatable);
+        resources_sum left = offered - resources_same(need, i, &c->used[node]);
+        if (asked <= 0 || (left >= asked && asked < QUANTITY_MAX))
             continue;
-        say(w, "%s%s ", comma, resources_name(c->kinds, i));
-        say_amount(w, c, i, spec->requests.amount[i]);
+        say(w, "%s%s ", comma, resources_name(need, i, spec->names));
+        say_amount(w, spec, i, asked);
         say(w, " asked, ");
-        say_amount(w, c, i, left.amount[i]);
+        say_amount(w, spec, i, left);
         say(w, " of ");
-        say_amount(w, c, i, c->nodes[node].allocatable.amount[i]);
+        say_amount(w, spec, i, offered);
         say(w, " free");
         comma = ", ";
     }
 }
 
-static void say_node(struct words *w, const struct cluster *c, int node, const struct podspec *spec)
+static void say_node(struct words *w, const struct trial *t, int node)
 {
-    const struct node *n = &c->nodes[node];
-    const struct taint *t = taints_refuse(&n->taints, &spec->tolerated);
+    const struct podspec *spec = t->spec;
+    const struct node *n = &t->c->nodes[node];
+    const struct taint *taint = taints_refuse(&n->taints, &spec->tolerated);
+    const struct hostport *port = port_conflict(t, node);
     const char *missing;
     say(w, "; node %.63s: ", n->name);
-    switch (obstacle(n, spec)) {
+    switch (obstacle(t, node)) {
+    case OBSTACLE_PORT:
+        say(w, "host port %d/%s is in use", port->port, port->protocol);
+        return;
+    case OBSTACLE_ANTI:
+        say(w, "the anti-affinity of pod %.127s keeps workers off it", t->kept_by[node]);
+        return;
     case OBSTACLE_NOT_READY:
         say(w, "not ready");
         return;
@@ -146,8 +270,8 @@ static void say_node(struct words *w, const struct cluster *c, int node, const s
         say(w, "cordoned");
         return;
     case OBSTACLE_TAINT:
-        say(w, "taint %.80s%s%.63s:%s is not tolerated", t->key, *t->value ? "=" : "", t->value,
-            t->effect);
+        say(w, "taint %.80s%s%.63s:%s is not tolerated", taint->key, *taint->value ? "=" : "",
+            taint->value, taint->effect);
         return;
     case OBSTACLE_LABEL:
         labels_match(&n->labels, &spec->selector, &missing);
@@ -156,29 +280,29 @@ static void say_node(struct words *w, const struct cluster *c, int node, const s
     case OBSTACLE_NONE:
         break;
     }
-    struct resources left = free_on(c, node);
-    int fits = resources_fit(&left, &spec->requests, INT32_MAX);
+    int fits = room_on(t, node, INT32_MAX);
     if (fits > 0)
         say(w, "room for %d", fits);
     else
-        say_short(w, c, node, spec);
+        say_short(w, t->c, node, spec);
 }
 
 /* Names a resource of which one worker requests more than any node has even when empty: such a job
  * never fits this cluster. */
 static bool say_never(struct words *w, const struct cluster *c, const struct podspec *spec)
 {
-    for (int i = 0; i < resources_count(c->kinds); i++) {
-        int64_t most = 0;
-        for (int k = 0; k < c->n; k++)
-            if (obstacle(&c->nodes[k], spec) <= OBSTACLE_CORDON &&
-                c->nodes[k].allocatable.amount[i] > most)
-                most = c->nodes[k].allocatable.amount[i];
-        if (spec->requests.amount[i] <= most)
+    for (size_t i = 0; i < resources_kinds(&spec->requests); i++) {
+        resources_sum most = 0, asked = resources_at(&spec->requests, i);
+        for (int k = 0; k < c->n; k++) {
+            resources_sum has = resources_same(&spec->requests, i, &c->nodes[k].allocatable);
+            if (lasting_obstacle(&c->nodes[k], spec) <= OBSTACLE_CORDON && has > most)
+                most = has;
+        }
+        if (asked <= most && asked < QUANTITY_MAX)
             continue;
         say(w, "; no node for it has that much %s even when empty (the largest has ",
-            resources_name(c->kinds, i));
-        say_amount(w, c, i, most);
+            resources_name(&spec->requests, i, spec->names));
+        say_amount(w, spec, i, most);
         say(w, ")");
         return true;
     }
@@ -187,22 +311,24 @@ static bool say_never(struct words *w, const struct cluster *c, const struct pod
 
 /* Names up to NODES_NAMED nodes, with their room or obstacle, and counts the others by obstacle.
  * Nodes that only lack resources come first. */
-static void say_nodes(struct words *w, const struct cluster *c, const struct podspec *spec)
+static void say_nodes(struct words *w, const struct trial *t)
 {
-    static const char *const causes[] = {[OBSTACLE_NONE] = "without room",
-                                         [OBSTACLE_NOT_READY] = "not ready",
-                                         [OBSTACLE_CORDON] = "cordoned",
-                                         [OBSTACLE_TAINT] = "with a taint that is not tolerated",
-                                         [OBSTACLE_LABEL] =
-                                             "without a label that nodeSelector wants"};
+    static const char *const causes[] = {
+        [OBSTACLE_NONE] = "without room",
+        [OBSTACLE_PORT] = "with its host port in use",
+        [OBSTACLE_ANTI] = "that the anti-affinity of other pods keeps workers off",
+        [OBSTACLE_NOT_READY] = "not ready",
+        [OBSTACLE_CORDON] = "cordoned",
+        [OBSTACLE_TAINT] = "with a taint that is not tolerated",
+        [OBSTACLE_LABEL] = "without a label that nodeSelector wants"};
     int named = 0;
     for (int o = OBSTACLE_NONE; o <= OBSTACLE_LABEL; o++) {
         int more = 0;
-        for (int i = 0; i < c->n; i++) {
-            if (obstacle(&c->nodes[i], spec) != (enum obstacle)o)
+        for (int i = 0; i < t->c->n; i++) {
+            if (obstacle(t, i) != (enum obstacle)o)
                 continue;
             if (named < NODES_NAMED) {
-                say_node(w, c, i, spec);
+                say_node(w, t, i);
                 named++;
             } else {
                 more++;
@@ -213,18 +339,30 @@ static void say_nodes(struct words *w, const struct cluster *c, const struct pod
     }
 }
 
+static void say_asked(struct words *w, const struct podspec *spec)
+{
+    char asked[256];
+    resources_write(&spec->requests, spec->names, asked, sizeof(asked));
+    say(w, "a worker asks for %s", asked);
+    for (size_t i = 0; i < spec->ports.n && i < 3; i++)
+        say(w, ", host port %d", spec->ports.all[i].port);
+}
+
 void fit_explain(const struct cluster *c, const struct podspec *spec, int want, char *dst,
                  size_t size)
 {
     struct words w = {dst, size, 0};
-    char asked[256];
-    int fits = fit_count(c, spec, want);
+    struct trial t = begin(c, spec);
     dst[0] = '\0';
-    resources_write(c->kinds, &spec->requests, asked, sizeof(asked));
-    say(&w, "%d of %d workers fit now; a worker asks for %s", fits, want, asked);
-    if (c->n == 0)
+    say(&w, "%d of %d workers fit now; ", fit_count(c, spec, want), want);
+    say_asked(&w, spec);
+    if (t.failed)
+        say(&w, "; no memory to judge it");
+    else if (c->n == 0)
         say(&w, "; there are no nodes");
     else if (!say_never(&w, c, spec) && fit_count_empty(c, spec, want) < want)
         say(&w, "; the whole cluster, empty, has room for %d", fit_count_empty(c, spec, want));
-    say_nodes(&w, c, spec);
+    if (!t.failed)
+        say_nodes(&w, &t);
+    end(&t);
 }

@@ -2,23 +2,36 @@
  *
  * fit: how many workers of one job fit on the nodes, and what is missing if they do not. Pure.
  *
- * Considers readiness, cordons, taints, nodeSelector and requests. Other constraints
- * (podspec.unjudged: affinity, volumes and so on) are ignored, so a gang with one of them may not
- * fit although fit_count() says so.
+ * Considers readiness, cordons, taints, nodeSelector, requests, host ports, and the required
+ * anti-affinity of pods that have a node. Other constraints (podspec.unjudged: affinity of the
+ * job's own template, volumes and so on) are ignored, so a gang with one of them may not fit
+ * although fit_count() says so.
  */
 #ifndef HVD_OPERATOR_RECONCILE_FIT_H
 #define HVD_OPERATOR_RECONCILE_FIT_H
 
+#include "operator/objects/antiaffinity.h"
 #include "operator/objects/node.h"
 #include "operator/objects/podspec.h"
 
-/* Nodes and what is used on each: requests of bound pods, and reservations for admitted gangs whose
- * pods are not bound yet. The caller owns the arrays. */
+/* A pod on a node that keeps other pods away from its domain. */
+struct fit_anti {
+    const struct anti_term *term;
+    int node;        /* index in the cluster */
+    const char *pod; /* "namespace/name" */
+};
+
+/* Nodes and what is used on each: by bound pods, and by reservations for admitted gangs whose pods
+ * are not bound yet. The caller owns the arrays and their contents. */
 struct cluster {
-    const struct resource_kinds *kinds;
     int n;
     const struct node *nodes;
-    struct resources *used; /* [n] */
+    /* [n]; with each other kind that the node's allocatable has, else reservations of that kind are
+     * not counted (resources_zero_like()). */
+    struct resources *used;
+    struct hostports *ports;     /* [n] in use; NULL: none, and none are reserved */
+    const struct fit_anti *anti; /* [nanti], all entries of a term one after the other */
+    int nanti;
 };
 
 /* How many workers fit beside what is used, at most limit. */
@@ -27,13 +40,17 @@ int fit_count(const struct cluster *c, const struct podspec *spec, int limit);
 /* How many would fit if the cluster were empty. */
 int fit_count_empty(const struct cluster *c, const struct podspec *spec, int limit);
 
-/* Reserves resources for n workers, or for as many as fit. */
-void fit_reserve(struct cluster *c, const struct podspec *spec, int n);
+/* Places up to n workers, without reserving for them: counts[i] is how many node i gets. Returns
+ * how many were placed. */
+int fit_plan(const struct cluster *c, const struct podspec *spec, int n, int *counts);
 
-/* The same for one node. fit_place() also reserves there where the workers do not fit now. */
-int fit_count_on(const struct cluster *c, int node, const struct podspec *spec, int limit);
+/* Reserves resources and host ports on one node for n workers, whether they fit there or not. n <
+ * 0: gives back the resources of so many, not their ports. */
 void fit_place(struct cluster *c, int node, const struct podspec *spec, int n);
-void fit_release(struct cluster *c, int node, const struct podspec *spec, int n);
+
+/* Reserves resources and host ports for n workers, or for as many as fit. Without memory for the
+ * ports of a node all of the node is reserved. */
+void fit_reserve(struct cluster *c, const struct podspec *spec, int n);
 
 /* Writes why fewer than want workers fit: "2 of 4 workers fit now; a worker asks for ...", then for
  * each node what is missing, nodes that lack only resources first. At most size bytes. */

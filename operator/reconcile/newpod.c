@@ -11,6 +11,7 @@
 #include "core/json/json.h"
 #include "operator/reconcile/names.h"
 #include "operator/objects/parts.h"
+#include "operator/objects/template.h"
 
 /* A pod is evicted so long after its node was lost. Kubernetes' default of 5 minutes is too long
  * for the job's other workers, which may be waiting. */
@@ -36,12 +37,9 @@ static bool add_labels(json_t *meta, const struct hvdjob *job, int worker, int a
     json_t *labels = parts_map(meta, "labels");
     snprintf(worker_text, sizeof(worker_text), "%d", worker);
     snprintf(attempt_text, sizeof(attempt_text), "%d", attempt);
-    return labels && set_label(labels, POD_LABEL_JOB, job->name) &&
+    return labels && template_add_labels(labels, job->name) &&
            set_label(labels, POD_LABEL_WORKER, worker_text) &&
-           set_label(labels, POD_LABEL_ATTEMPT, attempt_text) &&
-           set_label(labels, "app.kubernetes.io/managed-by", "hvd-operator") &&
-           parts_fill(labels, "app.kubernetes.io/name", json_string("hvdjob")) &&
-           parts_fill(labels, "app.kubernetes.io/instance", json_string(job->name));
+           set_label(labels, POD_LABEL_ATTEMPT, attempt_text);
 }
 
 /* Tolerates a lost node for LOST_NODE_SECONDS, unless the template has a toleration for it. */

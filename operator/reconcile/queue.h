@@ -73,7 +73,6 @@ struct queue_input {
     struct resources *freeing; /* [cluster->n] requests of workers being deleted; NULL: none */
     struct quota *quotas;      /* [nquotas], sorted by namespace; admissions are added to used */
     int nquotas;
-    const struct resource_kinds *kinds;
     struct queue_policy policy;
     int64_t now;
 };

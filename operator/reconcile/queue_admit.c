@@ -25,14 +25,12 @@ void queue_again(struct queue_job *j, int64_t at)
 static int quotas_admit(const struct queue *q, struct queue_job *j, int limit, int want)
 {
     const struct tenant *t = queue_tenant(q, j->job);
-    const struct resource_kinds *kinds = q->in->kinds;
     int most = limit;
     for (int i = 0; i < t->nquotas; i++) {
         const struct quota_line *line = NULL;
-        int n = quota_admits(&t->quotas[i], j->demand, kinds, most, &line);
+        int n = quota_admits(&t->quotas[i], j->demand, most, &line);
         if (n < want && line)
-            quota_explain(&t->quotas[i], line, j->demand, kinds, want, j->ret.why,
-                          sizeof(j->ret.why));
+            quota_explain(&t->quotas[i], line, j->demand, want, j->ret.why, sizeof(j->ret.why));
         most = n;
     }
     return most;
@@ -42,7 +40,7 @@ static void take_quotas(struct queue *q, const struct queue_job *j, int n)
 {
     const struct tenant *t = queue_tenant(q, j->job);
     for (int i = 0; i < t->nquotas && n > 0; i++)
-        quota_take(&t->quotas[i], j->demand, q->in->kinds, n);
+        quota_take(&t->quotas[i], j->demand, n);
 }
 
 /* Pods of a queued job exist with gates, and quotas count them. So a job has none while a job that
@@ -61,14 +59,14 @@ static bool waits_for_quota(struct queue *q, struct queue_job *j)
 
 static bool waits_for_share(const struct queue *q, struct queue_job *j)
 {
-    int kind = 0;
+    const char *kind = "";
     if (queue_share_allows(q, j, j->job->min, &kind) >= j->job->min)
         return false;
     snprintf(
         j->ret.why, sizeof(j->ret.why),
         "the jobs of a namespace may hold %d %% of the cluster's %s, and with this job those of "
         "%.63s would hold more",
-        q->in->policy.share, resources_name(q->in->kinds, kind), j->job->namespace_);
+        q->in->policy.share, kind, j->job->namespace_);
     j->ret.no_pods = true;
     return true;
 }
@@ -79,12 +77,12 @@ static bool waits_for_share(const struct queue *q, struct queue_job *j)
 static int allowed(const struct queue *q, struct queue_job *j)
 {
     char why[sizeof(j->ret.why)];
-    int kind, n = j->job->workers - j->alive;
+    int n = j->job->workers - j->alive;
     memcpy(why, j->ret.why, sizeof(why));
     n = n > 0 ? quotas_admit(q, j, n, 0) : n;
     memcpy(j->ret.why, why, sizeof(why));
     n += j->alive;
-    n = queue_share_allows(q, j, n, &kind);
+    n = queue_share_allows(q, j, n, NULL);
     return n > j->job->min ? n : j->job->min;
 }
 
@@ -256,12 +254,12 @@ void queue_grow(struct queue *q, struct queue_job *j)
     const struct hvdjob *job = j->job;
     enum job_phase phase = job->status.phase;
     bool admitted = phase == JOB_STARTING || phase == JOB_RUNNING || phase == JOB_WAITING;
-    int kind, n = job->workers - j->alive;
+    int n = job->workers - j->alive;
     if (!admitted || job->deleting || j->ret.workers > 0 || j->ret.preempted)
         return;
     if (job->elastic && n > 0) {
         n = quotas_admit(q, j, n, 0);
-        n = queue_share_allows(q, j, n, &kind);
+        n = queue_share_allows(q, j, n, NULL);
         n = fitting(q, j, n);
         take_quotas(q, j, n);
         queue_reserve(q, j, n);

@@ -2,7 +2,8 @@
  *
  * queue_preempt: makes room for a gang by taking workers from gangs of a lower priority: first
  * those of elastic gangs beyond minWorkers, then whole gangs; the lowest priority and the last
- * admitted first. All or nothing: if the gang would not fit without them either, none is taken.
+ * admitted first. All or nothing: if the gang would not fit without them either, none is taken. A
+ * gang with host ports preempts none: which ports become free is not computed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +54,7 @@ static void give(struct plan *p, struct victim *v, int n)
 {
     const struct podspec *spec = &v->job->demand->spec;
     for (; v->given < n; v->given++)
-        fit_release(&p->after, v->job->at[v->job->nat - 1 - v->given], spec, 1);
+        fit_place(&p->after, v->job->at[v->job->nat - 1 - v->given], spec, -1);
     for (; v->given > n; v->given--)
         fit_place(&p->after, v->job->at[v->job->nat - v->given], spec, 1);
 }
@@ -67,14 +68,11 @@ static int surplus(const struct victim *v)
 
 static int plan_init(struct plan *p, struct queue *q, const struct queue_job *j)
 {
-    size_t nodes = (size_t)q->later.n;
     *p = (struct plan){.q = q, .for_ = j, .after = q->later};
-    p->after.used = calloc(nodes + 1, sizeof(*p->after.used));
+    p->after.used = queue_used_copy(&q->later, q->later.used);
     p->victims = calloc((size_t)q->in->n + 1, sizeof(*p->victims));
     if (!p->after.used || !p->victims)
         return -ENOMEM;
-    if (nodes > 0)
-        memcpy(p->after.used, q->later.used, nodes * sizeof(*p->after.used));
     for (int i = 0; i < q->in->n; i++)
         if (may_be_preempted(&q->in->jobs[i], j->priority) && j->demand->preempts)
             p->victims[p->n++].job = &q->in->jobs[i];
@@ -85,7 +83,7 @@ static int plan_init(struct plan *p, struct queue *q, const struct queue_job *j)
 
 static void plan_fini(struct plan *p)
 {
-    free(p->after.used);
+    queue_used_free(p->after.used, p->after.n);
     free(p->victims);
 }
 
@@ -119,7 +117,7 @@ static void tell(struct plan *p, struct victim *v)
     ret->preempted = whole;
     ret->workers = whole ? 0 : v->job->job->min;
     for (int i = 0; i < v->given; i++)
-        fit_release(&p->q->later, v->job->at[v->job->nat - 1 - i], &v->job->demand->spec, 1);
+        fit_place(&p->q->later, v->job->at[v->job->nat - 1 - i], &v->job->demand->spec, -1);
 }
 
 /* "preempts job ml/small (priority 0) and 2 others; waits for their workers to end" */
@@ -148,7 +146,8 @@ bool queue_preempt(struct queue *q, struct queue_job *j)
 {
     struct plan p;
     int n = 0;
-    bool done = queue_certain(q, j) && plan_init(&p, q, j) == 0 && choose(&p);
+    bool may = queue_certain(q, j) && j->demand->spec.ports.n == 0;
+    bool done = may && plan_init(&p, q, j) == 0 && choose(&p);
     if (done) {
         for (int i = 0; i < p.n; i++) {
             if (p.victims[i].given == 0)
@@ -159,7 +158,7 @@ bool queue_preempt(struct queue *q, struct queue_job *j)
         say(&p, j, n);
         queue_reserve_later(q, j);
     }
-    if (queue_certain(q, j))
+    if (may)
         plan_fini(&p);
     return done;
 }

@@ -49,7 +49,8 @@ struct queue {
     int nprobes;
     /* What is used once workers that are being deleted, or are to be preempted, are gone;
      * reservations included. */
-    struct cluster later;
+    struct cluster later;        /* without host ports */
+    int *counts;                 /* [nodes] for fit_plan() */
     struct resources *held;      /* [nodes] for jobs that have waited QUEUE_PATIENCE */
     const struct hvdjob *holder; /* the last of these jobs; NULL: none */
     /* The highest priority of a job that waits or is being placed: elastic jobs up to this priority
@@ -91,8 +92,12 @@ void queue_reserve_later(struct queue *q, const struct queue_job *j);
 /* Reserves the nodes that j needs once they are free. */
 void queue_hold(struct queue *q, const struct queue_job *j);
 /* How many further workers of j the tenant's share allows, at most limit. ret_kind: the resource
- * that limits them. */
-int queue_share_allows(const struct queue *q, const struct queue_job *j, int limit, int *ret_kind);
+ * that limits them, a name; NULL: not needed. */
+int queue_share_allows(const struct queue *q, const struct queue_job *j, int limit,
+                       const char **ret_kind);
+/* A copy of what is used on each node. NULL: no memory. queue_used_free() frees it. */
+struct resources *queue_used_copy(const struct cluster *c, const struct resources *used);
+void queue_used_free(struct resources *used, int n);
 void queue_note_probe(struct queue *q, const struct queue_job *j);
 /* The gang in probe that j has to wait for; NULL: none. full: as many are in probe as may be. */
 const struct hvdjob *queue_probe_of(const struct queue *q, const struct queue_job *j, bool *full);

@@ -9,66 +9,105 @@
 #include "operator/objects/moment.h"
 #include "operator/reconcile/queue_private.h"
 
+void queue_used_free(struct resources *used, int n)
+{
+    for (int i = 0; i < n && used; i++)
+        resources_fini(&used[i]);
+    free(used);
+}
+
+struct resources *queue_used_copy(const struct cluster *c, const struct resources *used)
+{
+    struct resources *copy = calloc((size_t)c->n + 1, sizeof(*copy));
+    for (int i = 0; i < c->n && copy; i++)
+        if (resources_copy(&used[i], &copy[i]) < 0) {
+            queue_used_free(copy, i);
+            copy = NULL;
+        }
+    return copy;
+}
+
+static int hold_nothing(struct queue *q)
+{
+    const struct cluster *c = q->in->cluster;
+    q->held = calloc((size_t)c->n + 1, sizeof(*q->held));
+    for (int i = 0; i < c->n && q->held; i++)
+        if (resources_zero_like(&c->used[i], &q->held[i]) < 0)
+            return -ENOMEM;
+    return q->held ? 0 : -ENOMEM;
+}
+
+/* Kinds beyond RESOURCES_OTHERS_MAX in the cluster have no total: no share is counted of them. */
+static void add_total(struct queue *q, const struct resources *allocatable)
+{
+    if (resources_add(&q->total, allocatable, NULL) < 0)
+        resources_count(&q->total, allocatable, 1);
+}
+
 int queue_room_init(struct queue *q)
 {
     const struct cluster *c = q->in->cluster;
-    if (!c)
-        return 0;
+    int rc = 0;
+    for (int i = 0; c && i < c->n; i++)
+        add_total(q, &c->nodes[i].allocatable);
+    for (int i = 0; i < q->ntenants && rc == 0; i++)
+        rc = resources_zero_like(&q->total, &q->tenants[i].holds);
+    if (!c || rc < 0)
+        return rc;
     q->later = *c;
-    q->later.used = calloc((size_t)c->n + 1, sizeof(*q->later.used));
-    q->held = calloc((size_t)c->n + 1, sizeof(*q->held));
-    if (!q->later.used || !q->held)
+    q->later.ports = NULL;
+    q->later.used = queue_used_copy(c, c->used);
+    q->counts = calloc((size_t)c->n + 1, sizeof(*q->counts));
+    if (!q->later.used || !q->counts)
         return -ENOMEM;
-    for (int i = 0; i < c->n; i++) {
-        q->later.used[i] = c->used[i];
-        if (q->in->freeing)
-            resources_subtract(&q->later.used[i], &q->in->freeing[i]);
-        resources_add(&q->total, &c->nodes[i].allocatable);
-    }
-    return 0;
+    for (int i = 0; i < c->n && q->in->freeing; i++)
+        resources_count(&q->later.used[i], &q->in->freeing[i], -1);
+    return hold_nothing(q);
 }
 
 void queue_room_fini(struct queue *q)
 {
-    free(q->later.used);
-    free(q->held);
+    int n = q->in->cluster ? q->in->cluster->n : 0;
+    queue_used_free(q->later.used, n);
+    queue_used_free(q->held, n);
+    free(q->counts);
+    resources_fini(&q->total);
+    for (int i = 0; i < q->ntenants; i++)
+        resources_fini(&q->tenants[i].holds);
 }
 
 /* ---- shares ---------------------------------------------------------------------------------- */
 
-static int kinds(const struct queue *q)
-{
-    return q->in->cluster ? resources_count(q->in->cluster->kinds) : 0;
-}
-
 static void add_holding(struct queue *q, const struct queue_job *j, int n)
 {
     struct tenant *t = queue_tenant(q, j->job);
-    for (; n > 0; n--)
-        resources_add(&t->holds, &j->demand->spec.requests);
+    resources_count(&t->holds, &j->demand->spec.requests, n);
     t->share = 0;
-    for (int k = 0; k < kinds(q); k++) {
-        double share =
-            q->total.amount[k] > 0 ? (double)t->holds.amount[k] / (double)q->total.amount[k] : 0;
+    for (size_t k = 0; k < resources_kinds(&q->total); k++) {
+        double all = (double)resources_at(&q->total, k);
+        double share = all > 0 ? (double)resources_same(&q->total, k, &t->holds) / all : 0;
         if (k != RESOURCES_PODS && share > t->share)
             t->share = share;
     }
 }
 
-int queue_share_allows(const struct queue *q, const struct queue_job *j, int limit, int *ret_kind)
+int queue_share_allows(const struct queue *q, const struct queue_job *j, int limit,
+                       const char **ret_kind)
 {
     const struct tenant *t = queue_tenant(q, j->job);
-    const struct resources *need = &j->demand->spec.requests;
-    for (int k = 0; k < kinds(q) && q->in->policy.share < 100; k++) {
-        if (k == RESOURCES_PODS || need->amount[k] <= 0 || q->total.amount[k] <= 0)
+    const struct podspec *spec = &j->demand->spec;
+    const struct resources *need = &spec->requests;
+    for (size_t k = 0; k < resources_kinds(need) && q->in->policy.share < 100; k++) {
+        resources_sum each = resources_at(need, k), all = resources_same(need, k, &q->total);
+        if (k == RESOURCES_PODS || each <= 0 || all <= 0)
             continue; /* a resource that no node has may come with an autoscaler's nodes */
-        int64_t most = (int64_t)((double)q->total.amount[k] * q->in->policy.share / 100);
-        int64_t left = most - t->holds.amount[k];
-        int64_t n = left > 0 ? left / need->amount[k] : 0;
+        resources_sum left = all * q->in->policy.share / 100 - resources_same(need, k, &t->holds);
+        resources_sum n = left > 0 ? left / each : 0;
         if (n >= limit)
             continue;
         limit = (int)n;
-        *ret_kind = k;
+        if (ret_kind)
+            *ret_kind = resources_name(need, k, spec->names);
     }
     return limit;
 }
@@ -80,17 +119,21 @@ bool queue_certain(const struct queue *q, const struct queue_job *j)
     return q->in->cluster && !j->demand->spec.unjudged && j->job->status.rollbacks == 0;
 }
 
-/* Reserves in both views of the cluster. */
+/* Reserves in both views of the cluster what fit_plan() has put into q->counts. */
+static void place(struct queue *q, const struct podspec *spec)
+{
+    for (int i = 0; i < q->later.n; i++) {
+        fit_place(q->in->cluster, i, spec, q->counts[i]);
+        fit_place(&q->later, i, spec, q->counts[i]);
+    }
+}
+
 static void reserve(struct queue *q, const struct queue_job *j, int n)
 {
-    const struct podspec *spec = &j->demand->spec;
-    struct cluster *c = q->in->cluster;
-    for (int i = 0; c && i < c->n && n > 0; i++) {
-        int k = fit_count_on(c, i, spec, n);
-        fit_place(c, i, spec, k);
-        fit_place(&q->later, i, spec, k);
-        n -= k;
-    }
+    if (!q->in->cluster || n <= 0)
+        return;
+    fit_plan(q->in->cluster, &j->demand->spec, n, q->counts);
+    place(q, &j->demand->spec);
 }
 
 void queue_reserve(struct queue *q, struct queue_job *j, int n)
@@ -105,48 +148,37 @@ void queue_reserve_admitted(struct queue *q, struct queue_job *j)
     bool starting = j->gates && j->job->status.phase == JOB_STARTING && !j->job->deleting;
     int missing = starting ? j->job->min - j->bound : 0;
     int n = j->unbound > missing ? j->unbound : missing;
-    bool fits = q->in->cluster && fit_count(q->in->cluster, &j->demand->spec, missing) >= missing;
-    if (missing > 0 && (!fits || !queue_certain(q, j)))
-        queue_note_probe(q, j);
-    if (missing > 0)
+    if (missing > 0) {
+        const struct cluster *c = q->in->cluster;
+        bool fits = c && fit_count(c, &j->demand->spec, missing) >= missing;
+        if (!fits || !queue_certain(q, j))
+            queue_note_probe(q, j);
         queue_crowd(q, j->priority);
+    }
     reserve(q, j, n);
     add_holding(q, j, j->bound + (n > 0 ? n : 0));
 }
 
 void queue_reserve_later(struct queue *q, const struct queue_job *j)
 {
-    const struct podspec *spec = &j->demand->spec;
-    int n = j->job->min;
-    for (int i = 0; i < q->later.n && n > 0; i++) {
-        int k = fit_count_on(&q->later, i, spec, n);
-        fit_place(&q->later, i, spec, k);
-        fit_place(q->in->cluster, i, spec, k);
-        n -= k;
-    }
+    fit_plan(&q->later, &j->demand->spec, j->job->min, q->counts);
+    place(q, &j->demand->spec);
 }
 
 /* First the workers that fit now, then the others on nodes that they will fit on. */
 void queue_hold(struct queue *q, const struct queue_job *j)
 {
     const struct podspec *spec = &j->demand->spec;
-    struct cluster *c = q->in->cluster, empty = *c;
-    int n = j->job->min;
+    struct cluster empty = *q->in->cluster;
     q->holder = j->job;
-    for (int i = 0; i < c->n && n > 0; i++) {
-        int k = fit_count_on(c, i, spec, n);
-        fit_place(c, i, spec, k);
-        fit_place(&q->later, i, spec, k);
-        n -= k;
-    }
+    int n = fit_plan(q->in->cluster, spec, j->job->min, q->counts);
+    place(q, spec);
     empty.used = q->held;
-    for (int i = 0; i < c->n && n > 0; i++) {
-        int k = fit_count_on(&empty, i, spec, n);
-        fit_place(&empty, i, spec, k);
-        fit_place(c, i, spec, k);
-        fit_place(&q->later, i, spec, k);
-        n -= k;
-    }
+    empty.ports = NULL;
+    fit_plan(&empty, spec, j->job->min - n, q->counts);
+    place(q, spec);
+    for (int i = 0; i < empty.n; i++)
+        fit_place(&empty, i, spec, q->counts[i]);
 }
 
 /* ---- gangs in probe -------------------------------------------------------------------------- */

@@ -157,6 +157,61 @@ class Life(unittest.TestCase):
         self.assertEqual(job.status().get("failures"), 0)
         self.assertEqual(job.status()["attemptsLeft"], 6)
 
+    # ---- what a worker needs beside its requests
+
+    def bound_pod(self, name, node, **spec):
+        """A pod of nobody on a node."""
+        self.cluster.api.create("/api/v1/namespaces/default/pods", {
+            "metadata": {"name": name}, "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0,
+                                                 "containers": [{"name": "main", "image": "none"}], **spec}})
+        return f"/api/v1/namespaces/default/pods/{name}"
+
+    def wait_words(self, job, *words):
+        wait_until(f"{job.name}: {words}", 30, lambda: all(word in job.status().get("message", "") for word in words))
+
+    def test_what_the_api_server_adds(self):
+        """A LimitRange's default request and a RuntimeClass's overhead count."""
+        api, ranges = self.cluster.api, "/api/v1/namespaces/default/limitranges"
+        plain = {"name": "main", "image": "none", "command": ["train"]}
+        job = self.job("ranged", NODES + 1, template={"spec": {"containers": [plain]}}, run={"suspend": True})
+        job.wait_phase("Suspended")
+        limits = {"metadata": {"name": "range"}, "spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "7"}}]}}
+        api.create(ranges, limits)
+        try:
+            job.patch({"runPolicy": {"suspend": False}})
+            self.wait_words(job, f"{NODES} of {NODES + 1} workers fit now; a worker asks for cpu 7")
+            job.delete()
+        finally:
+            api.delete(f"{ranges}/range")
+        api.create("/apis/node.k8s.io/v1/runtimeclasses", {"metadata": {"name": "heavy"}, "handler": "runc",
+                                                           "overhead": {"podFixed": {"cpu": "6500m"}}})
+        try:
+            heavy = self.job("heavy", NODES + 1, template={"spec": {"runtimeClassName": "heavy", "containers": [plain]}})
+            self.wait_words(heavy, "a worker asks for cpu 6500m")
+        finally:
+            api.delete("/apis/node.k8s.io/v1/runtimeclasses/heavy")
+
+    def test_pods_that_are_in_the_way(self):
+        """A host port in use, and the anti-affinity of another pod: the job waits, says for what, and runs when it is gone."""
+        api = self.cluster.api
+        labels = api.get("/api/v1/nodes/kwok-1")["metadata"]["labels"]
+        port = {"containerPort": 7070, "hostPort": 7070}
+        away = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app.kubernetes.io/name": "hvdjob"}}}]}}
+        self.assertIn("kubernetes.io/hostname", labels)
+        paths = [self.bound_pod("holder", "kwok-0", containers=[{"name": "main", "image": "none", "ports": [port]}]),
+                 self.bound_pod("keeper", "kwok-1", affinity=away)]
+        try:
+            wait_until("them to run", 30, lambda: all(api.get(path)["status"]["phase"] == "Running" for path in paths))
+            job = self.job("ported", NODES, template={"spec": {"containers": [
+                {"name": "main", "image": "none", "command": ["train"], "ports": [port]}]}})
+            self.wait_words(job, f"{NODES - 2} of {NODES} workers fit now", "node kwok-0: host port 7070/TCP is in use",
+                            "node kwok-1: the anti-affinity of pod default/keeper keeps workers off it")
+        finally:
+            for path in paths:
+                api.delete(path)
+        job.wait_running(NODES)
+
     # ---- evictions
 
     def test_budget_of_an_elastic_job(self):

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fuzz_objects: any JSON as a Node, a Pod, a PodDisruptionBudget, a ResourceQuota and an HvdJob, as
- * an API server would send them. Objects that can be read go through the queue, reconcile() and the
- * construction of pods.
+ * an API server would send them. Objects that can be read go through the count of what nodes have
+ * in use, the queue, reconcile() and the construction of pods.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/json/json.h"
+#include "operator/driver/usage.h"
 #include "operator/objects/sanitize.h"
 #include "operator/reconcile/budget.h"
 #include "operator/reconcile/injection.h"
@@ -48,12 +49,8 @@ static void walk(struct hvdjob *job, const struct pod *pod, struct cluster *c,
     char api[128] = "";
     struct demand demand = {.spec = job->podspec};
     struct queue_job q = {.job = job, .demand = &demand, .gates = true};
-    struct queue_input queue = {.jobs = &q,
-                                .n = 1,
-                                .cluster = c,
-                                .kinds = c ? c->kinds : NULL,
-                                .policy = {.share = 100, .probes = 1},
-                                .now = NOW};
+    struct queue_input queue = {
+        .jobs = &q, .n = 1, .cluster = c, .policy = {.share = 100, .probes = 1}, .now = NOW};
     const struct gang_ops *gang = gang_choose(
         job, "scheduling.k8s.io/v1alpha2 scheduling.volcano.sh/v1beta1", api, sizeof(api), NULL);
     for (int i = 0; i < 3; i++) {
@@ -78,21 +75,21 @@ static void walk(struct hvdjob *job, const struct pod *pod, struct cluster *c,
 }
 
 /* The object as a ResourceQuota, and its spec as that of a pod. */
-static void walk_quota(json_t *j, struct resource_kinds *kinds)
+static void walk_quota(json_t *j)
 {
     struct quota quota;
     struct demand demand;
     const struct quota_line *line = NULL;
     char text[256];
-    bool have_demand = demand_parse(json_object_get(j, "spec"), kinds, &demand, NULL) == 0;
+    bool have_demand = demand_parse(json_object_get(j, "spec"), NULL, &demand, NULL) == 0;
     bool have_quota = quota_parse(j, &quota, NULL) == 0;
     if (have_demand && have_quota) {
-        int n = quota_admits(&quota, &demand, kinds, 100, &line);
+        int n = quota_admits(&quota, &demand, 100, &line);
         if (n < 0 || n > 100 || (n < 100 && !line))
             abort();
         if (line)
-            quota_explain(&quota, line, &demand, kinds, 100, text, sizeof(text));
-        quota_take(&quota, &demand, kinds, 100);
+            quota_explain(&quota, line, &demand, 100, text, sizeof(text));
+        quota_take(&quota, &demand, 100);
     }
     if (have_demand)
         demand_fini(&demand);
@@ -100,9 +97,44 @@ static void walk_quota(json_t *j, struct resource_kinds *kinds)
         quota_fini(&quota);
 }
 
+/* Counts the pod twice, before and after its node is known; nothing may be left of it afterwards.
+ */
+static void count(struct pod *pod, const struct node *node, struct hvdjob *job)
+{
+    struct usage u = {0};
+    struct usage_pod *first = usage_pod_make(pod), *second = usage_pod_make(pod);
+    struct resources used = {.n = 0};
+    struct hostports ports = {.n = 0};
+    struct usage_antis anti = {.n = 0};
+    if (!first || !second || usage_add(&u, first, "a") < 0 ||
+        usage_set_node(&u, node->name, &node->allocatable) < 0 || usage_add(&u, second, "b") < 0 ||
+        usage_get(&u, node->name, 0, &used) < 0 || usage_ports(&u, node->name, &ports) < 0)
+        abort();
+    struct cluster c = {.n = 1, .nodes = node, .used = &used, .ports = &ports};
+    if (usage_anti(&u, &anti) < 0)
+        abort();
+    c.anti = anti.list;
+    c.nanti = anti.n;
+    if (job) {
+        char text[256];
+        fit_reserve(&c, &job->podspec, fit_count(&c, &job->podspec, 3));
+        fit_explain(&c, &job->podspec, 3, text, sizeof(text));
+    }
+    usage_remove(&u, first);
+    usage_remove(&u, second);
+    usage_set_node(&u, node->name, NULL);
+    if (u.nodes.n || u.anti.n)
+        abort();
+    resources_fini(&used);
+    hostports_fini(&ports);
+    usage_antis_fini(&anti);
+    usage_pod_destroy(first);
+    usage_pod_destroy(second);
+    usage_fini(&u);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct resource_kinds kinds = {0};
     struct hvdjob job;
     struct pod pod;
     struct node node;
@@ -114,18 +146,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     struct budget budget;
     bool have_budget = budget_parse(j, &budget, NULL) == 0;
-    int have_node = node_parse(j, &kinds, &node, &err);
+    int have_node = node_parse(j, &node, &err);
     if (have_node < 0 && !err.msg[0])
         abort();
-    walk_quota(j, &kinds);
-    int have_pod = pod_parse(j, &kinds, &pod, &err);
-    int have_job = hvdjob_parse(j, &kinds, &job, &err);
-    struct cluster c = {&kinds, have_node == 0, &node, &used};
+    walk_quota(j);
+    int have_pod = pod_parse(j, &pod, &err);
+    int have_job = hvdjob_parse(j, &job, &err);
+    struct cluster c = {.n = have_node == 0, .nodes = &node, .used = &used};
     struct signals signals;
     struct drain_node drained = {.name = have_node == 0 ? node.name : NULL};
     struct drains drains = {&drained, have_node == 0, 900000};
     signals_default(&signals);
     signals_look(&signals, have_node == 0 ? &node : NULL, &drained.drain);
+    if (have_pod == 0 && have_node == 0) {
+        if (!pod.node && pod.requests.n % 2 == 0)
+            pod.node = strdup(node.name);
+        count(&pod, &node, have_job == 0 ? &job : NULL);
+    }
     /* Many workers would only make this slow. */
     if (have_job == 0 && job.workers <= 100)
         walk(&job, have_pod == 0 ? &pod : NULL, &c, &drains);

@@ -36,12 +36,12 @@ static int print_pod(const struct hvdjob *job, bool mount)
 
 int main(int argc, char **argv)
 {
-    struct resource_kinds kinds = {0};
+
     struct hvdjob job;
     struct err err = {0};
     json_error_t wrong;
     auto_json json_t *j = json_loadf(stdin, 0, &wrong);
-    if (!j || hvdjob_parse(j, &kinds, &job, &err) < 0) {
+    if (!j || hvdjob_parse(j, &job, &err) < 0) {
         fprintf(stderr, "pod_of: %s\n", j ? err_text(&err) : wrong.text);
         return 1;
     }

@@ -86,7 +86,7 @@ static struct admission admission_for(struct cluster_sim *s, int job)
     struct queue_job jobs[SIM_JOBS];
     struct demand demands[SIM_JOBS];
     struct resources used[SIM_NODES];
-    struct cluster c = {&s->kinds, SIM_NODES, s->nodes, used};
+    struct cluster c = {.n = SIM_NODES, .nodes = s->nodes, .used = used};
     int n = 0;
     cluster_sim_used(s, used);
     for (int i = 0; i < SIM_JOBS; i++) {
@@ -109,7 +109,6 @@ static struct admission admission_for(struct cluster_sim *s, int job)
     struct queue_input in = {.jobs = jobs,
                              .n = n,
                              .cluster = s->blind ? NULL : &c,
-                             .kinds = &s->kinds,
                              .policy = {.share = 100, .probes = 1},
                              .now = s->now};
     if (queue_decide(&in) < 0)

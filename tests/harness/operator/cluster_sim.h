@@ -75,7 +75,6 @@ struct cluster_sim {
     int serial; /* for uids */
     int idle;   /* consecutive reconciliations without actions */
     int rollbacks;
-    struct resource_kinds kinds;
     struct node nodes[SIM_NODES];
     bool node_up[SIM_NODES];
     struct drain_node signals[SIM_NODES]; /* of each node, SIGNAL_NONE: none */

@@ -88,7 +88,7 @@ static void make_node(struct cluster_sim *s, int i)
         "9},\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}]}}",
         i, 2 + cluster_sim_random(s, 3));
     if (json_read(text, strlen(text), "node", &j, NULL) < 0 ||
-        node_parse(j, &s->kinds, &s->nodes[i], NULL) < 0)
+        node_parse(j, &s->nodes[i], NULL) < 0)
         abort();
     s->node_up[i] = true;
     s->signals[i].name = s->nodes[i].name;
@@ -120,7 +120,7 @@ static void make_job(struct cluster_sim *s, int i)
              chance(s, 300) ? ",\"ttlSecondsAfterFinished\":50" : "");
     s->jobs[i] = (struct sim_job){.there = true, .version = 1};
     if (json_read(text, strlen(text), "job", &j, NULL) < 0 ||
-        hvdjob_parse(j, &s->kinds, &s->jobs[i].job, NULL) < 0 || s->jobs[i].job.refused)
+        hvdjob_parse(j, &s->jobs[i].job, NULL) < 0 || s->jobs[i].job.refused)
         abort();
 }
 

@@ -17,8 +17,6 @@
 
 #define NOW INT64_C(1700000000000) /* 2023-11-14T22:13:20Z */
 
-static struct resource_kinds kinds;
-
 static inline json_t *from_text(const char *text)
 {
     char copy[4096];
@@ -46,7 +44,7 @@ static inline struct hvdjob make_job(const char *spec, const char *status)
              "'requests':{'cpu':'2','memory':'1Gi'}}}]}}},'status':{%s}}",
              spec, *spec ? "," : "", status);
     auto_json json_t *j = from_text(text);
-    if (hvdjob_parse(j, &kinds, &job, &err) < 0)
+    if (hvdjob_parse(j, &job, &err) < 0)
         fail_msg("%s", err.msg);
     return job;
 }

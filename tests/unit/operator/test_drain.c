@@ -38,7 +38,7 @@ static struct node_drain look_at(const char *changes, const char *spec, const ch
     signals_default(&s);
     if (signals_change(&s, changes, &err) < 0)
         fail_msg("%s", err.msg);
-    assert_int_equal(node_parse(j, &kinds, &node, NULL), 0);
+    assert_int_equal(node_parse(j, &node, NULL), 0);
     signals_look(&s, &node, &drain);
     node_fini(&node);
     return drain;

@@ -182,52 +182,113 @@ static void test_entry_due(void **state)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
+/* Reads a pod of this spec, bound to node n. */
+static struct usage_pod *read_use(const char *name, const char *spec)
+{
+    char text[2048];
+    struct usage_pod *p;
+    auto_json json_t *j = NULL;
+    snprintf(text, sizeof(text),
+             "{\"metadata\": {\"name\": \"%s\", \"namespace\": \"ns\", \"uid\": \"u\"},"
+             " \"spec\": {\"nodeName\": \"n\", %s}, \"status\": {\"phase\": \"Running\"}}",
+             name, spec);
+    assert_int_equal(json_read(text, strlen(text), "pod", &j, NULL), 0);
+    assert_int_equal(items_foreign(j, &p, NULL), 0);
+    return p;
+}
+
+#define REQUESTS(text) "\"containers\": [{\"resources\": {\"requests\": {" text "}}}]"
+
+static int64_t used(struct usage *u, const char *name)
+{
+    struct resources r;
+    assert_int_equal(usage_get(u, "n", 0, &r), 0);
+    int64_t ret = (int64_t)resources_get(&r, name);
+    resources_fini(&r);
+    return ret;
+}
+
+/* Sums are exact, and only kinds that the node offers are counted, whether the node or its pods
+ * come first. */
 static void test_usage(void **state)
 {
     (void)state;
     struct usage u = {0};
-    struct resources one = {.amount = {[RESOURCES_CPU] = 1000, [RESOURCES_PODS] = 1}}, got;
-    usage_get(&u, "n", &got);
-    assert_int_equal(got.amount[RESOURCES_CPU], 0);
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(usage_add(&u, "n", &one), 0);
-    assert_int_equal(usage_add(&u, "m", &one), 0);
-    usage_remove(&u, "n", &one);
-    usage_get(&u, "n", &got);
-    assert_int_equal(got.amount[RESOURCES_CPU], 2000);
-    assert_int_equal(got.amount[RESOURCES_PODS], 2);
-    usage_remove(&u, "n", &one);
-    usage_remove(&u, "n", &one);
-    usage_remove(&u, "n", &one); /* no such node: no effect */
-    assert_int_equal(u.nodes.n, 1);
+    struct resources offered = {.n = 0};
+    struct usage_pod *gpu = read_use("a", REQUESTS("\"cpu\": 1, \"x/gpu\": 2, \"evil/1\": 7"));
+    struct usage_pod *big = read_use("b", REQUESTS("\"cpu\": \"9Ei\", \"memory\": \"9Ei\""));
+    assert_int_equal(used(&u, "cpu"), 0);
+    assert_int_equal(usage_add(&u, gpu, "ns/a"), 0);
+    assert_null(gpu->node);
+    assert_int_equal(used(&u, "cpu"), 1000);
+    assert_int_equal(used(&u, "pods"), 1);
+    assert_int_equal(used(&u, "x/gpu"), 0);
+    assert_int_equal(resources_set(&offered, "x/gpu", 8, NULL), 0);
+    assert_int_equal(usage_set_node(&u, "n", &offered), 0);
+    assert_int_equal(used(&u, "x/gpu"), 2);
+    assert_int_equal(used(&u, "evil/1"), 0);
+    assert_int_equal(usage_add(&u, big, "ns/b"), 0);
+    struct resources r;
+    assert_int_equal(usage_get(&u, "n", 0, &r), 0);
+    assert_true(r.amount[RESOURCES_CPU] == (resources_sum)QUANTITY_MAX + 1000);
+    resources_fini(&r);
+    usage_remove(&u, big);
+    assert_int_equal(used(&u, "cpu"), 1000);
+    assert_int_equal(used(&u, "memory"), 0);
+    /* a device plugin goes, and another comes */
+    assert_int_equal(resources_set(&offered, "x/mig", 8, NULL), 0);
+    assert_int_equal(usage_set_node(&u, "n", &offered), 0);
+    assert_int_equal(used(&u, "x/gpu"), 2);
+    assert_int_equal(usage_set_node(&u, "n", NULL), 0);
+    assert_int_equal(used(&u, "x/gpu"), 0);
+    usage_remove(&u, gpu);
+    usage_remove(&u, gpu); /* no effect */
+    assert_int_equal(u.nodes.n, 0);
+    usage_pod_destroy(gpu);
+    usage_pod_destroy(big);
+    resources_fini(&offered);
+    usage_fini(&u);
+}
+
+/* A pod that invents many names of resources costs its node, but no memory. */
+static void test_many_names(void **state)
+{
+    (void)state;
+    struct usage u = {0};
+    auto_json json_t *j = NULL, *names = json_object();
+    struct usage_pod *p;
+    for (int i = 0; i <= RESOURCES_OTHERS_MAX; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "evil/%d", i);
+        json_object_set_new(names, name, json_integer(1));
+    }
+    j = json_pack("{s:{s:s, s:s}, s:{s:s, s:[{s:{s:O}}]}}", "metadata", "name", "x", "uid", "u",
+                  "spec", "nodeName", "n", "containers", "resources", "requests", names);
+    assert_int_equal(items_foreign(j, &p, NULL), 0);
+    assert_int_equal(p->others, 0);
+    assert_int_equal(usage_add(&u, p, "ns/x"), 0);
+    assert_true(used(&u, "pods") == QUANTITY_MAX);
+    usage_remove(&u, p);
+    assert_int_equal(u.nodes.n, 0);
+    usage_pod_destroy(p);
     usage_fini(&u);
 }
 
 static void test_foreign(void **state)
 {
     (void)state;
-    static const char text[] =
-        "{\"metadata\": {\"name\": \"x\", \"uid\": \"u\", \"resourceVersion\": \"7\"},"
-        " \"spec\": {\"nodeName\": \"n\", \"containers\": [{\"resources\": {\"requests\":"
-        " {\"cpu\": \"500m\", \"nvidia.com/gpu\": 2}}}]}, \"status\": {\"phase\": \"Running\"}}";
-    struct resource_kinds kinds = {0};
-    struct foreign_item *item;
-    struct resources r;
     auto_json json_t *j = NULL;
-    assert_int_equal(json_read(text, strlen(text), "pod", &j, NULL), 0);
-    assert_int_equal(items_foreign(&kinds, j, &item, NULL), 0);
+    struct usage_pod *item = read_use("x", REQUESTS("\"cpu\": \"500m\""));
     assert_string_equal(item->node, "n");
-    items_foreign_amounts(item, &r);
-    assert_int_equal(r.amount[RESOURCES_CPU], 500);
-    assert_int_equal(r.amount[RESOURCES_PODS], 1);
-    assert_int_equal(r.amount[RESOURCES_FIRST_OTHER], 2);
-    assert_int_equal(r.amount[RESOURCES_MEMORY], 0);
-    items_foreign_destroy(item);
+    assert_true(usage_pod_counts(item));
+    usage_pod_destroy(item);
     /* a finished pod uses nothing */
-    json_object_set_new(json_object_get(j, "status"), "phase", json_string("Succeeded"));
-    assert_int_equal(items_foreign(&kinds, j, &item, NULL), 0);
-    assert_null(item->node);
-    items_foreign_destroy(item);
+    static const char text[] = "{\"metadata\": {\"name\": \"x\", \"uid\": \"u\"}, \"spec\":"
+                               " {\"nodeName\": \"n\"}, \"status\": {\"phase\": \"Succeeded\"}}";
+    assert_int_equal(json_read(text, strlen(text), "pod", &j, NULL), 0);
+    assert_int_equal(items_foreign(j, &item, NULL), 0);
+    assert_false(usage_pod_counts(item));
+    usage_pod_destroy(item);
 }
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
@@ -371,8 +432,9 @@ int main(void)
         cmocka_unit_test(test_versions),     cmocka_unit_test(test_inflight),
         cmocka_unit_test(test_expectations), cmocka_unit_test(test_entry_pods),
         cmocka_unit_test(test_entry_due),    cmocka_unit_test(test_usage),
-        cmocka_unit_test(test_foreign),      cmocka_unit_test(test_bodies),
-        cmocka_unit_test(test_metrics_text), cmocka_unit_test(test_options),
+        cmocka_unit_test(test_many_names),   cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_bodies),       cmocka_unit_test(test_metrics_text),
+        cmocka_unit_test(test_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

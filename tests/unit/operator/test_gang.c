@@ -123,7 +123,7 @@ static void test_pod(void **state)
             fail_msg("%s is not in %s", words[i], text);
     /* pod_parse() understands what newpod() makes. */
     json_object_set_new(json_object_get(pod, "metadata"), "uid", json_string("p"));
-    assert_int_equal(pod_parse(pod, &kinds, &p, NULL), 0);
+    assert_int_equal(pod_parse(pod, &p, NULL), 0);
     assert_true(p.gated);
     assert_string_equal(p.owner, "u1");
     assert_string_equal(p.job, "digits");

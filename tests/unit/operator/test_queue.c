@@ -31,13 +31,13 @@ static void add_node(struct world *w, const char *name, int cpu, const char *met
              "'8Gi','pods':10},'conditions':[{'type':'Ready','status':'True'}]}}",
              name, meta, spec, cpu);
     auto_json json_t *j = from_text(text);
-    assert_int_equal(node_parse(j, &kinds, &w->nodes[w->c.n], NULL), 0);
+    assert_int_equal(node_parse(j, &w->nodes[w->c.n], NULL), 0);
     w->c.n++;
 }
 
 static void init(struct world *w)
 {
-    *w = (struct world){.c = {.kinds = &kinds, .nodes = w->nodes, .used = w->used}};
+    *w = (struct world){.c = {.nodes = w->nodes, .used = w->used}};
 }
 
 static void fini(struct world *w)
@@ -138,7 +138,6 @@ static void decide(struct line_of_jobs *l, struct cluster *c, int64_t now)
     struct queue_input in = {.jobs = l->q,
                              .n = l->n,
                              .cluster = c,
-                             .kinds = &kinds,
                              .quotas = l->quotas,
                              .nquotas = l->nquotas,
                              .policy = {.share = l->share ? l->share : 100, .probes = 8},
@@ -500,11 +499,11 @@ static void test_quota_scopes(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         const struct quota_line *line = NULL;
         struct quota q = make_quota("ml", "'memory':'3Gi'", "'memory':'2Gi'", cases[i].scope);
-        int n = quota_admits(&q, &d, &kinds, 9, &line);
+        int n = quota_admits(&q, &d, 9, &line);
         if (n != cases[i].admits)
             fail_msg("%s: admits %d instead of %d", cases[i].scope, n, cases[i].admits);
-        quota_take(&q, &d, &kinds, 1);
-        assert_int_equal(quota_admits(&q, &d, &kinds, 9, &line), cases[i].admits == 1 ? 0 : 9);
+        quota_take(&q, &d, 1);
+        assert_int_equal(quota_admits(&q, &d, 9, &line), cases[i].admits == 1 ? 0 : 9);
         quota_fini(&q);
     }
     hvdjob_fini(&job);
@@ -573,7 +572,7 @@ static void test_preemption(void **state)
 static void test_freeing(void **state)
 {
     struct world w;
-    struct resources freeing[NODES] = {{{0}}};
+    struct resources freeing[NODES] = {{.n = 0}};
     struct line_of_jobs l = {.n = 0};
     (void)state;
     init(&w);
@@ -586,7 +585,6 @@ static void test_freeing(void **state)
                              .n = l.n,
                              .cluster = &w.c,
                              .freeing = freeing,
-                             .kinds = &kinds,
                              .policy = {.share = 100, .probes = 8},
                              .now = NOW};
     assert_int_equal(queue_decide(&in), 0);
@@ -634,7 +632,7 @@ static void test_probes(void **state)
     expect_waits(&l, "a2", "job ml/a1 is being tried");
     assert_true(verdict(&l, "b1")->go);
     struct queue_input in = {
-        .jobs = l.q, .n = l.n, .kinds = &kinds, .policy = {.share = 100, .probes = 1}, .now = NOW};
+        .jobs = l.q, .n = l.n, .policy = {.share = 100, .probes = 1}, .now = NOW};
     assert_int_equal(queue_decide(&in), 0);
     expect_waits(&l, "b1", "at most 1 such jobs are tried at a time");
     leave(&l);
@@ -681,12 +679,8 @@ static void test_slices(void **state)
     add_node(&w, "a", 4, "", "");
     for (int i = 0; i < JOBS; i++)
         add_job(&l, i == 0 ? "0" : i == 1 ? "1" : "more", "'workers':1", QUEUED("13:00"));
-    struct queue_input in = {.jobs = l.q,
-                             .n = l.n,
-                             .cluster = &w.c,
-                             .kinds = &kinds,
-                             .policy = {.share = 100, .probes = 1},
-                             .now = NOW};
+    struct queue_input in = {
+        .jobs = l.q, .n = l.n, .cluster = &w.c, .policy = {.share = 100, .probes = 1}, .now = NOW};
     assert_int_equal(queue_begin(&q, &in), 0);
     while (!queue_step(q, 1))
         turns++;

@@ -90,11 +90,11 @@ static void test_job(void **state)
     auto_json json_t *j = from_text("{'metadata':{'name':'a','uid':'u'},'spec':{'template':{'spec':"
                                     "{'containers':[{'command':['x']}]}}}}");
     assert_int_equal(sanitize_mark(j, NULL), 0);
-    assert_int_equal(hvdjob_parse(j, &kinds, &job, NULL), 0);
+    assert_int_equal(hvdjob_parse(j, &job, NULL), 0);
     assert_null(job.refused);
     hvdjob_fini(&job);
     assert_int_equal(sanitize_mark(j, "the character U+0000"), 0);
-    assert_int_equal(hvdjob_parse(j, &kinds, &job, NULL), 0);
+    assert_int_equal(hvdjob_parse(j, &job, NULL), 0);
     assert_string_equal(
         job.refused,
         "the object contains the character U+0000, which this operator cannot read; remove it");

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fit_of: how many workers of each job fit, as the operator counts them. For a comparison with
+ * kube-scheduler.
+ *
+ * Reads from standard input {"nodes", "pods", "jobs", "dryRuns"}: lists of objects, as the API
+ * server has them; dryRuns: for each job what the server returned for a dry run of one worker, or
+ * null. Prints a list, for each job: {"fits": how many of its workers, "why": the operator's
+ * message, "unjudged": the field or null, "pods": the pods that the operator would create}.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json/json.h"
+#include "operator/driver/items.h"
+#include "operator/objects/demand.h"
+#include "operator/objects/parts.h"
+#include "operator/reconcile/newpod.h"
+
+struct world {
+    json_t *input;
+    struct usage usage;
+    struct usage_pod **pods;
+    struct usage_antis anti;
+    struct cluster c;
+};
+
+static void die(const char *what, const struct err *err)
+{
+    fprintf(stderr, "fit_of: %s: %s\n", what, err_text(err));
+    exit(1);
+}
+
+static void read_nodes(struct world *w)
+{
+    json_t *list = json_object_get(w->input, "nodes"), *j;
+    struct node *nodes = calloc(json_array_size(list) + 1, sizeof(*nodes));
+    struct err err = {0};
+    size_t i;
+    w->c.used = calloc(json_array_size(list) + 1, sizeof(*w->c.used));
+    w->c.ports = calloc(json_array_size(list) + 1, sizeof(*w->c.ports));
+    json_array_foreach(list, i, j)
+    {
+        if (!nodes || !w->c.used || !w->c.ports || node_parse(j, &nodes[i], &err) < 0 ||
+            usage_set_node(&w->usage, nodes[i].name, &nodes[i].allocatable) < 0)
+            die("a node", &err);
+    }
+    w->c.nodes = nodes;
+    w->c.n = (int)json_array_size(list);
+}
+
+static void read_pods(struct world *w)
+{
+    json_t *list = json_object_get(w->input, "pods"), *j;
+    struct err err = {0};
+    size_t i;
+    w->pods = calloc(json_array_size(list) + 1, sizeof(struct usage_pod *));
+    json_array_foreach(list, i, j)
+    {
+        const char *name = parts_text(json_object_get(j, "metadata"), "name");
+        if (!w->pods || items_foreign(j, &w->pods[i], &err) < 0 ||
+            usage_add(&w->usage, w->pods[i], name) < 0)
+            die("a pod", &err);
+    }
+    for (int k = 0; k < w->c.n; k++)
+        if (usage_get(&w->usage, w->c.nodes[k].name, k, &w->c.used[k]) < 0 ||
+            usage_ports(&w->usage, w->c.nodes[k].name, &w->c.ports[k]) < 0)
+            die("usage", &err);
+    if (usage_anti(&w->usage, &w->anti) < 0)
+        die("anti-affinity", &err);
+    w->c.anti = w->anti.list;
+    w->c.nanti = w->anti.n;
+}
+
+/* worker: the pod that a dry run returned; NULL: the template counts. */
+static json_t *judge(struct world *w, json_t *object, json_t *worker)
+{
+    struct demand demand;
+    const struct podspec *spec;
+    struct hvdjob job;
+    struct err err = {0};
+    char api[64], why[1024];
+    json_t *pods = json_array();
+    if (hvdjob_parse(object, &job, &err) < 0)
+        die("a job", &err);
+    if (job.refused) {
+        fprintf(stderr, "fit_of: %s\n", job.refused);
+        exit(1);
+    }
+    bool known = json_is_object(worker);
+    if (known && demand_parse(json_object_get(worker, "spec"), &job.podspec, &demand, &err) < 0)
+        die("the pod of a dry run", &err);
+    spec = known ? &demand.spec : &job.podspec;
+    const struct gang_ops *gang = gang_choose(&job, "", api, sizeof(api), &err);
+    for (int i = 0; i < job.workers && gang; i++)
+        json_array_append_new(pods, newpod(&job, gang, i, 0, false));
+    fit_explain(&w->c, spec, job.workers, why, sizeof(why));
+    json_t *ret = json_pack("{s:i, s:s, s:s?, s:o}", "fits", fit_count(&w->c, spec, job.workers),
+                            "why", why, "unjudged", spec->unjudged, "pods", pods);
+    if (known)
+        demand_fini(&demand);
+    hvdjob_fini(&job);
+    return ret;
+}
+
+static void fini(struct world *w)
+{
+    size_t npods = json_array_size(json_object_get(w->input, "pods"));
+    for (size_t i = 0; i < npods; i++) {
+        usage_remove(&w->usage, w->pods[i]);
+        usage_pod_destroy(w->pods[i]);
+    }
+    for (int i = 0; i < w->c.n; i++) {
+        node_fini((struct node *)&w->c.nodes[i]);
+        resources_fini(&w->c.used[i]);
+        hostports_fini(&w->c.ports[i]);
+    }
+    free(w->pods);
+    usage_antis_fini(&w->anti);
+    free((struct node *)w->c.nodes);
+    free(w->c.used);
+    free(w->c.ports);
+    usage_fini(&w->usage);
+    json_decref(w->input);
+}
+
+int main(void)
+{
+    json_error_t wrong;
+    struct world w = {.input = json_loadf(stdin, 0, &wrong)};
+    auto_json json_t *ret = json_array();
+    size_t i;
+    json_t *job;
+    if (!w.input) {
+        fprintf(stderr, "fit_of: %s\n", wrong.text);
+        return 1;
+    }
+    read_nodes(&w);
+    read_pods(&w);
+    json_array_foreach(json_object_get(w.input, "jobs"), i, job)
+    {
+        json_array_append_new(
+            ret, judge(&w, job, json_array_get(json_object_get(w.input, "dryRuns"), i)));
+    }
+    fini(&w);
+    return json_dumpf(ret, stdout, JSON_COMPACT) < 0;
+}
