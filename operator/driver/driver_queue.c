@@ -65,12 +65,14 @@ static void hand_out(struct driver *d, const struct queue_job *q, const struct j
     if (e->admission && same(e->admission, &q->ret))
         return;
     if (!e->admission)
-        e->admission = malloc(sizeof(*e->admission));
+        e->admission = calloc(1, sizeof(*e->admission));
     if (!e->admission) {
         log_warn("job %s: no memory to admit it; it stays queued until a job, pod or node changes",
                  e->key);
         return;
     }
+    if (q->ret.preempted && !e->admission->preempted)
+        log_info("job %s: preempted by job %s", e->key, q->ret.why);
     *e->admission = q->ret;
     /* The decision may change by itself at that time. */
     if (q->ret.again != INT64_MAX && q->ret.again > driver_now())

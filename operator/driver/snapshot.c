@@ -5,6 +5,7 @@
  */
 #include "operator/driver/snapshot.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,6 +171,27 @@ static int by_worth(const void *a, const void *b)
     return p_runs != q_runs ? q_runs - p_runs : p->worker - q->worker;
 }
 
+/* Are all workers of the job about to be deleted, though some of the deletions are not cached yet?
+ */
+static bool leaves_whole(const struct entry *e)
+{
+    const struct hvdjob *job = &e->job->job;
+    enum job_phase phase = job->status.phase;
+    return (e->admission && e->admission->preempted) || phase == JOB_RESTARTING ||
+           phase == JOB_SUSPENDED || (job_phase_finished(phase) && job->clean != CLEAN_NONE);
+}
+
+/* The room of workers that are being deleted. */
+static void take_leaving(struct snapshot *s, const struct entry *e)
+{
+    for (int i = 0; i < e->npods; i++) {
+        const struct pod *p = &e->pods[i]->pod;
+        int node = pod_finished(p) ? -1 : node_of(s, p->node);
+        if (node >= 0)
+            resources_count(&s->freeing[node], &p->requests, 1);
+    }
+}
+
 static int take_pods(struct snapshot *s, const struct entry *e, struct workers *w, int i)
 {
     struct queue_job *j = &s->jobs[i];
@@ -181,7 +203,7 @@ static int take_pods(struct snapshot *s, const struct entry *e, struct workers *
     for (int k = 0; k < w->n; k++) {
         const struct pod *p = w->mine[k];
         int node = node_of(s, p->node);
-        bool alive = worker_alive(status, p);
+        bool alive = worker_alive(status, p) && !leaves_whole(e);
         if (alive && !e->dry_run.verdict)
             j->priority = p->priority;
         if (node < 0 || pod_finished(p))
@@ -244,6 +266,10 @@ static int add_job(struct driver *d, struct snapshot *s, struct entry *e)
     s->jobs[i] = (struct queue_job){.job = &e->job->job,
                                     .gates = e->gang && !e->gang->group,
                                     .served = driver_served(d, e->job->job.namespace_)};
+    if (e->admission && e->admission->preempted) {
+        snprintf(of->preempted_by, sizeof(of->preempted_by), "%.127s", e->admission->why);
+        s->jobs[i].preempted_by = of->preempted_by;
+    }
     if (e->admitted && e->job->job.status.phase != JOB_STARTING) {
         of->admitted = malloc(sizeof(*of->admitted));
         if (!of->admitted)
@@ -266,8 +292,11 @@ static int take_jobs(struct driver *d, struct snapshot *s)
     if (!s->jobs || !s->of)
         return -ENOMEM;
     for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e)) {
-        if (!counts(e))
+        if (!counts(e)) {
+            if (e->job && e->job->job.ours && leaves_whole(e))
+                take_leaving(s, e);
             continue;
+        }
         driver_choose_gang(d, e);
         if (add_job(d, s, e) < 0)
             return -ENOMEM;

@@ -19,6 +19,7 @@ struct snapshot_job {
     struct verdict *verdict; /* one reference; NULL: none */
     struct demand demand;    /* borrowed from the verdict or the job */
     int *at;                 /* queue_job.at */
+    char preempted_by[128];  /* queue_job.preempted_by */
 };
 
 struct snapshot {

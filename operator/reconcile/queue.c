@@ -2,6 +2,7 @@
  *
  * queue: the order in which waiting jobs are decided on; see queue.h.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,6 +141,11 @@ int queue_begin(struct queue **ret, const struct queue_input *in)
         struct queue_job *j = &in->jobs[i];
         struct tenant *t = queue_tenant(q, j->job);
         j->ret = (struct admission){.again = INT64_MAX};
+        if (j->preempted_by) {
+            j->ret.preempted = true;
+            snprintf(j->ret.why, sizeof(j->ret.why), "%s", j->preempted_by);
+            continue;
+        }
         queue_reserve_admitted(q, j);
         t->served = j->served > t->served ? j->served : t->served;
         if (j->gates && j->bound > 0 && j->priority < q->lowest)

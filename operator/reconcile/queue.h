@@ -51,6 +51,9 @@ struct queue_job {
     /* The API server's refusal of the dry run, NULL: none, and when it is repeated. */
     const char *refused;
     int64_t refused_again;
+    /* An earlier run has preempted it for this job, and the cache does not show that yet: its
+     * workers are in freeing. NULL: none has. */
+    const char *preempted_by;
     int alive;     /* workers that are alive, with gates or not */
     int bound;     /* of these, workers that have a node */
     int unbound;   /* of these, workers that have no gate and no node yet */

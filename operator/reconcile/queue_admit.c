@@ -249,22 +249,26 @@ void queue_admit(struct queue *q, struct queue_job *j, bool head)
 
 /* ---- elastic jobs ---------------------------------------------------------------------------- */
 
+/* Of an elastic job's workers beyond queue_pending(), some may exist: they have no node, and are
+ * deleted if the job may not have them. */
+static int growth(struct queue *q, struct queue_job *j)
+{
+    int kept = j->bound + queue_pending(j), exist = j->alive > kept ? j->alive - kept : 0;
+    int n = j->job->workers - kept, fresh = n > exist ? quotas_admit(q, j, n - exist, 0) : 0;
+    n = queue_share_allows(q, j, n > exist ? exist + fresh : n, NULL);
+    n = n > 0 ? fitting(q, j, n) : 0;
+    take_quotas(q, j, n - exist);
+    queue_reserve(q, j, n);
+    return kept + n;
+}
+
 void queue_grow(struct queue *q, struct queue_job *j)
 {
     const struct hvdjob *job = j->job;
     enum job_phase phase = job->status.phase;
     bool admitted = phase == JOB_STARTING || phase == JOB_RUNNING || phase == JOB_WAITING;
-    int n = job->workers - j->alive;
     if (!admitted || job->deleting || j->ret.workers > 0 || j->ret.preempted)
         return;
-    if (job->elastic && n > 0) {
-        n = quotas_admit(q, j, n, 0);
-        n = queue_share_allows(q, j, n, NULL);
-        n = fitting(q, j, n);
-        take_quotas(q, j, n);
-        queue_reserve(q, j, n);
-    }
-    j->ret.workers = job->workers < j->alive + n ? job->workers : j->alive + n;
-    if (j->ret.workers < job->min)
-        j->ret.workers = job->min;
+    int n = job->elastic ? growth(q, j) : job->workers;
+    j->ret.workers = n < job->min ? job->min : n < job->workers ? n : job->workers;
 }

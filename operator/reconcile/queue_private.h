@@ -71,7 +71,7 @@ void queue_crowd(struct queue *q, int priority);
 /* queue_admit.c: decides on one waiting job. head: it is its tenant's oldest of this priority, and
  * has waited QUEUE_PATIENCE. */
 void queue_admit(struct queue *q, struct queue_job *j, bool head);
-/* How many workers an admitted elastic job may have. */
+/* How many workers an admitted job may have. */
 void queue_grow(struct queue *q, struct queue_job *j);
 /* Fills in ret.again: the decision may change by itself at that time. */
 void queue_again(struct queue_job *j, int64_t at);
@@ -81,8 +81,10 @@ int queue_room_init(struct queue *q);
 void queue_room_fini(struct queue *q);
 /* Is fit.h's result reliable for this job? */
 bool queue_certain(const struct queue *q, const struct queue_job *j);
-/* Reserves for workers that the scheduler may place at any time, and for the missing workers of an
- * admitted gang, also before their pods exist. */
+/* Workers without a node for which room is reserved before the waiting jobs have their turn: those
+ * that the scheduler may place at any time, and the missing ones of an admitted gang, also before
+ * their pods exist. Of an elastic job only up to minWorkers: queue_grow() decides on the others. */
+int queue_pending(const struct queue_job *j);
 void queue_reserve_admitted(struct queue *q, struct queue_job *j);
 /* Adds n workers of j to what its tenant holds, and reserves for them unless another scheduler
  * does. */

@@ -143,20 +143,28 @@ void queue_reserve(struct queue *q, struct queue_job *j, int n)
     add_holding(q, j, n);
 }
 
-void queue_reserve_admitted(struct queue *q, struct queue_job *j)
+int queue_pending(const struct queue_job *j)
 {
     bool starting = j->gates && j->job->status.phase == JOB_STARTING && !j->job->deleting;
-    int missing = starting ? j->job->min - j->bound : 0;
-    int n = j->unbound > missing ? j->unbound : missing;
+    int missing = j->job->min > j->bound ? j->job->min - j->bound : 0;
+    if (starting)
+        return j->job->elastic || j->unbound < missing ? missing : j->unbound;
+    return j->job->elastic && j->unbound > missing ? missing : j->unbound;
+}
+
+void queue_reserve_admitted(struct queue *q, struct queue_job *j)
+{
+    const struct cluster *c = q->in->cluster;
+    bool starting = j->gates && j->job->status.phase == JOB_STARTING && !j->job->deleting;
+    int n = queue_pending(j), missing = starting ? j->job->min - j->bound : 0;
     if (missing > 0) {
-        const struct cluster *c = q->in->cluster;
         bool fits = c && fit_count(c, &j->demand->spec, missing) >= missing;
         if (!fits || !queue_certain(q, j))
             queue_note_probe(q, j);
         queue_crowd(q, j->priority);
     }
     reserve(q, j, n);
-    add_holding(q, j, j->bound + (n > 0 ? n : 0));
+    add_holding(q, j, j->bound + n);
 }
 
 void queue_reserve_later(struct queue *q, const struct queue_job *j)

@@ -590,6 +590,20 @@ static void test_freeing(void **state)
     assert_int_equal(queue_decide(&in), 0);
     expect_waits(&l, "high", "waits for workers of other jobs to end");
     assert_int_equal(w.used[0].amount[RESOURCES_CPU], 6000);
+
+    /* A victim of an earlier run stays one, and no other is taken. */
+    static const int at[] = {0};
+    w.used[0].amount[RESOURCES_CPU] = 2000;
+    add_job(&l, "victim", "'workers':1", RUNNING("10:00"));
+    last(&l)->preempted_by = "ml/high";
+    add_job(&l, "runs", "'workers':1", RUNNING("11:00"));
+    place(&l, &w, at, 1);
+    in.n = l.n;
+    assert_int_equal(queue_decide(&in), 0);
+    expect_waits(&l, "high", "waits for workers of other jobs to end");
+    assert_true(verdict(&l, "victim")->preempted);
+    assert_string_equal(verdict(&l, "victim")->why, "ml/high");
+    assert_false(verdict(&l, "runs")->preempted);
     leave(&l);
     fini(&w);
 }
@@ -613,6 +627,15 @@ static void test_growth(void **state)
     decide(&l, &w.c, NOW);
     assert_false(verdict(&l, "waits")->go);
     assert_int_equal(verdict(&l, "elastic")->workers, 2);
+
+    /* Its pending workers take no room from the waiting job. */
+    l.q[0].alive = 3;
+    l.q[0].unbound = 2;
+    l.jobs[1].workers = l.jobs[1].min = 1;
+    w.used[0].amount[RESOURCES_CPU] = 2000;
+    decide(&l, &w.c, NOW);
+    assert_true(verdict(&l, "waits")->go);
+    assert_int_equal(verdict(&l, "elastic")->workers, 1);
     leave(&l);
     fini(&w);
 }
