@@ -145,19 +145,22 @@ void client_hurry(struct client *c)
 }
 
 /* Records whether the coordinator was reached, and starts a random pause when it has been
- * unreachable for a second, or is busy. */
+ * unreachable for a second, or is busy: it has said so, or was late for the first time. */
 static void learn(struct client *c, long status, uint64_t begun)
 {
+    uint64_t now = clock_ns();
+    bool away = c->failing && now - c->failing >= PATIENT_MS * CLOCK_MS;
+    bool busy = status == 503 || (status == 0 && now - begun >= PATIENT_MS * CLOCK_MS);
     if (status != 0)
         c->failing = 0;
     else if (!c->failing)
-        c->failing = begun;
-    c->busy = status == 503 ? c->busy + 1 : status ? 0 : c->busy;
+        c->failing = now;
+    c->busy = busy ? c->busy + 1 : status ? 0 : c->busy;
     if (c->hold_until)
         return;
-    if (c->failing && clock_ns() - c->failing >= PATIENT_MS * CLOCK_MS)
+    if (status == 0 && away)
         hold(c, c->jitter_ms);
-    else if (status == 503)
+    else if (busy)
         hold(c, BUSY_MS << (c->busy < BUSY_TIMES ? c->busy - 1 : BUSY_TIMES - 1));
 }
 

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define GATHER_MS       20000  /* agents rejoin within HVD_REJOIN_JITTER_MS, 10 s by default */
-#define GATHER_AGENT_MS 10     /* per agent; one costs 1 ms of processor time (RESULTS.md) */
+#define GATHER_AGENT_MS 10     /* per agent; one costs 1.4 ms of processor time (RESULTS.md) */
 #define GATHER_PAUSE_MS 5000   /* no agent has come for so long: those that are missing are late */
 #define GATHER_MAX_MS   600000 /* however many there are, and however steadily they come */
 #define SUSPECT_MS      3500   /* ranks wait for an agent that is silent; a long poll takes 2 s */

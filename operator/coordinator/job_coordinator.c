@@ -6,7 +6,7 @@
  *   its pod finished or was deleted                                at once
  *   its connection is closed, and other ranks have seen a loss     after CLOSED_MS
  *   it is silent, and other ranks have seen a loss                 after SUSPECT_MS
- *   its connection is closed                                       after ABSENT_S
+ *   its connection is closed, and no connection stands in a queue  after ABSENT_S
  *   it is silent                                                   after SILENT_S
  * An agent that did not come back while the roster was rebuilt is silent from then on.
  */
@@ -21,7 +21,7 @@
 
 #define START_TIMEOUT_S 60
 #define CLOSED_MS       20 /* a live agent opens a new connection sooner */
-#define ABSENT_S        10 /* a live agent reconnects within a second */
+#define ABSENT_S        20 /* after two late responses a live agent pauses for up to 10 s (client.c) */
 #define SILENT_S        60 /* no request for so long: the agent or its network has failed */
 #define FAREWELL_S      10 /* time to tell agents that the job has finished */
 #define END_GRACE_MS    2000
@@ -423,8 +423,8 @@ static bool watch_agent(struct job_coordinator *c, struct job_coordinator_pod *p
         job_coordinator_lose(c, pod->agent, "its agent has closed the connection", now);
     else if (seen_loss && silent >= SUSPECT_MS * CLOCK_MS)
         job_coordinator_lose(c, pod->agent, "its agent is silent", now);
-    else if (pod->closed_at && now - pod->closed_at >= ABSENT_S * CLOCK_S)
-        job_coordinator_lose(c, pod->agent, "its agent has not reconnected within 10 s", now);
+    else if (pod->closed_at && now - pod->closed_at >= ABSENT_S * CLOCK_S && !c->gather->behind)
+        job_coordinator_lose(c, pod->agent, "its agent has not reconnected within 20 s", now);
     else if (silent >= SILENT_S * CLOCK_S)
         job_coordinator_lose(c, pod->agent, "its agent was silent for 60 s", now);
     else if (pod->deleting)

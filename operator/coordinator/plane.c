@@ -124,7 +124,7 @@ static void update_gather(struct plane *p, bool late, uint64_t now)
     {
         agents += job_coordinator_awaits(list_entry(pos, struct job_coordinator, node));
     }
-    gather_update(&p->gather, agents, agents > 0 && (late || server_is_behind(p->server)), now);
+    gather_update(&p->gather, agents, late || server_is_behind(p->server), now);
 }
 
 static void look(struct plane *p, bool forgive)

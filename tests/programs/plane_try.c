@@ -99,7 +99,7 @@ static void do_job(struct try *t, char **w)
                             .max = atoi(w[5]),
                             .slots = atoi(w[6]),
                             .elastic = strcmp(w[4], w[5]) != 0,
-                            .start_timeout = 30,
+                            .start_timeout = 300,
                             .began = atoi(w[7])};
     ok(plane_job(t->plane, &job, &err), &err);
 }

@@ -405,6 +405,24 @@ static void test_lost_again(void **state)
     job_coordinator_destroy(c);
 }
 
+/* An agent whose connection is closed has 20 s, and longer while others stand in the queue. */
+static void test_closed_while_the_plane_is_behind(void **state)
+{
+    struct job_coordinator *c = make(3);
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(trains(c, i, 3), 200);
+    job_coordinator_closed(c, "p2.x", begun);
+    tick(c, 19900);
+    gather.behind = true;
+    tick(c, 25000);
+    assert_int_equal(c->losses, 0);
+    gather.behind = false;
+    tick(c, 25100);
+    assert_int_equal(c->losses, 1);
+    job_coordinator_destroy(c);
+}
+
 /* Only the first agent sends the roster: the coordinator says which one it has. */
 static void test_roster_is_sent_once(void **state)
 {
@@ -465,6 +483,7 @@ int main(void)
         cmocka_unit_test(test_two_agents_of_a_pod),
         cmocka_unit_test(test_waiting_ranks_do_not_wait_for_the_window),
         cmocka_unit_test(test_lost_again),
+        cmocka_unit_test(test_closed_while_the_plane_is_behind),
         cmocka_unit_test(test_roster_is_sent_once),
         cmocka_unit_test(test_reports_while_gathering),
     };
