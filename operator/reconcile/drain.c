@@ -161,7 +161,9 @@ void drain_look(struct reconciling *r)
     }
     /* While the job restarts, its message still says why. */
     bool ends = job_phase_finished(st->phase) || (on == 0 && st->phase != JOB_RESTARTING);
-    bool began = !ends && on > 0 && st->drain_since == MOMENT_NONE;
+    /* In the future: the clock was set back, or somebody edited the status. */
+    bool began =
+        !ends && on > 0 && (st->drain_since == MOMENT_NONE || st->drain_since > r->in->now);
     if (ends || began)
         st->drain_since = began ? moment_whole(r->in->now) : MOMENT_NONE;
     r->drain.over = drain_over(st, r->in->drains->limit, r->in->now);

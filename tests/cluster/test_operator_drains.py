@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 60 s, waiting
+# takes: 30 s, waiting
 # needs: kubernetes
 """hvd-operator beside other programs: those that write fields into the status of its jobs, and those that drain nodes.
 timeout: 1200"""

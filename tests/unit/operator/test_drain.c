@@ -297,6 +297,10 @@ static void test_since(void **state)
     assert_false(drain_over(&job.status, LIMIT, NOW + LIMIT - 1));
     assert_true(drain_over(&job.status, LIMIT, NOW + LIMIT));
     in.drains = &drains;
+    job.status.drain_since = NOW + 3600000; /* the clock was set back */
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    assert_int_equal(a.status.drain_since, NOW + 5000);
+    actions_fini(&a);
     drains.n = 0;
     assert_int_equal(reconcile(&in, &a, NULL), 0);
     assert_int_equal(a.status.drain_since, MOMENT_NONE);
