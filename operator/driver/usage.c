@@ -85,8 +85,8 @@ int usage_anti(const struct usage *u, struct fit_anti **ret, int *ret_n)
             max += (size_t)a->terms.n;
         }
     }
-    struct fit_anti *all = max && max < INT32_MAX ? malloc(max * sizeof(*all)) : NULL;
-    if (max && !all)
+    struct fit_anti *all = max < INT32_MAX ? malloc((max + 1) * sizeof(*all)) : NULL;
+    if (!all)
         return -ENOMEM;
     for (struct store_entry *e = store_next(&u->anti, NULL); e; e = store_next(&u->anti, e)) {
         struct usage_anti *a = e->item;
