@@ -7,6 +7,7 @@ one namespace.
 timeout: 3000"""
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -206,6 +207,30 @@ class Trouble(Faults):
             return self.cluster.api.get(path)
         except (OSError, Refused):
             return None
+
+
+    def test_without_the_right_to_list_quotas(self):
+        """With the role of an older version, which does not grant quotas: they do not count, and gangs still must fit."""
+        path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/hvd-operator"
+        rules = self.cluster.api.get(path)["rules"]
+        less = [rule for rule in rules if "resourcequotas" not in rule["resources"]]
+        self.assertEqual(len(less), len(rules) - 1)
+
+        def grant(what):
+            self.cluster.api.call("PATCH", path, {"rules": what}, kind="application/merge-patch+json")
+        self.addCleanup(grant, rules)
+        grant(less)
+        account = ("--as", f"system:serviceaccount:{SYSTEM}:hvd-operator")
+        wait_until("the role", 30, lambda: subprocess.run(
+            [self.cluster.programs["kubectl"], "--kubeconfig", self.cluster.kubeconfig, "auth", "can-i", "list", "resourcequotas",
+             *account], capture_output=True, text=True, timeout=30, check=False).stdout.strip() == "no", 0.2)
+        self.started("--no-leader-election").wait_ready()
+        job = self.job("less", 2)
+        job.wait_running(2)
+        big = self.job("much", 9, cpu="7")
+        wait_until("a word", 30, lambda: "of 9 workers fit now" in big.status().get("message", ""))
+        job.delete()
+        job.wait_gone()
 
 
 class Alone(Faults):
