@@ -89,11 +89,8 @@ static int take_nodes(struct driver *d, struct snapshot *s)
 /* Host ports in use, where a job wants any. */
 static int take_ports(struct driver *d, struct snapshot *s)
 {
-    bool wanted = false;
     int rc = 0;
-    for (int i = 0; i < s->n; i++)
-        wanted |= s->jobs[i].demand->spec.ports.n > 0;
-    if (!wanted)
+    if (!s->wants_ports)
         return 0;
     s->cluster.ports = calloc((size_t)s->cluster.n + 1, sizeof(*s->cluster.ports));
     for (int i = 0; i < s->cluster.n && s->cluster.ports && rc == 0; i++)
@@ -279,6 +276,7 @@ static int add_job(struct driver *d, struct snapshot *s, struct entry *e)
         s->jobs[i].job = of->admitted;
     }
     take_verdict(d, s, e, i);
+    s->wants_ports |= s->jobs[i].demand->spec.ports.n > 0;
     return count_workers(s, e, i);
 }
 

@@ -26,6 +26,7 @@ struct snapshot {
     struct queue_job *jobs; /* [n] */
     struct snapshot_job *of;
     int n;
+    bool wants_ports; /* a job has host ports */
     struct cluster cluster;
     struct node *nodes;       /* shallow copies of items */
     struct node_item **items; /* [nnodes], one reference each */

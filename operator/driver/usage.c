@@ -133,7 +133,7 @@ int usage_anti(const struct usage *u, struct usage_antis *ret)
     struct usage_antis all = {0};
     int rc = anti_room(u, &all);
     char *names = all.names;
-    for (struct store_entry *e = store_next(&u->anti, NULL); e && rc == 0;
+    for (struct store_entry *e = store_next(&u->anti, NULL); e && all.terms && rc == 0;
          e = store_next(&u->anti, e)) {
         rc = antiaffinity_parse(e->key, &all.terms[all.nterms]);
         if (rc == 0)

@@ -87,29 +87,33 @@ static int by_line(const void *a, const void *b)
     return order != 0 ? order : by_age(p->job, q->job);
 }
 
-static bool is_in(const struct line *l, const struct queue_job *j)
+static int collect_waiting(struct queue *q)
 {
-    return l->priority == j->priority && strcmp(l->tenant->namespace, j->job->namespace_) == 0;
-}
-
-static int take_lines(struct queue *q)
-{
-    size_t room = (size_t)q->in->n + 1;
-    q->order = calloc(room, sizeof(struct queue_job *));
-    q->lines = calloc(room, sizeof(*q->lines));
-    if (!q->order || !q->lines)
+    q->order = calloc((size_t)q->in->n + 1, sizeof(struct queue_job *));
+    if (!q->order)
         return -ENOMEM;
     for (int i = 0; i < q->in->n; i++)
         if (waits(&q->in->jobs[i]))
             q->order[q->nwaiting++] = &q->in->jobs[i];
     if (q->nwaiting > 1)
         qsort(q->order, (size_t)q->nwaiting, sizeof(struct queue_job *), by_line);
-    for (int i = 0; i < q->nwaiting; i++) {
-        struct queue_job *j = q->order[i];
-        if (q->nlines == 0 || !is_in(&q->lines[q->nlines - 1], j))
-            q->lines[q->nlines++] = (struct line){
-                .priority = j->priority, .tenant = queue_tenant(q, j->job), .jobs = q->order + i};
-        q->lines[q->nlines - 1].n++;
+    return 0;
+}
+
+static int take_lines(struct queue *q)
+{
+    struct line *l = NULL;
+    q->lines = calloc((size_t)q->in->n + 1, sizeof(*q->lines));
+    if (!q->lines || collect_waiting(q) < 0)
+        return -ENOMEM;
+    for (int i = 0; i < q->nwaiting && q->order[i]; i++) {
+        const struct queue_job *j = q->order[i];
+        struct tenant *t = queue_tenant(q, j->job);
+        if (!l || l->priority != j->priority || l->tenant != t) {
+            l = &q->lines[q->nlines++];
+            *l = (struct line){.priority = j->priority, .tenant = t, .jobs = q->order + i};
+        }
+        l->n++;
     }
     return 0;
 }

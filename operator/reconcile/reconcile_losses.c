@@ -194,13 +194,13 @@ static int apply_rule(struct reconciling *r, const struct pod *p)
 {
     struct job_failure_rule rule;
     if (!failure_policy_match(r->job->failure_rules, p, &rule) ||
-        (r->ruled && r->st->rule->action >= rule.action))
+        (r->ruled && r->ruled->action >= rule.action))
         return 0;
     if (!r->st->rule && !(r->st->rule = malloc(sizeof(rule))))
         return err_set(r->err, ENOMEM, "no memory");
     rule.at = moment_whole(r->in->now);
     *r->st->rule = rule;
-    r->ruled = true;
+    r->ruled = r->st->rule;
     note_rule(r, p);
     return 0;
 }

@@ -15,8 +15,9 @@ struct reconciling {
     struct hvdjob_status *st; /* the desired status, inside ret */
     struct actions *ret;
     struct workers w; /* the job's pods by the attempts in st; made again when st changes */
-    bool ruled;       /* st->rule matched a pod that failed since the last status */
-    bool held;        /* creates no worker: the existing ones have another template */
+    /* st->rule, if it matched a pod that failed since the last status; else NULL. */
+    const struct job_failure_rule *ruled;
+    bool held; /* creates no worker: the existing ones have another template */
     struct {
         const struct pod *first; /* the first worker on a node with SIGNAL_REPLACE; NULL: none */
         bool over;               /* the drain has been delayed for the limit */
