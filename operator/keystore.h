@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * keystore: reads the coordinator's keys (operator/coordinator/keys.h) from a Secret in the
+ * keystore: reads the coordinator's keys (operator/keys.h) from a Secret in the
  * operator's namespace. The first operator creates the Secret. On the api's loop.
  */
 #ifndef HVD_OPERATOR_KEYSTORE_H
 #define HVD_OPERATOR_KEYSTORE_H
 
 #include "operator/api/api.h"
-#include "operator/coordinator/keys.h"
+#include "operator/keys.h"
 
 #define KEYSTORE_SECRET "hvd-operator-ca"
 

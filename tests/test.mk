@@ -114,7 +114,7 @@ test-clean: staged  ## the README's commands in a bare Debian 12 container (podm
 ifeq ($(FUZZ),1)
 FUZZ_SAN := address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 CFLAGS   += -fsanitize=fuzzer-no-link,$(FUZZ_SAN)
-$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(AGENT_A) $(DIAG_A) $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
+$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(AGENT_A) $(DIAG_A) $(PLANE_A) $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) -fsanitize=fuzzer,$(FUZZ_SAN) $(AGENT_LIBS)
 fuzz-bin: $(FUZZ_BINS)
@@ -141,7 +141,7 @@ fuzz: fuzz-build  ## each fuzzer for HVD_FUZZ_SECONDS
 # simulates thousands of agents.
 KUBE_TRY     := $(addprefix $(BUILD)/tests/programs/,kube_try pod_of plane_try agents_try)
 PROGRAM_BINS := $(patsubst %.c,$(BUILD)/%,$(sort $(filter-out $(if $(HAS_MPI),,%/mpi_own.c),$(wildcard tests/programs/*.c))))
-$(KUBE_TRY): %: %.o $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
+$(KUBE_TRY): %: %.o $(PLANE_A) $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(OPERATOR_LIBS)
 $(BUILD)/tests/programs/mpi_own: tests/programs/mpi_own.c $(LIBHVD) $(LIBHVD).0 $(BUILD)/mpi.seen

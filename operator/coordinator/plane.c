@@ -10,7 +10,6 @@
 #include <sys/resource.h>
 
 #include "core/base/clock.h"
-#include "core/member/authority.h"
 #include "core/member/status.h"
 #include "operator/coordinator/plane_private.h"
 
@@ -180,11 +179,6 @@ static void raise_descriptors(void)
 
 static int open_server(struct plane *p, const struct plane_config *config, struct err *err)
 {
-    struct authority a = {0};
-    int rc =
-        authority_issue(&a, p->keys.ca_pem, p->keys.ca_key_pem, config->names, config->nnames, err);
-    if (rc < 0)
-        return rc;
     struct server_config s = {
         .loop = &p->loop,
         .admit = plane_admit,
@@ -193,20 +187,19 @@ static int open_server(struct plane *p, const struct plane_config *config, struc
         .arg = p,
         .address = config->address ? config->address : "::",
         .port = config->port,
-        .cert_pem = a.cert_pem,
-        .key_pem = a.key_pem,
+        .cert_pem = config->cert_pem,
+        .key_pem = config->key_pem,
         .body_max = BODY_MAX,
         .bodies_max = BODIES_MAX,
         .memory = AGENT_MEMORY,
         .connections = CONNECTIONS,
         .accepts = HANDSHAKES,
     };
-    rc = server_open(&p->server, &s, err);
+    int rc = server_open(&p->server, &s, err);
     if (rc < 0 && !config->address) { /* this machine has no IPv6 */
         s.address = "0.0.0.0";
         rc = server_open(&p->server, &s, err);
     }
-    authority_fini(&a);
     return rc;
 }
 
@@ -217,15 +210,11 @@ int plane_create(struct plane **ret, const struct plane_config *config, struct e
         return err_set(err, ENOMEM, "no memory for the coordinator plane");
     list_init(&p->jobs);
     p->config = *config;
-    p->config.names = NULL;
-    p->config.keys = NULL;
-    p->config.address = NULL;
+    p->config.address = p->config.cert_pem = p->config.key_pem = NULL;
     p->loop.epfd = -1;
     int rc = loop_init(&p->loop);
     if (rc < 0)
         rc = err_sys(err, -rc, "epoll");
-    if (rc == 0 && keys_copy(&p->keys, config->keys) < 0)
-        rc = err_set(err, ENOMEM, "no memory for keys");
     raise_descriptors();
     if (rc == 0)
         rc = open_server(p, config, err);
@@ -250,7 +239,6 @@ void plane_destroy(struct plane *p)
     }
     if (p->loop.epfd >= 0)
         loop_fini(&p->loop);
-    keys_fini(&p->keys);
     free(p);
 }
 
@@ -301,11 +289,6 @@ int plane_job(struct plane *p, const struct plane_job *job, struct err *err)
     list_append(&p->jobs, &c->node);
     on_job_changed(p, c);
     return 0;
-}
-
-void plane_job_key(const struct plane *p, const char *job_uid, char dst[KEYS_JOB_MAX])
-{
-    keys_job(&p->keys, job_uid, dst);
 }
 
 int plane_pod(struct plane *p, const char *job_uid, const struct plane_pod *pod, struct err *err)

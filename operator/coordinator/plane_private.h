@@ -10,9 +10,8 @@
 #include "operator/coordinator/job_coordinator.h"
 
 struct plane {
-    struct plane_config config; /* its names, keys and address are NULL */
-    struct keys keys;
-    struct loop loop; /* the owner waits for the loop's epoll descriptor */
+    struct plane_config config; /* its texts are NULL */
+    struct loop loop;           /* the owner waits for the loop's epoll descriptor */
     struct server *server;
     struct list jobs;
     uint64_t groups; /* the last job_coordinator.group given to a job */

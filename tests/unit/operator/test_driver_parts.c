@@ -332,9 +332,12 @@ static void test_options(void **state)
     assert_int_equal(parse(&o, &what, &err, "--page", "some"), -EINVAL);
     assert_int_equal(parse(&o, &what, &err, "--metrics-addr", "off"), 0);
     assert_string_equal(o.metrics, "");
-    assert_string_equal(o.agents, ":7443");
-    assert_int_equal(parse(&o, &what, &err, "--agents-addr=off", "--bundle-mount"), 0);
-    assert_string_equal(o.agents, "");
+    assert_null(o.plane_socket);
+    assert_int_equal(o.plane_uid, -1);
+    assert_int_equal(parse(&o, &what, &err, "--plane-uid", "65533"), 0);
+    assert_int_equal(o.plane_uid, 65533);
+    assert_int_equal(parse(&o, &what, &err, "--plane-socket=/s", "--bundle-mount"), 0);
+    assert_string_equal(o.plane_socket, "/s");
     assert_true(o.mount);
     assert_int_equal(parse(&o, &what, &err, "--namespace=team", NULL), 0);
     assert_string_equal(o.namespace, "team");
@@ -349,6 +352,7 @@ static void test_options(void **state)
         {"--what", NULL},        {"extra", NULL},         {"--lease-duration", "0"},
         {"--lease-renew", "1x"}, {"--lease-renew", "20"}, {"--lease-retry", "11"},
         {"--kubeconfig", NULL},  {"--namespace", ""},     {"--lease-duration", "-3"},
+        {"--plane-uid", "-1"},   {"--plane-uid", "me"},   {"--plane-socket", ""},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         assert_int_equal(parse(&o, &what, &err, wrong[i][0], wrong[i][1]), -EINVAL);

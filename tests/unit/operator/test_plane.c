@@ -18,7 +18,8 @@
 #include "core/json/json.h"
 #include "core/member/authority.h"
 #include "operator/coordinator/plane_private.h"
-#include "operator/coordinator/review.h"
+#include "operator/keys.h"
+#include "operator/review.h"
 
 static void test_paths(void **state)
 {
@@ -57,7 +58,7 @@ static void test_keys(void **state)
     assert_string_equal(one, two);
     keys_job(&a, "job-2", two);
     assert_string_not_equal(one, two);
-    assert_int_equal(strncmp(one, KEYS_JOB_PREFIX, strlen(KEYS_JOB_PREFIX)), 0);
+    assert_int_equal(strncmp(one, PLANE_KEY_PREFIX, strlen(PLANE_KEY_PREFIX)), 0);
 
     assert_int_equal(keys_make(&c, &err), 0);
     json_object_set_new(data, "ca.key", json_bytes(c.ca_key_pem, strlen(c.ca_key_pem)));

@@ -3,19 +3,17 @@
  * keys: the operator's certificate authority, which agents trust, and the secret from which the
  * keys of jobs are derived. Both are in one Secret in the operator's namespace (keystore.h).
  */
-#ifndef HVD_OPERATOR_COORDINATOR_KEYS_H
-#define HVD_OPERATOR_COORDINATOR_KEYS_H
+#ifndef HVD_OPERATOR_KEYS_H
+#define HVD_OPERATOR_KEYS_H
 
 #include <jansson.h>
 #include <stdint.h>
 
 #include "core/base/err.h"
+#include "operator/link/plane_types.h"
 
-#define KEYS_AUDIENCE "hvd-operator" /* audience of projected service account tokens */
-#define KEYS_SIZE     32
-
-#define KEYS_JOB_PREFIX "hvd1." /* no service account token begins like this */
-#define KEYS_JOB_MAX    80      /* bytes of a job's key as text, with NUL */
+#define KEYS_SIZE    32
+#define KEYS_JOB_MAX 80 /* bytes of a job's key as text, with NUL */
 
 struct keys {
     char *ca_pem;     /* goes into the environment of pods */
@@ -33,12 +31,14 @@ json_t *keys_pack(const struct keys *keys);
  * ret is untouched then. */
 int keys_unpack(json_t *data, struct keys *ret, struct err *err);
 
-int keys_copy(struct keys *ret, const struct keys *keys);
-
 /* Overwrites the secrets. */
 void keys_fini(struct keys *keys);
 
-/* The key of a job as text, for the token file of its pods: an HMAC of the uid. */
+/* The key of a job as text, for the token file of its pods: an HMAC of the uid. Begins with
+ * PLANE_KEY_PREFIX. */
 void keys_job(const struct keys *keys, const char *job_uid, char dst[KEYS_JOB_MAX]);
+
+/* The SHA-256 of that text, from which the key cannot be computed. */
+void keys_job_hash(const struct keys *keys, const char *job_uid, uint8_t dst[PLANE_HASH_SIZE]);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * keys: see keys.h.
  */
-#include "operator/coordinator/keys.h"
+#include "operator/keys.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -77,18 +77,6 @@ int keys_unpack(json_t *data, struct keys *ret, struct err *err)
     return rc;
 }
 
-int keys_copy(struct keys *ret, const struct keys *keys)
-{
-    struct keys k = {.ca_pem = strdup(keys->ca_pem), .ca_key_pem = strdup(keys->ca_key_pem)};
-    memcpy(k.secret, keys->secret, sizeof(k.secret));
-    if (!k.ca_pem || !k.ca_key_pem) {
-        keys_fini(&k);
-        return -ENOMEM;
-    }
-    *ret = k;
-    return 0;
-}
-
 void keys_fini(struct keys *keys)
 {
     if (keys->ca_key_pem)
@@ -109,8 +97,16 @@ void keys_job(const struct keys *keys, const char *job_uid, char dst[KEYS_JOB_MA
     crypto_auth_hmacsha256_update(&state, (const uint8_t *)job_uid, strlen(job_uid));
     crypto_auth_hmacsha256_final(&state, mac);
     sodium_bin2hex(hex, sizeof(hex), mac, sizeof(mac));
-    snprintf(dst, KEYS_JOB_MAX, KEYS_JOB_PREFIX "%s", hex);
+    snprintf(dst, KEYS_JOB_MAX, PLANE_KEY_PREFIX "%s", hex);
     sodium_memzero(&state, sizeof(state));
     sodium_memzero(mac, sizeof(mac));
     sodium_memzero(hex, sizeof(hex));
+}
+
+void keys_job_hash(const struct keys *keys, const char *job_uid, uint8_t dst[PLANE_HASH_SIZE])
+{
+    char key[KEYS_JOB_MAX];
+    keys_job(keys, job_uid, key);
+    crypto_hash_sha256(dst, (const uint8_t *)key, strlen(key));
+    sodium_memzero(key, sizeof(key));
 }
