@@ -193,7 +193,7 @@ static int open_server(struct plane *p, const struct plane_config *config, struc
         .bodies_max = BODIES_MAX,
         .memory = AGENT_MEMORY,
         .connections = CONNECTIONS,
-        .accepts = HANDSHAKES,
+        .handshakes = HANDSHAKES,
     };
     int rc = server_open(&p->server, &s, err);
     if (rc < 0 && !config->address) { /* this machine has no IPv6 */
@@ -344,7 +344,7 @@ void plane_findings(const struct plane *p, const char *job_uid,
 void plane_counts(const struct plane *p, struct plane_counts *ret)
 {
     *ret = p->counts;
-    ret->refused_body += server_too_long(p->server);
+    ret->refused_body += server_too_long(p->server) + server_too_late(p->server);
     list_for_each(pos, tmp, &p->jobs)
     {
         const struct job_coordinator *c = list_entry(pos, struct job_coordinator, node);

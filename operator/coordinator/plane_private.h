@@ -34,7 +34,7 @@ int plane_path(const char *path, struct plane_path *ret);
 
 /* Callbacks of the HTTP server; arg is the plane. */
 int plane_admit(void *arg, const struct server_request *request, const char *token,
-                struct err *err);
+                struct server_client *ret_client, struct err *err);
 int plane_handle(void *arg, const struct server_request *request, struct server_reply *ret_reply);
 void plane_closed(void *arg, uint64_t group, const char *agent);
 

@@ -144,7 +144,8 @@ static bool has_agent(const struct job_coordinator *c, const struct job_coordina
     return pod->agent >= 0 && !c->roster.agents.list[pod->agent].lost;
 }
 
-static int admit(struct plane *p, const struct plane_path *path, const char *token, struct err *err)
+static int admit(struct plane *p, const struct plane_path *path, const char *token,
+                 struct server_client *ret_client, struct err *err)
 {
     bool key = strncmp(token, PLANE_KEY_PREFIX, strlen(PLANE_KEY_PREFIX)) == 0;
     struct job_coordinator *c = plane_find(p, path->job);
@@ -156,17 +157,24 @@ static int admit(struct plane *p, const struct plane_path *path, const char *tok
     struct job_coordinator_pod *pod = job_coordinator_find_pod(c, path->pod);
     if (!pod || ((pod->finished || c->ended) && !has_agent(c, pod)))
         return unknown(p, err, "pod", path->pod);
-    return key ? 0 : check_account(p, pod, token, err);
+    rc = key ? 0 : check_account(p, pod, token, err);
+    if (rc < 0)
+        return rc;
+    snprintf(ret_client->pod, sizeof(ret_client->pod), "%s", pod->uid);
+    snprintf(ret_client->namespace_, sizeof(ret_client->namespace_), "%.*s",
+             (int)strcspn(c->roster.job, "/"), c->roster.job);
+    return 0;
 }
 
-int plane_admit(void *arg, const struct server_request *q, const char *token, struct err *err)
+int plane_admit(void *arg, const struct server_request *q, const char *token,
+                struct server_client *ret_client, struct err *err)
 {
     struct plane *p = arg;
     struct plane_path path;
     if (plane_path(q->path, &path) < 0)
         return err_set(err, ENOENT, "no %.16s %.64s here: want /jobs/UID/pods/UID/v1/...",
                        q->method, q->path);
-    int rc = admit(p, &path, token, err);
+    int rc = admit(p, &path, token, ret_client, err);
     p->counts.refused_token += rc == -EACCES;
     return rc;
 }

@@ -126,7 +126,7 @@ struct plane_counts {
     uint64_t joins, rejoins;
     uint64_t refused_token;               /* token wrong, missing, or of another or finished job */
     uint64_t refused_pod;                 /* no such job, or no such pod in the job */
-    uint64_t refused_body;                /* body too long or malformed */
+    uint64_t refused_body;                /* body too long, too slow or malformed */
     uint64_t reviews;                     /* token reviews sent to the API server */
     uint64_t losses;                      /* agents declared lost */
     uint64_t epochs_planned, epochs_lost; /* epochs after a planned change; after a loss */
