@@ -9,12 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/member/authority.h"
 #include "operator/coordination_private.h"
 #include "operator/link/plane_message.h"
 
-#define READY_MS 200 /* between two checks whether the driver's caches have synced */
+#define AGING_MAX 3600000 /* ms between two looks at the age of certificates */
+#define READY_MS  200     /* between two checks whether the driver's caches have synced */
 
 /* Planes of one leader that have terms of their own: their epochs are higher than those of the
  * planes before. A plane that takes over after more restarts relies on the agents' reports alone.
@@ -32,20 +34,28 @@ static void on_ready(void *arg)
         loop_timer_start(c->loop, &c->ready, READY_MS, on_ready, c);
 }
 
+static void set_injection(struct coordination *c)
+{
+    char *before = c->roots;
+    c->roots = keys_roots(keystore_keys(c->keystore));
+    const struct injection injection = {.url = c->config.url,
+                                        .ca = c->roots ? c->roots : "",
+                                        .audience = PLANE_AUDIENCE,
+                                        .bundle = c->config.bundle,
+                                        .mount = c->config.mount};
+    driver_set_injection(c->config.driver, &injection);
+    free(before);
+}
+
 static void on_listening(void *arg, int port)
 {
     struct coordination *c = arg;
     const struct driver_handlers handlers = coordination_handlers(c);
-    const struct injection injection = {.url = c->config.url,
-                                        .ca = keystore_keys(c->keystore)->ca_pem,
-                                        .audience = PLANE_AUDIENCE,
-                                        .bundle = c->config.bundle,
-                                        .mount = c->config.mount};
     if (c->listens)
         return;
     c->listens = true;
     log_info("hvd-plane listens for agents on port %d; they dial %s", port, c->config.url);
-    driver_set_injection(c->config.driver, &injection);
+    set_injection(c);
     driver_set_handlers(c->config.driver, &handlers);
     if (!c->begun)
         driver_lead(c->config.driver);
@@ -97,6 +107,7 @@ static int on_message(void *arg, const char *type, json_t *message, struct err *
 static void drop_plane(struct coordination *c)
 {
     loop_timer_stop(c->loop, &c->ready);
+    loop_timer_stop(c->loop, &c->aging);
     /* The reviewer is closed before the link, to which it sends results. */
     reviewer_close(c->reviewer);
     link_close(c->link);
@@ -114,12 +125,24 @@ static void on_broken(void *arg, const char *why)
     drop_plane(c);
 }
 
+static int64_t wall_s(void)
+{
+    return (int64_t)(clock_wall_us() / 1000000);
+}
+
+static int issue(struct coordination *c, struct authority *ret, struct err *err)
+{
+    int64_t made;
+    int rc = keys_issue(keystore_keys(c->keystore), c->host, c->config.certificate_s, ret, err);
+    rc = rc < 0 ? rc : authority_span(ret->cert_pem, &made, &c->until, err);
+    c->issued = wall_s();
+    return rc;
+}
+
 static int send_config(struct coordination *c, struct err *err)
 {
-    const struct keys *keys = keystore_keys(c->keystore);
-    const char *names[] = {c->host};
     struct authority a = {0};
-    int rc = authority_issue(&a, keys->ca_pem, keys->ca_key_pem, names, 1, err);
+    int rc = issue(c, &a, err);
     if (rc < 0)
         return rc;
     const struct plane_start start = {.cert_pem = a.cert_pem,
@@ -129,6 +152,36 @@ static int send_config(struct coordination *c, struct err *err)
     link_send(c->link, plane_write_config(&start));
     authority_fini(&a);
     return 0;
+}
+
+/* ---- certificates ---------------------------------------------------------------------------- */
+
+static void renew(struct coordination *c)
+{
+    struct authority a = {0};
+    struct err err = {0};
+    if (issue(c, &a, &err) < 0) {
+        log_error("the plane keeps its certificate: %s", err_text(&err));
+        return;
+    }
+    link_send(c->link, plane_write_renew(a.cert_pem, a.key_pem));
+    authority_fini(&a);
+}
+
+/* Looks at the clock now and then instead of waiting for a time, because the clock may be set. */
+static void on_aging(void *arg)
+{
+    struct coordination *c = arg;
+    const struct keys *keys = keystore_keys(c->keystore);
+    int64_t made = 0, until = 0, now = wall_s();
+    if (c->listens && keys && 3 * (now - c->issued) >= 2 * (c->until - c->issued))
+        renew(c);
+    if (c->listens && keys && authority_span(keys->ca_pem, &made, &until, NULL) == 0 &&
+        now - made >= c->config.ca_s)
+        keystore_rotate(c->keystore);
+    int s = c->config.certificate_s < c->config.ca_s ? c->config.certificate_s : c->config.ca_s;
+    uint64_t ms = 1000 * (uint64_t)s / 10;
+    loop_timer_start(c->loop, &c->aging, ms < AGING_MAX ? ms : AGING_MAX, on_aging, c);
 }
 
 /* Tells the plane to serve once this operator leads, has its keys, and is connected. */
@@ -148,6 +201,8 @@ static void begin(struct coordination *c)
     rc = rc < 0 ? rc : send_config(c, &err);
     if (rc < 0)
         c->config.failed(c->config.arg, &err);
+    else
+        on_aging(c);
 }
 
 static void on_connected(void *arg, int fd)
@@ -173,8 +228,14 @@ static void on_connected(void *arg, int fd)
 
 static void on_keys(void *arg, const struct keys *keys)
 {
+    struct coordination *c = arg;
     (void)keys;
-    begin(arg);
+    if (c->begun) /* new pods trust the new CA, and the new certificate is good for all pods */
+        set_injection(c);
+    if (c->listens)
+        renew(c);
+    else
+        begin(c);
 }
 
 void coordination_lead(struct coordination *c, int64_t term)
@@ -184,7 +245,7 @@ void coordination_lead(struct coordination *c, int64_t term)
     c->planes = 0;
     if (!c->link)
         log_info("waits for hvd-plane on %s", c->config.socket);
-    begin(c);
+    keystore_reload(c->keystore); /* another leader may have replaced the CA */
 }
 
 void coordination_stop_leading(struct coordination *c)
@@ -262,5 +323,6 @@ void coordination_close(struct coordination *c)
     drop_plane(c);
     plane_socket_close(c->socket);
     keystore_close(c->keystore);
+    free(c->roots);
     free(c);
 }

@@ -23,6 +23,8 @@ struct coordination_config {
     const char *url;       /* URL that agents dial: "https://NAME:PORT" */
     const char *bundle;    /* the image with the bundle, NULL: users' images have it */
     bool mount;            /* the bundle is an image volume */
+    int certificate_s;     /* life of the server's certificate */
+    int ca_s;              /* the certificate authority is replaced after this time */
     bool by_key;           /* no token reviews: agents authenticate with their job's key */
     void (*failed)(void *arg, const struct err *err); /* the keys cannot be used */
     void *arg;

@@ -14,9 +14,22 @@ static void put(struct buf *dst, const char *name, const char *kind, const char 
 void coordination_metrics(const struct coordination *c, struct buf *dst)
 {
     static const char *const causes[] = {"planned", "lost"};
+    const struct keys *keys = keystore_keys(c->keystore);
     struct plane_counts n = {0};
+    int64_t made = 0, until = 0;
     if (c->mirror)
         n = *plane_mirror_counts(c->mirror);
+    if (keys)
+        authority_span(keys->ca_pem, &made, &until, NULL);
+    put(dst, "hvd_plane_connected", "gauge", "1: hvd-plane is connected to this operator.",
+        c->link != NULL);
+    put(dst, "hvd_certificate_expires_seconds", "gauge",
+        "Time since 1970 at which the certificate of hvd-plane expires; 0: this operator does not "
+        "lead.",
+        c->mirror ? (double)c->until : 0);
+    put(dst, "hvd_ca_expires_seconds", "gauge",
+        "Time since 1970 at which the certificate authority that new pods trust expires.",
+        (double)until);
     put(dst, "hvd_agents", "gauge", "Agents that are connected now.", n.agents);
     put(dst, "hvd_agent_joins_total", "counter", "Agents that joined.", (double)n.joins);
     put(dst, "hvd_agent_rejoins_total", "counter",

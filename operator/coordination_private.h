@@ -27,7 +27,10 @@ struct coordination {
     unsigned planes; /* times that a plane was told to serve in this term */
     char host[256];  /* host name in config.url */
     char problem[160];
-    struct loop_timer ready;
+    char *roots;    /* that pods trust; the driver borrows it */
+    int64_t issued; /* seconds since 1970 at which the server's certificate was issued */
+    int64_t until;  /* end of its life */
+    struct loop_timer ready, aging;
     struct histogram recovery[2]; /* [0]: planned changes, [1]: losses */
 };
 

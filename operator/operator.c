@@ -278,6 +278,8 @@ static int open_coordination(struct program *o, struct err *err)
         .socket = settings->plane_socket,
         .plane_uid = settings->plane_uid < 0 ? geteuid() : (uid_t)settings->plane_uid,
         .url = o->agents_url,
+        .certificate_s = settings->certificate_s,
+        .ca_s = settings->ca_s,
         .bundle = settings->bundle,
         .mount = settings->mount,
         .by_key = settings->namespace != NULL,

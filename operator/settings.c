@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define UID_MAX 4294967294
+#define YEAR_S  (365 * 24 * 3600)
 
 static const char help[] =
     "usage: hvd-operator [option]...\n"
@@ -32,6 +33,12 @@ static const char help[] =
     "  --agents-url URL           the URL at which agents reach hvd-plane\n"
     "                             (https://hvd-operator.POD_NAMESPACE.svc:7443; outside a pod\n"
     "                             there is no default)\n"
+    "  --certificate-life SECONDS life of the certificate of hvd-plane, which is renewed after "
+    "two\n"
+    "                             thirds (604800, a week)\n"
+    "  --ca-life SECONDS          the certificate authority is replaced after this time "
+    "(31536000,\n"
+    "                             a year)\n"
     "  --bundle IMAGE             the image with agent, library and Python package; without it\n"
     "                             each job's image must have them at /hvd (HVD_BUNDLE_IMAGE)\n"
     "  --bundle-mount             mount that image as an image volume, which the container\n"
@@ -62,6 +69,8 @@ enum {
     OPT_SOCKET,
     OPT_UID,
     OPT_URL,
+    OPT_CERTIFICATE,
+    OPT_CA,
     OPT_BUNDLE,
     OPT_MOUNT,
     OPT_NO_ELECTION,
@@ -84,6 +93,8 @@ static const struct option table[] = {
     {"plane-socket", required_argument, NULL, OPT_SOCKET},
     {"plane-uid", required_argument, NULL, OPT_UID},
     {"agents-url", required_argument, NULL, OPT_URL},
+    {"certificate-life", required_argument, NULL, OPT_CERTIFICATE},
+    {"ca-life", required_argument, NULL, OPT_CA},
     {"bundle", required_argument, NULL, OPT_BUNDLE},
     {"bundle-mount", no_argument, NULL, OPT_MOUNT},
     {"no-leader-election", no_argument, NULL, OPT_NO_ELECTION},
@@ -100,12 +111,12 @@ static const struct option table[] = {
     {NULL, 0, NULL, 0},
 };
 
-static int take_seconds(const char *name, const char *text, int *ret, struct err *err)
+static int take_seconds(const char *name, const char *text, int max, int *ret, struct err *err)
 {
     char *end;
     long n = strtol(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || n < 1 || n > 3600)
-        return err_set(err, EINVAL, "--%s %.40s: want 1 to 3600 seconds", name, text);
+    if (*text < '0' || *text > '9' || *end || n < 1 || n > max)
+        return err_set(err, EINVAL, "--%s %.40s: want 1 to %d seconds", name, text, max);
     *ret = (int)n;
     return 0;
 }
@@ -160,6 +171,10 @@ static int take(int opt, struct settings *o, enum settings_what *what, struct er
         return take_uid(optarg, &o->plane_uid, err);
     case OPT_URL:
         return take_text("agents-url", optarg, &o->agents_url, err);
+    case OPT_CERTIFICATE:
+        return take_seconds("certificate-life", optarg, YEAR_S, &o->certificate_s, err);
+    case OPT_CA:
+        return take_seconds("ca-life", optarg, YEAR_S, &o->ca_s, err);
     case OPT_BUNDLE:
         return take_text("bundle", optarg, &o->bundle, err);
     case OPT_MOUNT:
@@ -173,11 +188,11 @@ static int take(int opt, struct settings *o, enum settings_what *what, struct er
     case OPT_LEASE_NAMESPACE:
         return take_text("lease-namespace", optarg, &o->lease_namespace, err);
     case OPT_DURATION:
-        return take_seconds("lease-duration", optarg, &o->lease_s, err);
+        return take_seconds("lease-duration", optarg, 3600, &o->lease_s, err);
     case OPT_RENEW:
-        return take_seconds("lease-renew", optarg, &o->renew_s, err);
+        return take_seconds("lease-renew", optarg, 3600, &o->renew_s, err);
     case OPT_RETRY:
-        return take_seconds("lease-retry", optarg, &o->retry_s, err);
+        return take_seconds("lease-retry", optarg, 3600, &o->retry_s, err);
     case OPT_IDENTITY:
         return take_text("identity", optarg, &o->identity, err);
     case 'v':
@@ -219,6 +234,8 @@ int settings_parse(int argc, char **argv, struct settings *ret, enum settings_wh
     struct settings o = {.namespace = from_environment("HVD_WATCH_NAMESPACE"),
                          .metrics = ":8080",
                          .plane_uid = -1,
+                         .certificate_s = 7 * 24 * 3600,
+                         .ca_s = YEAR_S,
                          .bundle = from_environment("HVD_BUNDLE_IMAGE"),
                          .mount = from_environment("HVD_BUNDLE_MOUNT") != NULL,
                          .elect = true,

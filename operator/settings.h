@@ -12,16 +12,17 @@
 #include "operator/page/page.h"
 
 struct settings {
-    const char *kubeconfig, *context;    /* NULL: the defaults of access.h */
-    const char *namespace;               /* NULL: all namespaces */
-    const char *metrics;                 /* ADDRESS:PORT of the web server, "": none */
-    enum page_access page;               /* who may read the web page */
-    const char *plane_socket;            /* path on which hvd-plane connects; NULL: no agents */
-    long plane_uid;                      /* the user that hvd-plane runs as; -1: the same */
-    const char *agents_url;              /* URL that agents dial; NULL: the Service's */
-    const char *bundle;                  /* image, NULL: users' images contain the bundle */
-    bool mount;                          /* the bundle is an image volume */
-    bool elect;                          /* use leader election */
+    const char *kubeconfig, *context; /* NULL: the defaults of access.h */
+    const char *namespace;            /* NULL: all namespaces */
+    const char *metrics;              /* ADDRESS:PORT of the web server, "": none */
+    enum page_access page;            /* who may read the web page */
+    const char *plane_socket;         /* path on which hvd-plane connects; NULL: no agents */
+    long plane_uid;                   /* the user that hvd-plane runs as; -1: the same */
+    const char *agents_url;           /* URL that agents dial; NULL: the Service's */
+    int certificate_s, ca_s; /* lives of the plane\'s certificate, and of the CA until the next */
+    const char *bundle;      /* image, NULL: users' images contain the bundle */
+    bool mount;              /* the bundle is an image volume */
+    bool elect;              /* use leader election */
     const char *lease, *lease_namespace; /* lease_namespace NULL: of the pod or the kubeconfig */
     int lease_s, renew_s, retry_s;
     const char *identity; /* holder in the lease; NULL: pod or host name and a random number */

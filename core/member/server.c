@@ -18,6 +18,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/json/json.h"
+#include "core/member/certificate.h"
 #include "core/member/connection_limit.h"
 #include "core/member/listen.h"
 #include "core/member/server_bodies.h"
@@ -37,7 +38,9 @@ struct server {
     struct loop_timer mhd_timer;  /* libmicrohttpd's timeout */
     struct loop_timer park_timer; /* ends the wait of the first parked request */
     struct list parked;           /* sorted by until */
-    char *unix_path;              /* removed at the end; NULL for TCP */
+    /* With TLS. The one before may be in use by handshakes that began before it was replaced. */
+    struct certificate certificate, before;
+    char *unix_path; /* removed at the end; NULL for TCP */
     int port;
     bool closing;
     uint64_t refused, parks;
@@ -106,10 +109,29 @@ static void arm_park_timer(struct server *s)
                      on_park_timer, s);
 }
 
+/* The server whose daemon runs: GnuTLS's callback has no argument of ours. */
+static _Thread_local struct server *running;
+
+static int choose_certificate(gnutls_session_t session, const gnutls_datum_t *names, int nnames,
+                              const gnutls_pk_algorithm_t *algorithms, int nalgorithms,
+                              gnutls_pcert_st **ret_chain, unsigned *ret_n,
+                              gnutls_privkey_t *ret_key)
+{
+    (void)session, (void)names, (void)nnames, (void)algorithms, (void)nalgorithms;
+    if (!running)
+        return -1;
+    *ret_chain = running->certificate.chain;
+    *ret_n = running->certificate.n;
+    *ret_key = running->certificate.key;
+    return 0;
+}
+
 static void turn(struct server *s)
 {
     MHD_UNSIGNED_LONG_LONG ms;
+    running = s;
     MHD_run(s->daemon);
+    running = NULL;
     if (MHD_get_timeout(s->daemon, &ms) == MHD_YES)
         loop_timer_start(s->config.loop, &s->mhd_timer, ms, on_mhd_timer, s);
     else
@@ -330,8 +352,7 @@ static struct MHD_Daemon *start_daemon(struct server *s, int fd)
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (s->port ? MHD_USE_TLS : 0) |
                      (s->config.handshakes ? MHD_USE_NO_LISTEN_SOCKET : 0);
     struct MHD_OptionItem tls[] = {
-        {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)s->config.cert_pem},
-        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)s->config.key_pem},
+        {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)(intptr_t)choose_certificate},
         {MHD_OPTION_HTTPS_PRIORITIES, 0, PRIORITIES},
         {MHD_OPTION_END, 0, NULL},
     };
@@ -373,6 +394,8 @@ int server_open(struct server **ret, const struct server_config *config, struct 
     int rc = fd < 0 ? fd : 0;
     if (rc == 0 && (!s->token || (config->unix_path && !s->unix_path)))
         rc = err_set(err, ENOMEM, "no memory for a server");
+    if (rc == 0 && s->port)
+        rc = certificate_read(&s->certificate, config->cert_pem, config->key_pem, err);
     if (rc < 0)
         goto error;
     s->daemon = start_daemon(s, fd);
@@ -399,6 +422,19 @@ int server_open(struct server **ret, const struct server_config *config, struct 
 error:
     server_close(s);
     return rc;
+}
+
+int server_use_certificate(struct server *s, const char *cert_pem, const char *key_pem,
+                           struct err *err)
+{
+    struct certificate next;
+    int rc = certificate_read(&next, cert_pem, key_pem, err);
+    if (rc < 0)
+        return rc;
+    certificate_fini(&s->before);
+    s->before = s->certificate;
+    s->certificate = next;
+    return 0;
 }
 
 int server_port(const struct server *s)
@@ -471,6 +507,8 @@ void server_close(struct server *s)
         connection_limit_fini(&s->limit);
     }
     server_bodies_fini(&s->bodies);
+    certificate_fini(&s->certificate);
+    certificate_fini(&s->before);
     if (s->unix_path)
         unlink(s->unix_path);
     free(s->unix_path);

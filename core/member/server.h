@@ -66,7 +66,7 @@ struct server_config {
     const char *unix_path; /* created with mode 0600; or: */
     const char *address;   /* numeric, with TLS; port 0 chooses one */
     int port;
-    const char *cert_pem, *key_pem; /* copied by the TLS library; with address */
+    const char *cert_pem, *key_pem; /* the certificate chain and its key; with address */
     /* The peer has closed the connection of a parked request with this group and ?agent=: the agent
      * is lost, or will ask again. Called on the loop. NULL: not needed. */
     void (*closed)(void *arg, uint64_t group, const char *agent);
@@ -79,6 +79,10 @@ struct server_config {
 };
 
 int server_open(struct server **ret, const struct server_config *config, struct err *err);
+
+/* Uses another certificate for new connections. Open ones stay. -EINVAL. */
+int server_use_certificate(struct server *s, const char *cert_pem, const char *key_pem,
+                           struct err *err);
 
 /* Returns the port that s listens on; 0 for a Unix socket. */
 int server_port(const struct server *s);

@@ -242,6 +242,12 @@ void plane_destroy(struct plane *p)
     free(p);
 }
 
+int plane_use_certificate(struct plane *p, const char *cert_pem, const char *key_pem,
+                          struct err *err)
+{
+    return server_use_certificate(p->server, cert_pem, key_pem, err);
+}
+
 int plane_port(const struct plane *p)
 {
     return server_port(p->server);

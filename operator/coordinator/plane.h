@@ -43,6 +43,10 @@ struct plane_config {
 int plane_create(struct plane **ret, const struct plane_config *config, struct err *err);
 void plane_destroy(struct plane *p); /* NULL is fine */
 
+/* Uses another certificate for new connections. Open ones stay. -EINVAL. */
+int plane_use_certificate(struct plane *p, const char *cert_pem, const char *key_pem,
+                          struct err *err);
+
 int plane_port(const struct plane *p);
 
 /* The descriptor is readable when there is work. The time-out is -1 if no timer is set. */

@@ -131,6 +131,16 @@ static int take_config(struct plane_service *s, json_t *message, struct err *err
     return 0;
 }
 
+static int take_renew(struct plane_service *s, json_t *message, struct err *err)
+{
+    const char *cert, *key;
+    int rc = plane_read_renew(message, &cert, &key, err);
+    rc = rc < 0 ? rc : plane_use_certificate(s->plane, cert, key, err);
+    if (rc == 0)
+        log_debug("has a new certificate");
+    return rc;
+}
+
 static int take_job(struct plane_service *s, json_t *message, struct err *err)
 {
     struct plane_job job;
@@ -203,7 +213,7 @@ static int on_message(void *arg, const char *type, json_t *message, struct err *
         int (*take)(struct plane_service *s, json_t *message, struct err *err);
     } kinds[] = {{"job", take_job},       {"pod", take_pod},       {"podGone", take_pod_gone},
                  {"forget", take_forget}, {"synced", take_synced}, {"reviewed", take_reviewed},
-                 {"look", take_look}};
+                 {"look", take_look},     {"renew", take_renew}};
     struct plane_service *s = arg;
     if (strcmp(type, "config") == 0)
         return take_config(s, message, err);

@@ -47,6 +47,19 @@ int plane_read_config(json_t *message, struct plane_start *ret, struct err *err)
     return 0;
 }
 
+json_t *plane_write_renew(const char *cert_pem, const char *key_pem)
+{
+    return json_pack("{s:s, s:s, s:s}", "type", "renew", "certificate", cert_pem, "key", key_pem);
+}
+
+int plane_read_renew(json_t *message, const char **ret_cert_pem, const char **ret_key_pem,
+                     struct err *err)
+{
+    const char *type;
+    return json_expect(message, "renew", err, "{s:s, s:s, s:s !}", "type", &type, "certificate",
+                       ret_cert_pem, "key", ret_key_pem);
+}
+
 /* ---- jobs and pods --------------------------------------------------------------------------- */
 
 json_t *plane_write_job(const struct plane_job *job)

@@ -4,7 +4,7 @@
  *
  *   type       from      what
  *   config     operator  certificate, key, term, gatherMs, reviews: begin to serve agents
- *   certificate operator certificate, key: use these from now on
+ *   renew      operator  certificate, key: use these for new connections
  *   job        operator  a job is new or has changed
  *   pod        operator  a pod of a job is new or has changed
  *   podGone    operator  job, pod: a pod was deleted
@@ -43,6 +43,10 @@ struct plane_start {
 /* Texts that are read point into the message. */
 json_t *plane_write_config(const struct plane_start *config);
 int plane_read_config(json_t *message, struct plane_start *ret, struct err *err);
+
+json_t *plane_write_renew(const char *cert_pem, const char *key_pem);
+int plane_read_renew(json_t *message, const char **ret_cert_pem, const char **ret_key_pem,
+                     struct err *err);
 
 json_t *plane_write_job(const struct plane_job *job);
 int plane_read_job(json_t *message, struct plane_job *ret, struct err *err);

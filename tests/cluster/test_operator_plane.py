@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 70 s, waiting
+# takes: 100 s, waiting
 # needs: kubernetes
 """hvd-operator and hvd-plane as two processes: each is killed alone while a job trains; and what a plane can do that somebody
 has taken over."""
@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -181,6 +182,47 @@ class Plane(agents.Case):
             self.assertTrue(second.ended())
         self.assertLess(time.monotonic() - begun, 10)
         self.assertEqual(self.operator.page("/readyz")[0], 200)
+
+
+class Certificates(agents.Case):
+    """The certificate of the plane is valid for 6 s, and the certificate authority is replaced every 8 s."""
+    options = ("--certificate-life", "6", "--ca-life", "8")
+
+    def keys(self):
+        data = self.cluster.api.get(f"/api/v1/namespaces/{operators.SYSTEM}/secrets/hvd-operator-ca")["data"]
+        return {name: base64.b64decode(value).decode(errors="replace") for name, value in data.items()}
+
+    def served(self):
+        return ssl.get_server_certificate(("127.0.0.1", self.port))
+
+    def test_rotation_while_a_job_trains(self):
+        job, kubelet = self.start_job("long", 2, 1000000, 20, minWorkers=1, maxWorkers=4)
+        self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        pids, first, served = {name: kubelet.of(name).pid for name in job.running()}, self.keys(), {self.served()}
+        self.wait("two rotations", 60, job, kubelet,
+                  lambda: served.add(self.served()) or self.keys().get("cross.crt", "").count("BEGIN") == 2)
+        self.assertGreater(len(served), 2)
+        now = self.keys()
+        self.assertEqual(now["secret"], first["secret"])
+        self.assertIn(first["ca.crt"], now["old.crt"])
+        self.assertNotIn(first["ca.key"].splitlines()[1], "".join(now.values()), "the key of the first CA is destroyed")
+        # Open connections stayed; nobody had to join again.
+        self.assertEqual(self.operator.metric("hvd_agent_rejoins_total"), 0)
+        self.assertEqual(self.operator.metric("hvd_agent_losses_total"), 0)
+        # Agents that trust the first CA connect anew, to a plane with a certificate of the third.
+        self.operator.plane.end(signal.SIGKILL)
+        self.operator.plane.start()
+        self.wait("its agents again", 60, job, kubelet, lambda: self.operator.metric("hvd_agents") == 2)
+        job.patch({"workers": 3})
+        self.wait("a world with a pod of the newest CA", 60, job, kubelet, lambda: 3 in self.worlds(kubelet))
+        self.assertEqual({name: kubelet.of(name).pid for name in job.running() if name in pids}, pids)
+        # The next operator takes over with what is stored.
+        self.operator.kill()
+        self.operator = self.start_operator("rotated")
+        self.wait("all agents at the next operator", 90, job, kubelet, lambda: self.operator.metric("hvd_agents") == 3)
+        self.assertEqual((job.status()["phase"], job.status()["restarts"]), ("Running", 0))
+        self.assertGreater(self.operator.metric("hvd_ca_expires_seconds"), time.time() + 9 * 365 * 86400)
+        self.assertLess(self.operator.metric("hvd_certificate_expires_seconds"), time.time() + 7)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,8 @@ static int read_as_plane(const char *type, json_t *j, struct err *err)
     uint64_t id;
     if (strcmp(type, "config") == 0)
         return plane_read_config(j, &start, err);
+    if (strcmp(type, "renew") == 0)
+        return plane_read_renew(j, &uid, &uid, err);
     if (strcmp(type, "job") == 0)
         return plane_read_job(j, &job, err);
     if (strcmp(type, "pod") == 0)

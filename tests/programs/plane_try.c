@@ -302,7 +302,7 @@ int main(int argc, char **argv)
                                         : make_keys(argv[1], &t.keys, &err);
     struct authority a = {0};
     if (rc == 0)
-        rc = authority_issue(&a, t.keys.ca_pem, t.keys.ca_key_pem, names, 2, &err);
+        rc = authority_issue(&a, t.keys.ca_pem, t.keys.ca_key_pem, names, 2, 0, &err);
     struct plane_config config = {.address = "127.0.0.1",
                                   .port = atoi(argv[3]),
                                   .cert_pem = a.cert_pem,

@@ -339,6 +339,10 @@ static void test_options(void **state)
     assert_int_equal(parse(&o, &what, &err, "--plane-socket=/s", "--bundle-mount"), 0);
     assert_string_equal(o.plane_socket, "/s");
     assert_true(o.mount);
+    assert_int_equal(o.certificate_s, 604800);
+    assert_int_equal(parse(&o, &what, &err, "--certificate-life=30", "--ca-life=90"), 0);
+    assert_int_equal(o.certificate_s, 30);
+    assert_int_equal(o.ca_s, 90);
     assert_int_equal(parse(&o, &what, &err, "--namespace=team", NULL), 0);
     assert_string_equal(o.namespace, "team");
     setenv("HVD_WATCH_NAMESPACE", "given", 1);
@@ -353,6 +357,7 @@ static void test_options(void **state)
         {"--lease-renew", "1x"}, {"--lease-renew", "20"}, {"--lease-retry", "11"},
         {"--kubeconfig", NULL},  {"--namespace", ""},     {"--lease-duration", "-3"},
         {"--plane-uid", "-1"},   {"--plane-uid", "me"},   {"--plane-socket", ""},
+        {"--ca-life", "0"},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         assert_int_equal(parse(&o, &what, &err, wrong[i][0], wrong[i][1]), -EINVAL);
