@@ -22,4 +22,13 @@ int certificate_read(struct certificate *ret, const char *chain_pem, const char 
 
 void certificate_fini(struct certificate *c);
 
+/* The certificate that certificate_choose() returns to handshakes on this thread; NULL: none.
+ * GnuTLS gives its callback no argument of the owner. */
+void certificate_set_current(struct certificate *c);
+
+/* A gnutls_certificate_retrieve_function2. */
+int certificate_choose(gnutls_session_t session, const gnutls_datum_t *names, int nnames,
+                       const gnutls_pk_algorithm_t *algorithms, int nalgorithms,
+                       gnutls_pcert_st **ret_chain, unsigned *ret_n, gnutls_privkey_t *ret_key);
+
 #endif

@@ -109,29 +109,12 @@ static void arm_park_timer(struct server *s)
                      on_park_timer, s);
 }
 
-/* The server whose daemon runs: GnuTLS's callback has no argument of ours. */
-static _Thread_local struct server *running;
-
-static int choose_certificate(gnutls_session_t session, const gnutls_datum_t *names, int nnames,
-                              const gnutls_pk_algorithm_t *algorithms, int nalgorithms,
-                              gnutls_pcert_st **ret_chain, unsigned *ret_n,
-                              gnutls_privkey_t *ret_key)
-{
-    (void)session, (void)names, (void)nnames, (void)algorithms, (void)nalgorithms;
-    if (!running)
-        return -1;
-    *ret_chain = running->certificate.chain;
-    *ret_n = running->certificate.n;
-    *ret_key = running->certificate.key;
-    return 0;
-}
-
 static void turn(struct server *s)
 {
     MHD_UNSIGNED_LONG_LONG ms;
-    running = s;
+    certificate_set_current(&s->certificate);
     MHD_run(s->daemon);
-    running = NULL;
+    certificate_set_current(NULL);
     if (MHD_get_timeout(s->daemon, &ms) == MHD_YES)
         loop_timer_start(s->config.loop, &s->mhd_timer, ms, on_mhd_timer, s);
     else
@@ -352,7 +335,7 @@ static struct MHD_Daemon *start_daemon(struct server *s, int fd)
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (s->port ? MHD_USE_TLS : 0) |
                      (s->config.handshakes ? MHD_USE_NO_LISTEN_SOCKET : 0);
     struct MHD_OptionItem tls[] = {
-        {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)(intptr_t)choose_certificate},
+        {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)(intptr_t)certificate_choose},
         {MHD_OPTION_HTTPS_PRIORITIES, 0, PRIORITIES},
         {MHD_OPTION_END, 0, NULL},
     };
@@ -483,10 +466,7 @@ bool server_wake_some(struct server *s, uint64_t group, int who, uint64_t before
 
 void server_wake(struct server *s)
 {
-    list_for_each(pos, tmp, &s->parked)
-    {
-        unpark(list_entry(pos, struct call, node));
-    }
+    list_for_each(pos, tmp, &s->parked) unpark(list_entry(pos, struct call, node));
     turn(s);
     arm_park_timer(s);
 }
