@@ -160,6 +160,38 @@ class Plane(agents.Case):
         self.operator.plane.start()
         self.check(job, kubelet, pids)
 
+    def token(self, pod, namespace):
+        """A token for the plane, bound to the pod."""
+        meta = pod["metadata"]
+        return self.cluster.api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token", {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"audiences": ["hvd-operator"], "expirationSeconds": 600,
+                     "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": meta["name"], "uid": meta["uid"]}}}
+        )["status"]["token"]
+
+    def test_forged_labels(self):
+        """A pod of another namespace with the name and all labels of a job's pod, and the leader's label. (If it names the
+        job as its owner, too, the garbage collector deletes it.)"""
+        job, kubelet, pids = self.train("forged")
+        mine = next(iter(job.pods().values()))
+        self.cluster.kubectl("create", "namespace", "elsewhere")
+        self.addCleanup(self.cluster.kubectl, "delete", "namespace", "elsewhere", "--wait=false")
+        wait_until("its account", 30, lambda: "default" in self.cluster.kubectl("-n", "elsewhere", "get", "serviceaccounts"))
+        meta = {"name": mine["metadata"]["name"], "namespace": "elsewhere",
+                "labels": {**mine["metadata"]["labels"], "app.kubernetes.io/name": "hvd-operator", "hvd.dev/leader": "true"}}
+        theirs = self.cluster.api.create("/api/v1/namespaces/elsewhere/pods", {
+            "apiVersion": "v1", "kind": "Pod", "metadata": meta,
+            "spec": {"containers": [{"name": "main", "image": "none"}]}})
+        uid, token = job.get()["metadata"]["uid"], self.token(theirs, "elsewhere")
+        for pod, want in ((theirs, 404), (mine, 401)):
+            path = f"/jobs/{uid}/pods/{pod['metadata']['uid']}/v1"
+            join = json.dumps({"agent": f"{pod['metadata']['uid']}.1", "host": "h", "version": "0", "slots": 1, "pid": 1})
+            self.assertEqual(self.ask(f"{path}/status", token), want)
+            self.assertEqual(self.ask(f"{path}/join", token, "POST", join), want)
+        self.assertEqual(self.operator.metric("hvd_agents"), 2)
+        self.assertEqual((job.status()["phase"], job.status()["restarts"], len(job.pods())), ("Running", 0, 2))
+        self.assertEqual({name: kubelet.of(name).pid for name in job.running()}, pids)
+
     def test_other_users_are_refused(self):
         if os.getuid() != 0:
             self.skipTest("another user's process needs root")
