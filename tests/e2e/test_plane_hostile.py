@@ -1,19 +1,22 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 25 s, waiting
+# takes: 30 s, waiting
 # timeout: 200
 """Pods that try to use up the coordinator plane: connections that say nothing, handshakes that stop halfway, bodies that
 trickle. Meanwhile the agents of another job train, join and are answered at once."""
 import json
 import os
+import signal
 import socket
 import ssl
+import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from plane import STEPS, Case, wait_for  # noqa: E402
+from plane import BUILD, STEPS, Case, wait_for  # noqa: E402
 
 LONG = (100000, 5)          # steps, milliseconds each
 ELSEWHERE = "127.0.0.2"     # the address of the hostile pod
@@ -148,6 +151,23 @@ class Hostile(Case):
                 answers.append(b"")
         self.assertTrue([a for a in answers if b" 503 " in a], answers)
         self.check_others()
+
+
+class Watchdog(unittest.TestCase):
+    def test_a_loop_that_stands_still(self):
+        """A stopped process is one whose loop stands still. Without an operator the plane waits, and the watchdog is quiet."""
+        with tempfile.TemporaryDirectory() as folder:
+            plane = subprocess.Popen([os.path.join(BUILD, "hvd-plane"), "--socket", os.path.join(folder, "none"), "--watchdog",
+                                      "2", "-v"], stderr=subprocess.PIPE, text=True)
+            with self.assertRaises(subprocess.TimeoutExpired):
+                plane.wait(3)
+            plane.send_signal(signal.SIGSTOP)
+            time.sleep(2.5)
+            plane.send_signal(signal.SIGCONT)
+            said = plane.communicate(timeout=10)[1]
+            self.assertEqual(plane.returncode, 3)
+            self.assertIn("waits for hvd-operator on", said)
+            self.assertIn("stood still", said)
 
 
 if __name__ == "__main__":
