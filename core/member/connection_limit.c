@@ -18,6 +18,7 @@
 #define FULL_MS      2   /* pause while no handshake may start */
 #define SHORT_MS     100 /* pause when descriptors are exhausted */
 #define ACCEPTS      64  /* connections accepted in one turn */
+#define ROUNDS       16  /* of all sources in one turn: connections may be closed already */
 #define WAITING_MAX  4096
 #define UNPROVEN_MAX 4096
 
@@ -284,7 +285,7 @@ static size_t one_round(struct connection_limit *p)
 static void pump(struct connection_limit *p)
 {
     expire_handshakes(p);
-    while (one_round(p) > 0)
+    for (int i = 0; i < ROUNDS && one_round(p) > 0; i++)
         p->accepted(p->arg);
     if (!list_empty(&p->sources))
         loop_timer_start(p->loop, &p->pump, FULL_MS, on_pump, p);

@@ -140,7 +140,8 @@ class Demo:
                 def ask():
                     with contextlib.suppress(urllib.error.URLError, ConnectionError):
                         with urllib.request.urlopen(f"http://localhost:{port}/v1/jobs/default/{JOB}", timeout=10) as answer:
-                            return json.load(answer)
+                            page = json.load(answer)
+                            return page if page["complete"] else None
                 page = wait_until("the page", 60, ask)
             finally:
                 forward.terminate()
