@@ -30,6 +30,7 @@ PKGS_MEMBER := libcurl libmicrohttpd gnutls jansson libsodium
 PKGS_AGENT  := $(PKGS_MEMBER) hwloc yaml-0.1
 PKGS_DOCTOR := $(PKGS_MEMBER)
 PKGS_OPERATOR := $(PKGS_MEMBER) yaml-0.1
+PKGS_PLANE  := $(filter-out libcurl,$(PKGS_MEMBER))
 
 # The site's MPI: only the plugin libhvd_mpi.so is compiled against it. HAS_MPI tells one MPI from another:
 # a checksum of its preprocessed mpi.h, with all paths and macros, which every mpicc can give. Empty: no MPI.
@@ -57,7 +58,8 @@ DIAG_SRCS   := $(sort $(wildcard diagnostics/*.c diagnostics/checks/*.c diagnost
                  diagnostics/workers/*.c \
                  diagnostics/report/*.c) $(filter-out diagnostics/cli/main_%.c,$(wildcard diagnostics/cli/*.c)))
 DOCTOR_SRCS := $(wildcard diagnostics/cli/main_hvd-doctor.c)
-OPERATOR_SRCS := $(sort $(filter-out operator/main_%.c,$(wildcard operator/*.c operator/*/*.c)))
+PLANE_SRCS := $(sort $(wildcard operator/coordinator/*.c))
+OPERATOR_SRCS := $(sort $(filter-out operator/main_%.c $(PLANE_SRCS),$(wildcard operator/*.c operator/*/*.c)))
 PROBER_SRCS := $(sort $(wildcard diagnostics/prober/*.c))
 objs = $(patsubst %.c,$(BUILD)/%.o,$(1))
 
@@ -68,6 +70,7 @@ AGENT_A  := $(BUILD)/libhvd_agent.a
 MEMBER_A := $(BUILD)/libhvd_member.a
 DIAG_A   := $(BUILD)/libhvd_diag.a
 OPERATOR_A := $(BUILD)/libhvd_operator.a
+PLANE_A  := $(BUILD)/libhvd_plane.a
 SIM_A    := $(BUILD)/libhvd_cluster_sim.a
 PROGRAMS := $(patsubst agent/main_%.c,$(BUILD)/%,$(wildcard agent/main_*.c)) \
             $(patsubst diagnostics/cli/main_%.c,$(BUILD)/%,$(wildcard diagnostics/cli/main_*.c)) \
@@ -77,6 +80,7 @@ LIB_LIBS    := -lsodium -ldl -lm
 AGENT_LIBS  := $(call pc,--libs,$(PKGS_AGENT)) $(LIB_LIBS)
 DOCTOR_LIBS := $(call pc,--libs,$(PKGS_DOCTOR)) $(LIB_LIBS)
 OPERATOR_LIBS := $(call pc,--libs,$(PKGS_OPERATOR)) $(LIB_LIBS)
+PLANE_LIBS  := $(call pc,--libs,$(PKGS_PLANE)) $(LIB_LIBS)
 
 UNIT_SRCS  := $(sort $(wildcard tests/unit/*/test_*.c))
 MULTI_SRCS := $(sort $(wildcard tests/multi/*.c))
@@ -141,8 +145,9 @@ $(AGENT_A): $(call objs,$(AGENT_SRCS))
 $(MEMBER_A): $(call objs,$(MEMBER_SRCS))
 $(DIAG_A): $(call objs,$(DIAG_SRCS))
 $(OPERATOR_A): $(call objs,$(OPERATOR_SRCS))
+$(PLANE_A): $(call objs,$(PLANE_SRCS))
 $(SIM_A): $(call objs,$(sort $(wildcard tests/harness/operator/*.c)))
-$(AGENT_A) $(MEMBER_A) $(DIAG_A) $(OPERATOR_A) $(SIM_A):
+$(AGENT_A) $(MEMBER_A) $(DIAG_A) $(OPERATOR_A) $(PLANE_A) $(SIM_A):
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
@@ -179,6 +184,11 @@ $(BUILD)/hvd-operator: $(BUILD)/operator/main_hvd-operator.o $(OPERATOR_A) $(MEM
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(OPERATOR_LIBS)
 
+# hvd-plane parses what tenants send: without the client of the API server, and without libcurl.
+$(BUILD)/hvd-plane: $(BUILD)/operator/main_hvd-plane.o $(PLANE_A) $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
+	$(call say,LD,$@)
+	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(PLANE_LIBS)
+
 # hvd-probe opens an image's own libraries and needs libc alone.
 $(BUILD)/hvd-probe: $(call objs,$(PROBER_SRCS)) $(LIB_A)
 	$(call say,LD,$@)
@@ -194,9 +204,9 @@ $(HARNESS_A) $(ASSERTING_A):
 
 # tests of programs' parts: all archives, what is not used is not linked
 PROGRAM_TESTS := $(patsubst %.c,$(BUILD)/%,$(filter $(foreach d,agent member json diagnostics operator api,tests/unit/$(d)/%),$(UNIT_SRCS)))
-$(PROGRAM_TESTS): EXTRA_A = $(AGENT_A) $(SIM_A) $(DIAG_A) $(OPERATOR_A) $(MEMBER_A)
+$(PROGRAM_TESTS): EXTRA_A = $(AGENT_A) $(SIM_A) $(DIAG_A) $(PLANE_A) $(OPERATOR_A) $(MEMBER_A)
 $(PROGRAM_TESTS): EXTRA_LIBS = $(AGENT_LIBS)
-$(PROGRAM_TESTS): $(AGENT_A) $(SIM_A) $(DIAG_A) $(OPERATOR_A) $(MEMBER_A)
+$(PROGRAM_TESTS): $(AGENT_A) $(SIM_A) $(DIAG_A) $(PLANE_A) $(OPERATOR_A) $(MEMBER_A)
 
 $(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(ASSERTING_A) $(HARNESS_A) $(LIB_A)
 	$(call say,LD,$@)

@@ -59,7 +59,7 @@ $(BUNDLE)/share: $(BUNDLE_PARTS) $(KERNELS) $(PROGRAMS) $(shell find core/python
 IMAGES ?= bundle operator example
 ifneq ($(wildcard operator/main_hvd-operator.c),)
 OPERATOR_STAGE := $(BUILD)/images/operator/usr
-$(OPERATOR_STAGE): $(BUILD)/hvd-operator images/stage.sh
+$(OPERATOR_STAGE): $(BUILD)/hvd-operator $(BUILD)/hvd-plane images/stage.sh
 	$(call say,STAGE,$(@D))
 	$(Q)CC='$(CC)' images/stage.sh operator $(BUILD) $(@D)
 	$(Q)touch $@

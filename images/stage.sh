@@ -5,7 +5,7 @@
 #
 #   bundle     programs and library as linked by images/images.mk, the Python package, and the libraries
 #              that the programs load, with this system's C library and loader
-#   operator   hvd-operator, and its libraries in the folders where it looks for them
+#   operator   hvd-operator and hvd-plane, and their libraries in the folders where they look for them
 #
 # Both get name, version and licence of each Debian package that a library comes from.
 set -eu
@@ -121,10 +121,12 @@ stage_bundle() {
 }
 
 stage_operator() {
-    local loader
-    install -s --strip-program="$strip" -D -m 755 "$build/hvd-operator" "$new/usr/bin/hvd-operator"
+    local loader program
+    for program in hvd-operator hvd-plane; do
+        install -s --strip-program="$strip" -D -m 755 "$build/$program" "$new/usr/bin/$program"
+    done
     # Libraries go to the loader's first default folder, the loader to the path that the program names.
-    copy_libraries "$new/lib/$multiarch" "$build/hvd-operator"
+    copy_libraries "$new/lib/$multiarch" "$build/hvd-operator" "$build/hvd-plane"
     loader=$(readelf -l "$build/hvd-operator" | sed -n 's/.*interpreter: \(.*\)]/\1/p')
     mkdir -p "$new${loader%/*}"
     mv "$new/lib/$multiarch/${loader##*/}" "$new$loader"

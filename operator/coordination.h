@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coordination: connects the coordinator plane with the driver. The plane listens for agents while
- * this operator leads. The driver's events of jobs and pods go to the plane, and what the plane
- * knows of a job goes into the job's status. On the api's loop.
+ * coordination: connects hvd-plane with the driver. hvd-plane connects to a Unix socket of this
+ * process. While this operator leads, it gets a certificate and all jobs and pods, and serves the
+ * agents; what it reports of a job goes into the job's status. On the api's loop.
  */
 #ifndef HVD_OPERATOR_COORDINATION_H
 #define HVD_OPERATOR_COORDINATION_H
 
-#include "operator/coordinator/plane.h"
+#include <sys/types.h>
+
 #include "operator/driver/driver.h"
+#include "operator/link/plane_mirror.h"
 
 struct coordination;
 
@@ -16,29 +18,33 @@ struct coordination_config {
     struct api *api;
     struct driver *driver;
     const char *namespace; /* namespace of the Secret with the operator's keys */
-    const char *address;   /* to listen on, as --agents-addr */
+    const char *socket;    /* path on which to wait for hvd-plane */
+    uid_t plane_uid;       /* the user that hvd-plane runs as */
     const char *url;       /* URL that agents dial: "https://NAME:PORT" */
     const char *bundle;    /* the image with the bundle, NULL: users' images have it */
     bool mount;            /* the bundle is an image volume */
+    int certificate_s;     /* life of the server's certificate */
+    int ca_s;              /* the certificate authority is replaced after this time */
     bool by_key;           /* no token reviews: agents authenticate with their job's key */
-    void (*failed)(void *arg, const struct err *err); /* listening failed */
+    void (*failed)(void *arg, const struct err *err); /* the keys cannot be used */
     void *arg;
 };
 
-/* Borrows the texts of config. Starts to read the keys. */
+/* Borrows the texts of config. Listens on the socket and starts to read the keys. */
 int coordination_open(struct coordination **ret, const struct coordination_config *config,
                       struct err *err);
 
-/* As soon as the keys have been read: listens for agents and calls driver_lead(). term is higher
- * than that of every earlier leader. */
+/* As soon as the keys have been read and the plane listens for agents: calls driver_lead(). term is
+ * higher than that of every earlier leader. If the plane is lost later, the driver goes on, and the
+ * next plane gets all jobs and pods again. */
 void coordination_lead(struct coordination *c, int64_t term);
 void coordination_stop_leading(struct coordination *c);
 
-/* Why agents cannot be served yet, "": no problem. */
-const char *coordination_problem(const struct coordination *c);
+/* Why agents cannot be served yet, "": no problem. Valid until the next call. */
+const char *coordination_problem(struct coordination *c);
 
-/* NULL while this operator does not lead. */
-const struct plane *coordination_plane(const struct coordination *c);
+/* NULL while this operator does not lead, or has no plane. */
+struct plane_mirror *coordination_mirror(const struct coordination *c);
 
 void coordination_metrics(const struct coordination *c, struct buf *dst);
 

@@ -23,6 +23,7 @@ struct keystore {
     struct api *api;
     char *namespace;
     struct keys keys;
+    char version[64]; /* resourceVersion of the Secret */
     bool there;
     unsigned failures;
     char problem[384]; /* "": none */
@@ -49,18 +50,23 @@ static void again(struct keystore *k, const char *what, const char *why)
     loop_timer_start(api_loop(k->api), &k->pause, ms, on_pause, k);
 }
 
-static void take(struct keystore *k, const struct keys *keys)
+/* Takes over *keys. */
+static void take(struct keystore *k, struct keys *keys)
 {
+    struct keys before = k->keys;
     k->keys = *keys;
+    *keys = (struct keys){0};
     k->there = true;
     k->problem[0] = '\0';
     k->ready(k->arg, &k->keys);
+    keys_fini(&before);
 }
 
 static void send_call(struct keystore *k, const char *method, const char *body, api_done_f *done)
 {
     struct buf path = {0};
-    request_path(&path, &secrets, k->namespace, body ? NULL : KEYSTORE_SECRET, NULL);
+    bool create = strcmp(method, "POST") == 0;
+    request_path(&path, &secrets, k->namespace, create ? NULL : KEYSTORE_SECRET, NULL);
     struct api_request q = {
         .method = method, .path = request_text(&path), .body = body, .timeout_ms = TIMEOUT_MS};
     if (!q.path || api_send(k->api, &q, done, k, &k->call, NULL) < 0)
@@ -81,6 +87,27 @@ static void on_made(void *arg, const struct api_answer *answer)
         again(k, "creating it", answer->message);
 }
 
+/* The Secret with these keys as text; version NULL: a new one. NULL: no memory. */
+static char *write_secret(const struct keystore *k, const struct keys *keys, const char *version)
+{
+    auto_json json_t *j = json_pack(
+        "{s:s, s:s, s:s, s:{s:s, s:s, s:{s:s}}, s:o}", "apiVersion", "v1", "kind", "Secret", "type",
+        "Opaque", "metadata", "name", KEYSTORE_SECRET, "namespace", k->namespace, "labels",
+        "app.kubernetes.io/name", "hvd-operator", "data", keys_pack(keys));
+    if (j && version &&
+        json_object_set_new(json_object_get(j, "metadata"), "resourceVersion",
+                            json_string(version)) < 0)
+        return NULL;
+    return json_write(j);
+}
+
+static void wipe(char *text)
+{
+    if (text)
+        sodium_memzero(text, strlen(text));
+    free(text);
+}
+
 static void make_it(struct keystore *k)
 {
     struct keys keys;
@@ -89,29 +116,29 @@ static void make_it(struct keystore *k)
         again(k, "creating it", err_text(&err));
         return;
     }
-    auto_json json_t *j = json_pack(
-        "{s:s, s:s, s:s, s:{s:s, s:s, s:{s:s}}, s:o}", "apiVersion", "v1", "kind", "Secret", "type",
-        "Opaque", "metadata", "name", KEYSTORE_SECRET, "namespace", k->namespace, "labels",
-        "app.kubernetes.io/name", "hvd-operator", "data", keys_pack(&keys));
-    char *body = json_write(j);
+    char *body = write_secret(k, &keys, NULL);
     keys_fini(&keys);
-    if (body) {
+    if (body)
         send_call(k, "POST", body, on_made);
-        sodium_memzero(body, strlen(body));
-    } else {
+    else
         again(k, "creating it", "no memory");
-    }
-    free(body);
+    wipe(body);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static int read_secret(const struct api_answer *answer, struct keys *ret, struct err *err)
+static int read_secret(struct keystore *k, const struct api_answer *answer, struct keys *ret,
+                       struct err *err)
 {
     auto_json json_t *j = NULL;
     json_t *data = NULL;
+    const char *version = "";
     int rc = json_read(answer->body, answer->len, "a Secret", &j, err);
-    rc = rc < 0 ? rc : json_expect(j, "a Secret", err, "{s:o}", "data", &data);
+    rc = rc < 0 ? rc
+                : json_expect(j, "a Secret", err, "{s:o, s:{s:s}}", "data", &data, "metadata",
+                              "resourceVersion", &version);
+    if (rc == 0)
+        snprintf(k->version, sizeof(k->version), "%s", version);
     return rc < 0 ? rc : keys_unpack(data, ret, err);
 }
 
@@ -125,7 +152,7 @@ static void on_read(void *arg, const struct api_answer *answer)
         make_it(k);
     else if (answer->status != 200)
         again(k, "reading it", answer->message);
-    else if (read_secret(answer, &keys, &err) < 0)
+    else if (read_secret(k, answer, &keys, &err) < 0)
         again(k, "reading it", err_text(&err));
     else
         take(k, &keys);
@@ -134,6 +161,46 @@ static void on_read(void *arg, const struct api_answer *answer)
 static void read_it(struct keystore *k)
 {
     send_call(k, "GET", NULL, on_read);
+}
+
+void keystore_reload(struct keystore *k)
+{
+    api_cancel(k->call);
+    k->call = NULL;
+    loop_timer_stop(api_loop(k->api), &k->pause);
+    k->there = false;
+    read_it(k);
+}
+
+/* ---- rotating -------------------------------------------------------------------------------- */
+
+static void on_rotated(void *arg, const struct api_answer *answer)
+{
+    struct keystore *k = arg;
+    k->call = NULL;
+    if (answer->status == 200)
+        log_info("Secret %s/%s has a new certificate authority", k->namespace, KEYSTORE_SECRET);
+    else
+        log_warn("Secret %s/%s: its certificate authority could not be replaced: %.200s; tries "
+                 "again later",
+                 k->namespace, KEYSTORE_SECRET, answer->message);
+    /* What is stored counts, also after a lost response or somebody else's write. */
+    read_it(k);
+}
+
+void keystore_rotate(struct keystore *k)
+{
+    struct err err = {0};
+    struct keys next = {0};
+    if (!k->there || k->call || k->pause.on)
+        return;
+    char *body = keys_rotate(&k->keys, &next, &err) < 0 ? NULL : write_secret(k, &next, k->version);
+    keys_fini(&next);
+    if (body)
+        send_call(k, "PUT", body, on_rotated);
+    else
+        log_warn("the certificate authority could not be replaced: %s", err_text(&err));
+    wipe(body);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -170,8 +237,7 @@ void keystore_close(struct keystore *k)
         return;
     api_cancel(k->call);
     loop_timer_stop(api_loop(k->api), &k->pause);
-    if (k->there)
-        keys_fini(&k->keys);
+    keys_fini(&k->keys);
     free(k->namespace);
     free(k);
 }

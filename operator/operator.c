@@ -5,7 +5,6 @@
 #include "operator/operator.h"
 
 #include <inttypes.h>
-#include <malloc.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,13 +17,12 @@
 #include "operator/coordination.h"
 #include "operator/driver/driver.h"
 #include "operator/driver/leader_label.h"
+#include "operator/link/heap.h"
 #include "operator/metrics/metrics.h"
 #include "operator/metrics/web.h"
 #include "operator/page/page.h"
 
 #define LABEL_MS 1000 /* limit for removing the leader's label at the end */
-#define TRIM_MS  2000
-#define BIG      (64 << 10) /* bytes: larger blocks get their own mapping */
 
 struct program {
     const struct settings *settings;
@@ -98,10 +96,10 @@ static const struct web_page pages[] = {
     {"/readyz", "text/plain", page_readyz},
 };
 
-static const struct plane *plane_of(void *arg)
+static struct plane_mirror *plane_of(void *arg)
 {
     const struct program *o = arg;
-    return o->coordination ? coordination_plane(o->coordination) : NULL;
+    return o->coordination ? coordination_mirror(o->coordination) : NULL;
 }
 
 static void other_page(void *arg, const struct web_request *request, struct web_answer *ret)
@@ -150,25 +148,6 @@ static void on_stopped(void *arg)
     stop_leading(o);
     if (o->label)
         leader_label_set(o->label, false);
-}
-
-/* Returns large blocks to the system as soon as they are freed, and gives libcurl's resolver
- * threads no heaps of their own. Fixed limits, because glibc would raise them after the first large
- * block. */
-static void bound_memory(void)
-{
-    mallopt(M_ARENA_MAX, 1);
-    mallopt(M_MMAP_THRESHOLD, BIG);
-    mallopt(M_TRIM_THRESHOLD, BIG);
-    mallopt(M_TOP_PAD, BIG);
-}
-
-/* Returns the memory of small objects to the system after a burst. */
-static void on_trimming(void *arg)
-{
-    struct program *o = arg;
-    malloc_trim(0);
-    loop_timer_start(&o->loop, &o->trimming, TRIM_MS, on_trimming, o);
 }
 
 /* ---- shutdown -------------------------------------------------------------------------------- */
@@ -281,23 +260,31 @@ static int open_coordination(struct program *o, struct err *err)
 {
     const struct settings *settings = o->settings;
     const char *namespace = settings->pod_namespace;
-    if (!*settings->agents || (!settings->agents_url && !namespace))
+    if (!settings->plane_socket)
         return 0;
+    if (!settings->agents_url && !namespace)
+        return err_set(err, EINVAL,
+                       "--plane-socket outside of a pod needs --agents-url: the URL "
+                       "at which agents reach hvd-plane");
     if (settings->agents_url)
         snprintf(o->agents_url, sizeof(o->agents_url), "%s", settings->agents_url);
     else
         snprintf(o->agents_url, sizeof(o->agents_url), "https://hvd-operator.%s.svc:%d", namespace,
                  PLANE_PORT);
-    struct coordination_config config = {.api = o->api,
-                                         .driver = o->driver,
-                                         .namespace = lease_namespace(o),
-                                         .address = settings->agents,
-                                         .url = o->agents_url,
-                                         .bundle = settings->bundle,
-                                         .mount = settings->mount,
-                                         .by_key = settings->namespace != NULL,
-                                         .failed = on_coordination_failed,
-                                         .arg = o};
+    struct coordination_config config = {
+        .api = o->api,
+        .driver = o->driver,
+        .namespace = lease_namespace(o),
+        .socket = settings->plane_socket,
+        .plane_uid = settings->plane_uid < 0 ? geteuid() : (uid_t)settings->plane_uid,
+        .url = o->agents_url,
+        .certificate_s = settings->certificate_s,
+        .ca_s = settings->ca_s,
+        .bundle = settings->bundle,
+        .mount = settings->mount,
+        .by_key = settings->namespace != NULL,
+        .failed = on_coordination_failed,
+        .arg = o};
     return coordination_open(&o->coordination, &config, err);
 }
 
@@ -357,14 +344,14 @@ static void close_all(struct program *o)
 int operator_run(const struct settings *settings, struct err *err)
 {
     struct program o = {.settings = settings};
-    bound_memory();
+    heap_bound();
     int rc = loop_init(&o.loop);
     if (rc < 0)
         return err_sys(err, -rc, "epoll");
     choose_identity(&o);
     rc = open_signals(&o, err);
     rc = rc < 0 ? rc : open_all(&o, err);
-    on_trimming(&o);
+    heap_trim(&o.loop, &o.trimming);
     if (rc == 0 && (rc = loop_run(&o.loop)) < 0)
         err_sys(err, -rc, "epoll");
     if (rc == 0 && o.failure.code)

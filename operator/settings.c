@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DAY 86400 /* seconds */
+#define DAY     86400 /* seconds */
+#define UID_MAX 4294967294
+#define YEAR_S  (365 * 24 * 3600)
 
 static const char help[] =
     "usage: hvd-operator [option]...\n"
@@ -26,11 +28,18 @@ static const char help[] =
     "                             (:8080; \"off\": not at all)\n"
     "  --page local|all|off       who may read the web page: users of kubectl port-forward,\n"
     "                             everyone who reaches the port, or nobody (local; HVD_PAGE)\n"
-    "  --agents-addr ADDR:PORT    listen there for the agents in pods (:7443; \"off\": pods run\n"
-    "                             without agents)\n"
-    "  --agents-url URL           the URL that agents dial\n"
+    "  --plane-socket PATH        wait there for hvd-plane, which serves the agents in pods;\n"
+    "                             without it pods run without agents\n"
+    "  --plane-uid UID            the user that hvd-plane runs as (that of this process)\n"
+    "  --agents-url URL           the URL at which agents reach hvd-plane\n"
     "                             (https://hvd-operator.POD_NAMESPACE.svc:7443; outside a pod\n"
-    "                             there is no default, and pods run without agents)\n"
+    "                             there is no default)\n"
+    "  --certificate-life SECONDS life of the certificate of hvd-plane, which is renewed after "
+    "two\n"
+    "                             thirds (604800, a week)\n"
+    "  --ca-life SECONDS          the certificate authority is replaced after this time "
+    "(31536000,\n"
+    "                             a year)\n"
     "  --bundle IMAGE             the image with agent, library and Python package; without it\n"
     "                             each job's image must have them at /hvd (HVD_BUNDLE_IMAGE)\n"
     "  --bundle-mount             mount that image as an image volume, which the container\n"
@@ -51,7 +60,7 @@ static const char help[] =
     "  --lease-renew SECONDS      the leader stops after this time without a renewal (10)\n"
     "  --lease-retry SECONDS      time between two attempts to renew or acquire it (2)\n"
     "  --identity NAME            holderIdentity in the lease (POD_NAME and a random number)\n"
-    "  -v, --verbose              log each epoch of each job; twice: each write\n"
+    "  -v, --verbose              log what it does; twice: each write\n"
     "  --explain-states           print the state tables of jobs and of caches\n"
     "  --version                  print the version\n"
     "  -h, --help                 this text\n";
@@ -67,8 +76,11 @@ enum {
     OPT_NAMESPACE,
     OPT_METRICS,
     OPT_PAGE,
-    OPT_AGENTS,
+    OPT_SOCKET,
+    OPT_UID,
     OPT_URL,
+    OPT_CERTIFICATE,
+    OPT_CA,
     OPT_BUNDLE,
     OPT_MOUNT,
     OPT_SHARE,
@@ -93,8 +105,11 @@ static const struct option table[] = {
     {"namespace", required_argument, NULL, OPT_NAMESPACE},
     {"metrics-addr", required_argument, NULL, OPT_METRICS},
     {"page", required_argument, NULL, OPT_PAGE},
-    {"agents-addr", required_argument, NULL, OPT_AGENTS},
+    {"plane-socket", required_argument, NULL, OPT_SOCKET},
+    {"plane-uid", required_argument, NULL, OPT_UID},
     {"agents-url", required_argument, NULL, OPT_URL},
+    {"certificate-life", required_argument, NULL, OPT_CERTIFICATE},
+    {"ca-life", required_argument, NULL, OPT_CA},
     {"bundle", required_argument, NULL, OPT_BUNDLE},
     {"bundle-mount", no_argument, NULL, OPT_MOUNT},
     {"namespace-share", required_argument, NULL, OPT_SHARE},
@@ -134,6 +149,16 @@ static int take_seconds(const char *name, const char *text, int least, int most,
     return take_number(name, text, least, most, " seconds", ret, err);
 }
 
+static int take_uid(const char *text, long *ret, struct err *err)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || n > UID_MAX)
+        return err_set(err, EINVAL, "--plane-uid %.40s: want a number of a user", text);
+    *ret = n;
+    return 0;
+}
+
 static int take_text(const char *name, const char *text, const char **ret, struct err *err)
 {
     if (!*text)
@@ -169,11 +194,16 @@ static int take(int opt, struct settings *o, enum settings_what *what, struct er
         return 0;
     case OPT_PAGE:
         return take_page("--page", optarg, &o->page, err);
-    case OPT_AGENTS:
-        o->agents = strcmp(optarg, "off") == 0 ? "" : optarg;
-        return 0;
+    case OPT_SOCKET:
+        return take_text("plane-socket", optarg, &o->plane_socket, err);
+    case OPT_UID:
+        return take_uid(optarg, &o->plane_uid, err);
     case OPT_URL:
         return take_text("agents-url", optarg, &o->agents_url, err);
+    case OPT_CERTIFICATE:
+        return take_seconds("certificate-life", optarg, 1, YEAR_S, &o->certificate_s, err);
+    case OPT_CA:
+        return take_seconds("ca-life", optarg, 1, YEAR_S, &o->ca_s, err);
     case OPT_BUNDLE:
         return take_text("bundle", optarg, &o->bundle, err);
     case OPT_MOUNT:
@@ -184,8 +214,7 @@ static int take(int opt, struct settings *o, enum settings_what *what, struct er
     case OPT_PROBES:
         return take_number("probes", optarg, 1, QUEUE_PROBES_MAX, "", &o->queue.probes, err);
     case OPT_GANG_TIMEOUT:
-        return take_seconds("gang-timeout-max", optarg, 1, 31536000, &o->queue.gang_timeout_max,
-                            err);
+        return take_seconds("gang-timeout-max", optarg, 1, YEAR_S, &o->queue.gang_timeout_max, err);
     case OPT_DRAIN_LIMIT:
         return take_seconds("drain-limit", optarg, 0, DAY, &o->drain_s, err);
     case OPT_DRAIN_SIGNALS:
@@ -244,7 +273,9 @@ int settings_parse(int argc, char **argv, struct settings *ret, enum settings_wh
 {
     struct settings o = {.namespace = from_environment("HVD_WATCH_NAMESPACE"),
                          .metrics = ":8080",
-                         .agents = ":7443",
+                         .plane_uid = -1,
+                         .certificate_s = 7 * 24 * 3600,
+                         .ca_s = YEAR_S,
                          .bundle = from_environment("HVD_BUNDLE_IMAGE"),
                          .mount = from_environment("HVD_BUNDLE_MOUNT") != NULL,
                          .queue = {.share = 100, .probes = 8, .gang_timeout_max = 1800},

@@ -18,15 +18,16 @@ struct settings {
     const char *namespace;            /* NULL: all namespaces */
     const char *metrics;              /* ADDRESS:PORT of the web server, "": none */
     enum page_access page;            /* who may read the web page */
-    const char *agents;               /* ADDRESS:PORT to listen on for agents, "": no agents */
-    const char
-        *agents_url;    /* URL that agents dial; NULL: the Service's, and no agents outside a pod */
-    const char *bundle; /* image, NULL: users' images contain the bundle */
-    bool mount;         /* the bundle is an image volume */
-    struct queue_policy queue;           /* limits for all jobs */
-    int drain_s;                         /* how long a job may delay a drain, in seconds */
-    struct signals signals;              /* which taints and labels of nodes announce a drain */
-    bool elect;                          /* use leader election */
+    const char *plane_socket;         /* path on which hvd-plane connects; NULL: no agents */
+    long plane_uid;                   /* the user that hvd-plane runs as; -1: the same */
+    const char *agents_url;           /* URL that agents dial; NULL: the Service's */
+    int certificate_s, ca_s;   /* lives of the plane\'s certificate, and of the CA until the next */
+    const char *bundle;        /* image, NULL: users' images contain the bundle */
+    bool mount;                /* the bundle is an image volume */
+    struct queue_policy queue; /* limits for all jobs */
+    int drain_s;               /* how long a job may delay a drain, in seconds */
+    struct signals signals;    /* which taints and labels of nodes announce a drain */
+    bool elect;                /* use leader election */
     const char *lease, *lease_namespace; /* lease_namespace NULL: of the pod or the kubeconfig */
     int lease_s, renew_s, retry_s;
     const char *identity; /* holder in the lease; NULL: pod or host name and a random number */

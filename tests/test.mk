@@ -36,6 +36,7 @@ PY_ASAN    := BUILD=$(BUILD)/address $(PY) tests
 ASAN_PLANE := 'asan/e2e/test_plane:60,waiting=$(PY_ASAN)/e2e/test_plane.py' \
               'asan/e2e/test_plane_crowd:30,waiting=$(PY_ASAN)/e2e/test_plane_crowd.py' \
               'asan/cluster/test_operator:70,waiting=$(PY_ASAN)/cluster/test_operator.py' \
+              'asan/cluster/test_operator_plane:130,waiting=$(PY_ASAN)/cluster/test_operator_plane.py' \
               'asan/cluster/test_operator_storm:60,waiting=$(PY_ASAN)/cluster/test_operator_storm.py Storms' \
               'asan/cluster/test_operator_agents:190,waiting=$(PY_ASAN)/cluster/test_operator_agents.py Agents'
 SAN_ENV    := ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:quarantine_size_mb=8 \
@@ -115,7 +116,7 @@ test-clean: staged  ## the README's commands in a bare Debian 12 container (podm
 ifeq ($(FUZZ),1)
 FUZZ_SAN := address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 CFLAGS   += -fsanitize=fuzzer-no-link,$(FUZZ_SAN)
-$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(AGENT_A) $(DIAG_A) $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
+$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(AGENT_A) $(DIAG_A) $(PLANE_A) $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) -fsanitize=fuzzer,$(FUZZ_SAN) $(AGENT_LIBS)
 fuzz-bin: $(FUZZ_BINS)
@@ -142,7 +143,7 @@ fuzz: fuzz-build  ## each fuzzer for HVD_FUZZ_SECONDS
 # simulates thousands of agents.
 KUBE_TRY     := $(addprefix $(BUILD)/tests/programs/,kube_try pod_of plane_try agents_try fit_of)
 PROGRAM_BINS := $(patsubst %.c,$(BUILD)/%,$(sort $(filter-out $(if $(HAS_MPI),,%/mpi_own.c),$(wildcard tests/programs/*.c))))
-$(KUBE_TRY): %: %.o $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
+$(KUBE_TRY): %: %.o $(PLANE_A) $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(OPERATOR_LIBS)
 $(BUILD)/tests/programs/mpi_own: tests/programs/mpi_own.c $(LIBHVD) $(LIBHVD).0 $(BUILD)/mpi.seen

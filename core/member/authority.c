@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 #include <sodium.h>
@@ -42,9 +43,8 @@ static int add_address(gnutls_x509_crt_t cert, const char *address)
                                                     (unsigned)strlen(address), GNUTLS_FSAN_APPEND);
 }
 
-/* Fills the fields that a CA and a server certificate have in common. */
-static int begin_cert(gnutls_x509_crt_t *ret, gnutls_x509_privkey_t key, const char *name,
-                      time_t until)
+/* Fills the fields that all certificates have in common, but not the public key. */
+static int begin_cert(gnutls_x509_crt_t *ret, const char *name, time_t until)
 {
     unsigned char serial[16];
     time_t now = time(NULL);
@@ -68,25 +68,37 @@ static int begin_cert(gnutls_x509_crt_t *ret, gnutls_x509_privkey_t key, const c
         rc = gnutls_x509_crt_set_activation_time(cert, now - SKEW_S);
     if (rc >= 0)
         rc = gnutls_x509_crt_set_expiration_time(cert, until);
-    return rc < 0 ? rc : gnutls_x509_crt_set_key(cert, key);
+    return rc;
 }
 
-static int make_ca(struct signer *ca, const char *job, time_t until)
+static int sign_ca(gnutls_x509_crt_t cert, gnutls_x509_crt_t by, gnutls_x509_privkey_t by_key)
+{
+    int rc = gnutls_x509_crt_set_basic_constraints(cert, 1, -1);
+    rc = rc < 0 ? rc : gnutls_x509_crt_set_key_usage(cert, GNUTLS_KEY_KEY_CERT_SIGN);
+    return rc < 0 ? rc : gnutls_x509_crt_sign2(cert, by, by_key, GNUTLS_DIG_SHA256, 0);
+}
+
+static int make_ca(struct signer *ca, const char *name, time_t until)
 {
     int rc = make_key(&ca->key);
-    rc = rc < 0 ? rc : begin_cert(&ca->cert, ca->key, job, until);
-    rc = rc < 0 ? rc : gnutls_x509_crt_set_basic_constraints(ca->cert, 1, 0);
-    rc = rc < 0 ? rc : gnutls_x509_crt_set_key_usage(ca->cert, GNUTLS_KEY_KEY_CERT_SIGN);
-    return rc < 0 ? rc : gnutls_x509_crt_sign2(ca->cert, ca->cert, ca->key, GNUTLS_DIG_SHA256, 0);
+    rc = rc < 0 ? rc : begin_cert(&ca->cert, name, until);
+    rc = rc < 0 ? rc : gnutls_x509_crt_set_key(ca->cert, ca->key);
+    return rc < 0 ? rc : sign_ca(ca->cert, ca->cert, ca->key);
+}
+
+/* The end of a life of life_s seconds (0: no limit) of what ca signs. */
+static time_t end_of(const struct signer *ca, long life_s)
+{
+    time_t end = gnutls_x509_crt_get_expiration_time(ca->cert), now = time(NULL);
+    return life_s > 0 && now + life_s < end ? now + life_s : end;
 }
 
 static int make_server(struct signer *server, const struct signer *ca, const char *const *addresses,
-                       int n)
+                       int n, long life_s)
 {
     int rc = make_key(&server->key);
-    rc = rc < 0 ? rc
-                : begin_cert(&server->cert, server->key, "hvd",
-                             gnutls_x509_crt_get_expiration_time(ca->cert));
+    rc = rc < 0 ? rc : begin_cert(&server->cert, "hvd", end_of(ca, life_s));
+    rc = rc < 0 ? rc : gnutls_x509_crt_set_key(server->cert, server->key);
     rc = rc < 0 ? rc : gnutls_x509_crt_set_basic_constraints(server->cert, 0, -1);
     rc = rc < 0 ? rc
                 : gnutls_x509_crt_set_key_purpose_oid(server->cert, GNUTLS_KP_TLS_WWW_SERVER, 0);
@@ -132,7 +144,7 @@ int authority_create(struct authority *ret, const char *job, const char *const *
     struct signer ca = {0}, server = {0};
     struct authority a = {0};
     int rc = make_ca(&ca, job, time(NULL) + LIFE_S);
-    rc = rc < 0 ? rc : make_server(&server, &ca, addresses, n);
+    rc = rc < 0 ? rc : make_server(&server, &ca, addresses, n, 0);
     rc = rc < 0 ? rc : export_all(&a, &ca, &server);
     signer_fini(&ca);
     signer_fini(&server);
@@ -184,20 +196,24 @@ static bool belong_together(const struct signer *ca)
            memcmp(a, b, na) == 0;
 }
 
+/* Parses a stored CA that is to sign something. Returns why it cannot; NULL: it can. */
+static const char *take_ca(struct signer *ca, const char *pem, const char *key_pem)
+{
+    int rc = import_ca(ca, pem, key_pem);
+    if (rc < 0)
+        return gnutls_strerror(rc);
+    if (!belong_together(ca))
+        return "its key is another one's";
+    return gnutls_x509_crt_get_expiration_time(ca->cert) <= time(NULL) ? "it has expired" : NULL;
+}
+
 int authority_issue(struct authority *ret, const char *ca_pem, const char *ca_key_pem,
-                    const char *const *addresses, int n, struct err *err)
+                    const char *const *addresses, int n, long life_s, struct err *err)
 {
     struct signer ca = {0}, server = {0};
     struct authority a = {0};
-    const char *odd = NULL;
-    int rc = import_ca(&ca, ca_pem, ca_key_pem);
-    if (rc < 0)
-        odd = gnutls_strerror(rc);
-    else if (!belong_together(&ca))
-        odd = "its key is another one's";
-    else if (gnutls_x509_crt_get_expiration_time(ca.cert) <= time(NULL))
-        odd = "it has expired";
-    rc = odd ? rc : make_server(&server, &ca, addresses, n);
+    const char *odd = take_ca(&ca, ca_pem, ca_key_pem);
+    int rc = odd ? 0 : make_server(&server, &ca, addresses, n, life_s);
     rc = odd || rc < 0 ? rc : export_all(&a, &ca, &server);
     signer_fini(&ca);
     signer_fini(&server);
@@ -209,6 +225,69 @@ int authority_issue(struct authority *ret, const char *ca_pem, const char *ca_ke
     }
     *ret = a;
     return 0;
+}
+
+static int import_cert(gnutls_x509_crt_t *ret, const char *pem)
+{
+    gnutls_datum_t text = {(unsigned char *)pem, (unsigned)strlen(pem)};
+    int rc = gnutls_x509_crt_init(ret);
+    return rc < 0 ? rc : gnutls_x509_crt_import(*ret, &text, GNUTLS_X509_FMT_PEM);
+}
+
+/* Makes a certificate with the name and public key of `other`. */
+static int begin_cross(gnutls_x509_crt_t *ret, gnutls_x509_crt_t other, time_t until)
+{
+    gnutls_pubkey_t key;
+    char name[64] = {0};
+    size_t n = sizeof(name) - 1;
+    int rc = gnutls_pubkey_init(&key);
+    if (rc < 0)
+        return rc;
+    rc = gnutls_x509_crt_get_dn_by_oid(other, GNUTLS_OID_X520_COMMON_NAME, 0, 0, name, &n);
+    rc = rc < 0 ? rc : gnutls_pubkey_import_x509(key, other, 0);
+    rc = rc < 0 ? rc : begin_cert(ret, name, until);
+    rc = rc < 0 ? rc : gnutls_x509_crt_set_pubkey(*ret, key);
+    gnutls_pubkey_deinit(key);
+    return rc;
+}
+
+int authority_cross(char **ret_pem, const char *other_pem, const char *ca_pem,
+                    const char *ca_key_pem, long life_s, struct err *err)
+{
+    struct signer ca = {0};
+    gnutls_x509_crt_t other = NULL, cross = NULL;
+    gnutls_datum_t pem = {0};
+    const char *odd = take_ca(&ca, ca_pem, ca_key_pem);
+    int rc = odd ? 0 : import_cert(&other, other_pem);
+    if (!odd && rc == 0)
+        rc = begin_cross(&cross, other, end_of(&ca, life_s));
+    if (!odd && rc == 0)
+        rc = sign_ca(cross, ca.cert, ca.key);
+    if (!odd && rc == 0)
+        rc = gnutls_x509_crt_export2(cross, GNUTLS_X509_FMT_PEM, &pem);
+    signer_fini(&ca);
+    gnutls_x509_crt_deinit(other);
+    gnutls_x509_crt_deinit(cross);
+    char *text = take_text(&pem);
+    if (odd)
+        return err_set(err, EINVAL, "the certificate authority: %s", odd);
+    if (!text)
+        return err_set(err, EIO, "a cross certificate: %s",
+                       rc < 0 ? gnutls_strerror(rc) : "no memory");
+    *ret_pem = text;
+    return 0;
+}
+
+int authority_span(const char *pem, int64_t *ret_made, int64_t *ret_until, struct err *err)
+{
+    gnutls_x509_crt_t cert = NULL;
+    int rc = import_cert(&cert, pem);
+    if (rc == 0) {
+        *ret_made = gnutls_x509_crt_get_activation_time(cert) + SKEW_S;
+        *ret_until = gnutls_x509_crt_get_expiration_time(cert);
+    }
+    gnutls_x509_crt_deinit(cert);
+    return rc < 0 ? err_set(err, EINVAL, "a certificate: %s", gnutls_strerror(rc)) : 0;
 }
 
 int authority_copy(struct authority *ret, const struct authority *a)

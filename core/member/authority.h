@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * authority: certificate authorities and server certificates (GnuTLS). A job's CA is made in memory
- * at its start and ends with the job. An operator's CA outlives the operator and issues a server
- * certificate at each of its starts. Called once by the coordinator.
+ * at its start and ends with the job. An operator's CA is stored, issues server certificates for
+ * some days each, and has a successor now and then. Called by coordinators.
  */
 #ifndef HVD_MEMBER_AUTHORITY_H
 #define HVD_MEMBER_AUTHORITY_H
+
+#include <stdint.h>
 
 #include "core/base/err.h"
 
@@ -24,10 +26,22 @@ int authority_create(struct authority *ret, const char *job, const char *const *
  */
 int authority_make_ca(char **ret_pem, char **ret_key_pem, const char *name, struct err *err);
 
-/* Issues a server certificate that is valid as long as the stored CA. The texts are untrusted:
- * -EINVAL when they are no certificate with its key, or when it has expired. */
+/* Issues a server certificate that is valid for life_s seconds (0: no limit), but not longer than
+ * the stored CA. The texts are untrusted: -EINVAL when they are no certificate with its key, or
+ * when it has expired. */
 int authority_issue(struct authority *ret, const char *ca_pem, const char *ca_key_pem,
-                    const char *const *addresses, int n, struct err *err);
+                    const char *const *addresses, int n, long life_s, struct err *err);
+
+/* Signs another CA's name and public key with a stored CA, so that clients that trust only the
+ * stored one accept certificates of the other: the cross certificate goes into the server's chain.
+ * Valid for life_s seconds, but not longer than the stored CA. The caller frees the text. -EINVAL
+ * as above. */
+int authority_cross(char **ret_pem, const char *other_pem, const char *ca_pem,
+                    const char *ca_key_pem, long life_s, struct err *err);
+
+/* The times, in seconds since 1970, at which a certificate was made and from which it is invalid.
+ * -EINVAL. */
+int authority_span(const char *pem, int64_t *ret_made, int64_t *ret_until, struct err *err);
 
 /* Copies a. -ENOMEM. */
 int authority_copy(struct authority *ret, const struct authority *a);

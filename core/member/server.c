@@ -18,8 +18,10 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/json/json.h"
+#include "core/member/certificate.h"
+#include "core/member/connection_limit.h"
 #include "core/member/listen.h"
-#include "core/member/handshake_limit.h"
+#include "core/member/server_bodies.h"
 
 /* ChaCha20 first: a connection keeps two keys, and those of AES-GCM need 1 KB more for tables. */
 #define PRIORITIES                                                                                 \
@@ -31,15 +33,17 @@ struct server {
     struct MHD_Daemon *daemon;
     struct loop_fd lfd;
     /* Used when this file accepts connections instead of libmicrohttpd. */
-    struct handshake_limit handshakes;
+    struct connection_limit limit;
+    struct server_bodies bodies;
     struct loop_timer mhd_timer;  /* libmicrohttpd's timeout */
     struct loop_timer park_timer; /* ends the wait of the first parked request */
     struct list parked;           /* sorted by until */
-    char *unix_path;              /* removed at the end; NULL for TCP */
+    /* With TLS. The one before may be in use by handshakes that began before it was replaced. */
+    struct certificate certificate, before;
+    char *unix_path; /* removed at the end; NULL for TCP */
     int port;
     bool closing;
-    uint64_t refused, too_long, parks;
-    size_t bodies; /* bytes of bodies of requests in flight */
+    uint64_t refused, parks;
     char *token;
 };
 
@@ -47,8 +51,7 @@ struct server {
 struct call {
     struct server *server;
     struct MHD_Connection *conn;
-    struct buf body;
-    bool too_long, too_many;
+    struct server_body body;
     bool parked;
     bool closed;            /* closed by the peer while it was parked */
     uint64_t until;         /* clock: end of the long poll; 0: the request was not handled yet */
@@ -109,7 +112,9 @@ static void arm_park_timer(struct server *s)
 static void turn(struct server *s)
 {
     MHD_UNSIGNED_LONG_LONG ms;
+    certificate_set_current(&s->certificate);
     MHD_run(s->daemon);
+    certificate_set_current(NULL);
     if (MHD_get_timeout(s->daemon, &ms) == MHD_YES)
         loop_timer_start(s->config.loop, &s->mhd_timer, ms, on_mhd_timer, s);
     else
@@ -157,27 +162,37 @@ static int check_token(const struct server *s, const char *token, struct err *er
                : err_set(err, EACCES, "wrong or missing token");
 }
 
-/* Returns true when the request is allowed. Otherwise it was answered with a reason, and *ret is
- * the value to return. */
-static bool admit(struct server *s, struct MHD_Connection *conn, const char *url,
-                  const char *method, enum MHD_Result *ret)
+static int admit(struct server *s, struct call *call, const char *url, const char *method,
+                 struct err *err)
 {
-    struct err err = {0};
-    const char *agent = MHD_lookup_connection_value(conn, MHD_GET_ARGUMENT_KIND, "agent");
-    struct server_request request = {
+    const char *agent = MHD_lookup_connection_value(call->conn, MHD_GET_ARGUMENT_KIND, "agent");
+    const struct server_request request = {
         .method = method, .path = url, .agent = agent ? agent : "", .body = ""};
-    int rc = s->config.admit ? s->config.admit(s->config.arg, &request, bearer(conn), &err)
-                             : check_token(s, bearer(conn), &err);
-    if (rc == 0)
-        return true;
+    struct server_client client = {0};
+    if (!s->config.admit) {
+        server_body_begin(&s->bodies, &call->body, NULL, -1);
+        return check_token(s, bearer(call->conn), err);
+    }
+    int rc = s->config.admit(s->config.arg, &request, bearer(call->conn), &client, err);
+    rc = rc < 0 ? rc : connection_limit_admitted(&s->limit, call->conn, &client, err);
+    if (rc < 0)
+        return rc;
+    server_body_begin(
+        &s->bodies, &call->body, &client,
+        MHD_get_connection_info(call->conn, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
+    return 0;
+}
+
+/* Answers a request that is not allowed with the reason. */
+static enum MHD_Result refuse(struct server *s, struct call *call, int rc, const struct err *err)
+{
     s->refused += rc != -EAGAIN;
-    *ret = answer_error(conn,
+    return answer_error(call->conn,
                         rc == -EACCES   ? MHD_HTTP_UNAUTHORIZED
                         : rc == -EPERM  ? MHD_HTTP_FORBIDDEN
                         : rc == -ENOENT ? MHD_HTTP_NOT_FOUND
                                         : MHD_HTTP_SERVICE_UNAVAILABLE,
-                        err_text(&err));
-    return false;
+                        err_text(err));
 }
 
 /* A decimal argument; 0 when absent or malformed. */
@@ -231,15 +246,17 @@ static enum MHD_Result dispatch(struct server *s, struct call *call, const char 
     struct MHD_Connection *conn = call->conn;
     const char *agent = MHD_lookup_connection_value(conn, MHD_GET_ARGUMENT_KIND, "agent");
     uint64_t wait_ms = argument(conn, "wait_ms"), wait = 1000 * argument(conn, "wait");
-    if (call->too_many)
+    struct buf *body = &call->body.data;
+    server_body_end(&s->bodies, &call->body);
+    if (call->body.too_many)
         return answer_error(conn, MHD_HTTP_SERVICE_UNAVAILABLE, "too many bodies at a time");
-    if (call->too_long)
+    if (call->body.too_long)
         return answer_error(conn, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too long");
-    if (call->body.len > 0) {
-        buf_put_u8(&call->body, 0);
-        call->body.len -= !call->body.failed;
+    if (body->len > 0) {
+        buf_put_u8(body, 0);
+        body->len -= !body->failed;
     }
-    if (call->body.failed)
+    if (body->failed)
         return answer_error(conn, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
     if (!call->until)
         call->until = deadline_in_ms(shorter(wait_ms ? wait_ms : wait, 1000 * SERVER_WAIT_MAX));
@@ -248,8 +265,8 @@ static enum MHD_Result dispatch(struct server *s, struct call *call, const char 
         .path = url,
         .agent = agent ? agent : "",
         .after = argument(conn, "after"),
-        .body = call->body.len > 0 ? (const char *)call->body.data : "",
-        .len = call->body.len,
+        .body = body->len > 0 ? (const char *)body->data : "",
+        .len = body->len,
         .last = deadline_passed(call->until) || s->closing,
     };
     struct server_reply reply = {0};
@@ -263,33 +280,13 @@ static enum MHD_Result dispatch(struct server *s, struct call *call, const char 
     return MHD_YES;
 }
 
-/* Receives bytes of a body. Bytes of a refused body are still read and dropped, because a client
- * reads the response only after it has sent its body. */
-static void take_body(struct server *s, struct call *call, const char *data, size_t n)
-{
-    size_t max = s->config.body_max ? s->config.body_max : SERVER_BODY_MAX;
-    bool many = s->config.bodies_max && s->bodies + n > s->config.bodies_max;
-    if (call->too_long || call->too_many)
-        return;
-    if (call->body.len + n > max || many) {
-        call->too_long = !many;
-        call->too_many = many;
-        s->too_long += !many;
-        s->bodies -= call->body.len;
-        buf_fini(&call->body);
-        return;
-    }
-    buf_put(&call->body, data, n);
-    s->bodies += n;
-}
-
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const char *url,
                                   const char *method, const char *version, const char *data,
                                   size_t *size, void **state)
 {
     struct server *s = arg;
     struct call *call = *state;
-    enum MHD_Result rc;
+    struct err err = {0};
     (void)version;
     if (!call) {
         call = calloc(1, sizeof(*call));
@@ -298,12 +295,14 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *conn, const 
         call->server = s;
         call->conn = conn;
         list_init(&call->node);
+        list_init(&call->body.node);
         *state = call;
-        handshake_limit_done(&s->handshakes, conn);
-        return admit(s, conn, url, method, &rc) ? MHD_YES : rc;
+        connection_limit_heard(&s->limit, conn);
+        int rc = admit(s, call, url, method, &err);
+        return rc == 0 ? MHD_YES : refuse(s, call, rc, &err);
     }
-    if (*size) {
-        take_body(s, call, data, *size);
+    if (*size) { /* also of a refused body: a client reads the response only after its body */
+        server_body_take(&s->bodies, &call->body, data, *size);
         *size = 0;
         return MHD_YES;
     }
@@ -319,8 +318,7 @@ static void on_completed(void *arg, struct MHD_Connection *conn, void **state,
         return;
     list_remove(&call->node);
     loop_fd_stop(call->server->config.loop, &call->lfd);
-    call->server->bodies -= call->body.len;
-    buf_fini(&call->body);
+    server_body_fini(&call->server->bodies, &call->body);
     free(call);
     *state = NULL;
 }
@@ -335,10 +333,9 @@ static void on_accepted(void *arg)
 static struct MHD_Daemon *start_daemon(struct server *s, int fd)
 {
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (s->port ? MHD_USE_TLS : 0) |
-                     (s->config.accepts ? MHD_USE_NO_LISTEN_SOCKET : 0);
+                     (s->config.handshakes ? MHD_USE_NO_LISTEN_SOCKET : 0);
     struct MHD_OptionItem tls[] = {
-        {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)s->config.cert_pem},
-        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)s->config.key_pem},
+        {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)(intptr_t)certificate_choose},
         {MHD_OPTION_HTTPS_PRIORITIES, 0, PRIORITIES},
         {MHD_OPTION_END, 0, NULL},
     };
@@ -351,9 +348,9 @@ static struct MHD_Daemon *start_daemon(struct server *s, int fd)
     if (s->config.connections)
         limits[n++] =
             (struct MHD_OptionItem){MHD_OPTION_CONNECTION_LIMIT, s->config.connections, NULL};
-    if (s->config.accepts)
+    if (s->config.handshakes)
         limits[n++] = (struct MHD_OptionItem){MHD_OPTION_NOTIFY_CONNECTION,
-                                              (intptr_t)handshake_limit_notify, &s->handshakes};
+                                              (intptr_t)connection_limit_notify, &s->limit};
     else
         limits[n++] = (struct MHD_OptionItem){MHD_OPTION_LISTEN_SOCKET, fd, NULL};
     limits[n] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
@@ -369,6 +366,8 @@ int server_open(struct server **ret, const struct server_config *config, struct 
         return err_set(err, ENOMEM, "no memory for a server");
     s->config = *config;
     list_init(&s->parked);
+    server_bodies_init(&s->bodies, config->loop,
+                       config->body_max ? config->body_max : SERVER_BODY_MAX, config->bodies_max);
     s->token = strdup(config->token ? config->token : "");
     auto_close int fd = config->unix_path
                             ? listen_unix(config->unix_path, err)
@@ -378,6 +377,8 @@ int server_open(struct server **ret, const struct server_config *config, struct 
     int rc = fd < 0 ? fd : 0;
     if (rc == 0 && (!s->token || (config->unix_path && !s->unix_path)))
         rc = err_set(err, ENOMEM, "no memory for a server");
+    if (rc == 0 && s->port)
+        rc = certificate_read(&s->certificate, config->cert_pem, config->key_pem, err);
     if (rc < 0)
         goto error;
     s->daemon = start_daemon(s, fd);
@@ -388,11 +389,11 @@ int server_open(struct server **ret, const struct server_config *config, struct 
     int listening = take_fd(&fd); /* without a handshake limit libmicrohttpd closes it */
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     rc = loop_fd_start(config->loop, &s->lfd, info->epoll_fd, EPOLLIN, on_mhd, s);
-    if (rc < 0 && config->accepts)
+    if (rc < 0 && config->handshakes)
         close(listening);
-    if (rc == 0 && config->accepts)
-        rc = handshake_limit_open(&s->handshakes, config->loop, listening, config->accepts,
-                                  s->daemon, on_accepted, s);
+    if (rc == 0 && config->handshakes)
+        rc = connection_limit_open(&s->limit, config->loop, listening, config->handshakes,
+                                   config->connections, s->daemon, on_accepted, s);
     if (rc < 0) {
         err_sys(err, -rc, "the HTTP server's epoll descriptor");
         goto error;
@@ -404,6 +405,19 @@ int server_open(struct server **ret, const struct server_config *config, struct 
 error:
     server_close(s);
     return rc;
+}
+
+int server_use_certificate(struct server *s, const char *cert_pem, const char *key_pem,
+                           struct err *err)
+{
+    struct certificate next;
+    int rc = certificate_read(&next, cert_pem, key_pem, err);
+    if (rc < 0)
+        return rc;
+    certificate_fini(&s->before);
+    s->before = s->certificate;
+    s->certificate = next;
+    return 0;
 }
 
 int server_port(const struct server *s)
@@ -418,12 +432,17 @@ uint64_t server_refused(const struct server *s)
 
 uint64_t server_too_long(const struct server *s)
 {
-    return s->too_long;
+    return s->bodies.too_long;
+}
+
+uint64_t server_too_late(const struct server *s)
+{
+    return s->bodies.late;
 }
 
 bool server_is_behind(const struct server *s)
 {
-    return handshake_limit_reached(&s->handshakes);
+    return connection_limit_behind(&s->limit);
 }
 
 uint64_t server_parks(const struct server *s)
@@ -452,10 +471,7 @@ bool server_wake_some(struct server *s, uint64_t group, int who, uint64_t before
 
 void server_wake(struct server *s)
 {
-    list_for_each(pos, tmp, &s->parked)
-    {
-        unpark(list_entry(pos, struct call, node));
-    }
+    list_for_each(pos, tmp, &s->parked) unpark(list_entry(pos, struct call, node));
     turn(s);
     arm_park_timer(s);
 }
@@ -468,12 +484,16 @@ void server_close(struct server *s)
         s->closing = true;
         server_wake(s);
         turn(s);
-        handshake_limit_close(&s->handshakes);
+        connection_limit_close(&s->limit);
         loop_fd_stop(s->config.loop, &s->lfd);
         loop_timer_stop(s->config.loop, &s->mhd_timer);
         loop_timer_stop(s->config.loop, &s->park_timer);
         MHD_stop_daemon(s->daemon);
+        connection_limit_fini(&s->limit);
     }
+    server_bodies_fini(&s->bodies);
+    certificate_fini(&s->certificate);
+    certificate_fini(&s->before);
     if (s->unix_path)
         unlink(s->unix_path);
     free(s->unix_path);

@@ -45,33 +45,44 @@ struct server_reply {
 typedef int server_handle_f(void *arg, const struct server_request *request,
                             struct server_reply *ret_reply);
 
+/* For whom a request is made: limits apply to pods and to namespaces. */
+struct server_client {
+    char pod[64], namespace_[64]; /* pod: never "" */
+};
+
 /* Decides whether a request is allowed. Called when its headers are complete, before any of its
  * body is read. token: the text after "Authorization: Bearer ", "" without. Returns 0, or with a
- * reason in err: -EACCES (401), -EPERM (403), -ENOENT (404), -EAGAIN (503: not known yet). */
+ * reason in err: -EACCES (401), -EPERM (403), -ENOENT (404), -EAGAIN (503: not known yet).
+ * *ret_client: set if it is allowed. */
 typedef int server_admit_f(void *arg, const struct server_request *request, const char *token,
-                           struct err *err);
+                           struct server_client *ret_client, struct err *err);
 
 struct server_config {
     struct loop *loop;
-    const char *token; /* the expected text after "Authorization: Bearer "; or: */
-    server_admit_f *admit;
+    const char *token;     /* the expected text after "Authorization: Bearer "; or: */
+    server_admit_f *admit; /* the limits below are for this */
     server_handle_f *handle;
     void *arg;
     const char *unix_path; /* created with mode 0600; or: */
     const char *address;   /* numeric, with TLS; port 0 chooses one */
     int port;
-    const char *cert_pem, *key_pem; /* copied by the TLS library; with address */
+    const char *cert_pem, *key_pem; /* the certificate chain and its key; with address */
     /* The peer has closed the connection of a parked request with this group and ?agent=: the agent
      * is lost, or will ask again. Called on the loop. NULL: not needed. */
     void (*closed)(void *arg, uint64_t group, const char *agent);
     size_t body_max;      /* 0: SERVER_BODY_MAX */
-    size_t bodies_max;    /* total of all requests in flight, 503 above it; 0: no limit */
+    size_t bodies_max;    /* bytes of all requests in flight, divided among clients (503) */
     unsigned memory;      /* bytes per connection; 0: libmicrohttpd's default of 32 KiB */
     unsigned connections; /* 0: libmicrohttpd's default, about a thousand */
-    int accepts;          /* with address: the most pending TLS handshakes; 0: no limit */
+    int handshakes;       /* with address: the most pending TLS handshakes; 0: no limit, also of
+                             connections (connection_limit.h) */
 };
 
 int server_open(struct server **ret, const struct server_config *config, struct err *err);
+
+/* Uses another certificate for new connections. Open ones stay. -EINVAL. */
+int server_use_certificate(struct server *s, const char *cert_pem, const char *key_pem,
+                           struct err *err);
 
 /* Returns the port that s listens on; 0 for a Unix socket. */
 int server_port(const struct server *s);
@@ -79,8 +90,10 @@ int server_port(const struct server *s);
 /* Number of requests that were not allowed (401, 403 or 404, see server_admit_f). */
 uint64_t server_refused(const struct server *s);
 
-/* Number of requests refused because their body was too long. */
+/* Number of requests refused because their body was too long; ended because it was not complete
+ * within 10 s. */
 uint64_t server_too_long(const struct server *s);
+uint64_t server_too_late(const struct server *s);
 
 /* Called after a change: handles every parked request again. */
 void server_wake(struct server *s);

@@ -249,6 +249,7 @@ static int check_job(const struct plane_job *job, struct err *err)
 
 static void take_job(struct job_coordinator *c, const struct plane_job *job)
 {
+    memcpy(c->key_hash, job->key_hash, sizeof(c->key_hash));
     c->workers = job->workers;
     c->min = job->elastic ? job->min : job->workers;
     c->max = job->elastic ? job->max : job->workers;

@@ -15,9 +15,6 @@
 #include "operator/coordinator/gather.h"
 #include "operator/coordinator/plane.h"
 
-#define PLANE_UID_MAX   64 /* bytes of a uid or a pod's name, with NUL */
-#define PLANE_HASH_SIZE 32
-
 /* Results of token reviews for one pod, by the token's hash. */
 struct job_coordinator_token {
     uint8_t good[PLANE_HASH_SIZE], bad[PLANE_HASH_SIZE], asked[PLANE_HASH_SIZE];
@@ -36,7 +33,8 @@ struct job_coordinator_pod {
 
 struct job_coordinator {
     char uid[PLANE_UID_MAX];
-    uint64_t group; /* number of the job's long polls in the HTTP server */
+    uint8_t key_hash[PLANE_HASH_SIZE]; /* SHA-256 of the job's key */
+    uint64_t group;                    /* number of the job's long polls in the HTTP server */
     int workers, min, max, slots, start_timeout;
     int64_t term;
     struct gather *gather; /* of all jobs of the plane */

@@ -88,7 +88,6 @@ void job_coordinator_facts(const struct job_coordinator *c, struct plane_facts *
     *ret = (struct plane_facts){
         .there = r->agents.n > 0,
         .rebuilding = r->rebuilding,
-        .state = roster_state(r),
         .epoch = roster_epoch_number(r->epoch),
         .size = r->epoch ? r->size : 0,
         .target = r->target,
@@ -98,6 +97,7 @@ void job_coordinator_facts(const struct job_coordinator *c, struct plane_facts *
         .any_finished = r->ends.finished > 0,
         .all_finished = r->members.n > 0 && roster_done(r),
     };
+    snprintf(ret->state, sizeof(ret->state), "%s", roster_state(r));
     roster_waiting_for(r, 0, ret->waiting_for, sizeof(ret->waiting_for));
     take_last(r, now, ret);
     take_first(c, ret);

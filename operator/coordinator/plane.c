@@ -10,7 +10,6 @@
 #include <sys/resource.h>
 
 #include "core/base/clock.h"
-#include "core/member/authority.h"
 #include "core/member/status.h"
 #include "operator/coordinator/plane_private.h"
 
@@ -193,11 +192,6 @@ static void raise_descriptors(void)
 
 static int open_server(struct plane *p, const struct plane_config *config, struct err *err)
 {
-    struct authority a = {0};
-    int rc =
-        authority_issue(&a, p->keys.ca_pem, p->keys.ca_key_pem, config->names, config->nnames, err);
-    if (rc < 0)
-        return rc;
     struct server_config s = {
         .loop = &p->loop,
         .admit = plane_admit,
@@ -206,20 +200,19 @@ static int open_server(struct plane *p, const struct plane_config *config, struc
         .arg = p,
         .address = config->address ? config->address : "::",
         .port = config->port,
-        .cert_pem = a.cert_pem,
-        .key_pem = a.key_pem,
+        .cert_pem = config->cert_pem,
+        .key_pem = config->key_pem,
         .body_max = BODY_MAX,
         .bodies_max = BODIES_MAX,
         .memory = AGENT_MEMORY,
         .connections = CONNECTIONS,
-        .accepts = HANDSHAKES,
+        .handshakes = HANDSHAKES,
     };
-    rc = server_open(&p->server, &s, err);
+    int rc = server_open(&p->server, &s, err);
     if (rc < 0 && !config->address) { /* this machine has no IPv6 */
         s.address = "0.0.0.0";
         rc = server_open(&p->server, &s, err);
     }
-    authority_fini(&a);
     return rc;
 }
 
@@ -230,16 +223,12 @@ int plane_create(struct plane **ret, const struct plane_config *config, struct e
         return err_set(err, ENOMEM, "no memory for the coordinator plane");
     list_init(&p->jobs);
     p->config = *config;
-    p->config.names = NULL;
-    p->config.keys = NULL;
-    p->config.address = NULL;
+    p->config.address = p->config.cert_pem = p->config.key_pem = NULL;
     p->gather.base_ms = config->gather_ms ? config->gather_ms : GATHER_MS;
     p->loop.epfd = -1;
     int rc = loop_init(&p->loop);
     if (rc < 0)
         rc = err_sys(err, -rc, "epoll");
-    if (rc == 0 && keys_copy(&p->keys, config->keys) < 0)
-        rc = err_set(err, ENOMEM, "no memory for keys");
     raise_descriptors();
     if (rc == 0)
         rc = open_server(p, config, err);
@@ -264,8 +253,13 @@ void plane_destroy(struct plane *p)
     }
     if (p->loop.epfd >= 0)
         loop_fini(&p->loop);
-    keys_fini(&p->keys);
     free(p);
+}
+
+int plane_use_certificate(struct plane *p, const char *cert_pem, const char *key_pem,
+                          struct err *err)
+{
+    return server_use_certificate(p->server, cert_pem, key_pem, err);
 }
 
 int plane_port(const struct plane *p)
@@ -314,11 +308,6 @@ int plane_job(struct plane *p, const struct plane_job *job, struct err *err)
     list_append(&p->jobs, &c->node);
     on_job_changed(p, c);
     return 0;
-}
-
-void plane_job_key(const struct plane *p, const char *job_uid, char dst[KEYS_JOB_MAX])
-{
-    keys_job(&p->keys, job_uid, dst);
 }
 
 int plane_pod(struct plane *p, const char *job_uid, const struct plane_pod *pod, struct err *err)
@@ -374,7 +363,7 @@ void plane_findings(const struct plane *p, const char *job_uid,
 void plane_counts(const struct plane *p, struct plane_counts *ret)
 {
     *ret = p->counts;
-    ret->refused_body += server_too_long(p->server);
+    ret->refused_body += server_too_long(p->server) + server_too_late(p->server);
     list_for_each(pos, tmp, &p->jobs)
     {
         const struct job_coordinator *c = list_entry(pos, struct job_coordinator, node);

@@ -10,9 +10,8 @@
 #include "operator/coordinator/job_coordinator.h"
 
 struct plane {
-    struct plane_config config; /* its names, keys and address are NULL */
-    struct keys keys;
-    struct loop loop; /* the owner waits for the loop's epoll descriptor */
+    struct plane_config config; /* its texts are NULL */
+    struct loop loop;           /* the owner waits for the loop's epoll descriptor */
     struct server *server;
     struct list jobs;
     struct gather gather;
@@ -36,7 +35,7 @@ int plane_path(const char *path, struct plane_path *ret);
 
 /* Callbacks of the HTTP server; arg is the plane. */
 int plane_admit(void *arg, const struct server_request *request, const char *token,
-                struct err *err);
+                struct server_client *ret_client, struct err *err);
 int plane_handle(void *arg, const struct server_request *request, struct server_reply *ret_reply);
 void plane_closed(void *arg, uint64_t group, const char *agent);
 

@@ -2,9 +2,9 @@
  *
  * plane_requests: authenticates requests and routes them to their job. See plane.h.
  *
- * A job's key is checked before the response reveals whether the job exists. A service account
- * token is reviewed only for an existing pod, one review per pod at a time, so that outsiders
- * cannot make the operator flood the API server.
+ * The plane knows only the hash of each job's key, so it cannot make one. A service account token
+ * is reviewed only for an existing pod, one review per pod at a time, so that outsiders cannot make
+ * the operator flood the API server.
  */
 #include <sodium.h>
 #include <stdio.h>
@@ -50,14 +50,13 @@ int plane_path(const char *path, struct plane_path *ret)
 
 /* ---- keys of jobs --------------------------------------------------------------------------- */
 
-static int check_key(struct plane *p, const char *job, const char *token, struct err *err)
+static int check_key(const struct job_coordinator *c, const char *token, struct err *err)
 {
-    char key[KEYS_JOB_MAX];
-    keys_job(&p->keys, job, key);
-    size_t n = strlen(key);
-    bool same = strlen(token) == n && sodium_memcmp(token, key, n) == 0;
-    sodium_memzero(key, sizeof(key));
-    return same ? 0 : err_set(err, EACCES, "that is not the key of job %s", job);
+    uint8_t hash[PLANE_HASH_SIZE];
+    crypto_hash_sha256(hash, (const uint8_t *)token, strlen(token));
+    return sodium_memcmp(hash, c->key_hash, sizeof(hash)) == 0
+               ? 0
+               : err_set(err, EACCES, "that is not the key of job %s", c->uid);
 }
 
 /* ---- service account tokens ----------------------------------------------------------------- */
@@ -95,7 +94,7 @@ static int check_account(struct plane *p, struct job_coordinator_pod *pod, const
     if (memcmp(hash, t->bad, sizeof(hash)) == 0 && is_fresh(t->bad_at, BAD_FOR, now))
         return err_set(err, EACCES,
                        "the API server does not accept this token for pod %s and audience %s",
-                       pod->name, KEYS_AUDIENCE);
+                       pod->name, PLANE_AUDIENCE);
     ask(p, t, hash, token, now);
     if (good && is_fresh(t->good_at, KEEP_AFTER, now))
         return 0;
@@ -145,29 +144,37 @@ static bool has_agent(const struct job_coordinator *c, const struct job_coordina
     return pod->agent >= 0 && !c->roster.agents.list[pod->agent].lost;
 }
 
-static int admit(struct plane *p, const struct plane_path *path, const char *token, struct err *err)
+static int admit(struct plane *p, const struct plane_path *path, const char *token,
+                 struct server_client *ret_client, struct err *err)
 {
-    bool key = strncmp(token, KEYS_JOB_PREFIX, strlen(KEYS_JOB_PREFIX)) == 0;
-    int rc = key ? check_key(p, path->job, token, err) : 0;
-    if (rc < 0)
-        return rc;
+    bool key = strncmp(token, PLANE_KEY_PREFIX, strlen(PLANE_KEY_PREFIX)) == 0;
     struct job_coordinator *c = plane_find(p, path->job);
     if (!c)
         return unknown(p, err, "job", path->job);
+    int rc = key ? check_key(c, token, err) : 0;
+    if (rc < 0)
+        return rc;
     struct job_coordinator_pod *pod = job_coordinator_find_pod(c, path->pod);
     if (!pod || ((pod->finished || c->ended) && !has_agent(c, pod)))
         return unknown(p, err, "pod", path->pod);
-    return key ? 0 : check_account(p, pod, token, err);
+    rc = key ? 0 : check_account(p, pod, token, err);
+    if (rc < 0)
+        return rc;
+    snprintf(ret_client->pod, sizeof(ret_client->pod), "%s", pod->uid);
+    snprintf(ret_client->namespace_, sizeof(ret_client->namespace_), "%.*s",
+             (int)strcspn(c->roster.job, "/"), c->roster.job);
+    return 0;
 }
 
-int plane_admit(void *arg, const struct server_request *q, const char *token, struct err *err)
+int plane_admit(void *arg, const struct server_request *q, const char *token,
+                struct server_client *ret_client, struct err *err)
 {
     struct plane *p = arg;
     struct plane_path path;
     if (plane_path(q->path, &path) < 0)
         return err_set(err, ENOENT, "no %.16s %.64s here: want /jobs/UID/pods/UID/v1/...",
                        q->method, q->path);
-    int rc = admit(p, &path, token, err);
+    int rc = admit(p, &path, token, ret_client, err);
     p->counts.refused_token += rc == -EACCES;
     return rc;
 }

@@ -50,8 +50,9 @@ static struct plane_worker worker_of(const struct roster *r, const struct job_co
                                      int *ranks, uint64_t now)
 {
     const struct roster_agent *agent = &r->agents.list[pod->agent];
-    struct plane_worker w = {.pod_uid = pod->uid, .state = "", .batches = UINT64_MAX};
+    struct plane_worker w = {.batches = UINT64_MAX};
     int n = 0, least = RANK_STATES;
+    memcpy(w.pod_uid, pod->uid, sizeof(w.pod_uid));
     w.connected = agent->joined && !agent->lost && pod->closed_at == 0;
     w.idle_ms = -1;
     for (int i = 0; i < agent->nslots; i++) {
@@ -61,7 +62,7 @@ static struct plane_worker worker_of(const struct roster *r, const struct job_co
         int64_t idle = m->moved ? (int64_t)((now - m->moved) / CLOCK_MS) : -1;
         if (progress_of(m->state) < least) {
             least = progress_of(m->state);
-            w.state = rank_state_name(m->state);
+            snprintf(w.state, sizeof(w.state), "%s", rank_state_name(m->state));
         }
         if (m->rank >= 0 && !rank_has_ended(m->state))
             ranks[n++] = m->rank;
@@ -97,14 +98,14 @@ void plane_epochs(const struct plane *p, const char *job_uid,
     uint64_t now = clock_ns();
     for (int i = c ? c->history.n - 1 : -1; i >= 0; i--) {
         const struct epoch_record *e = &c->history.list[i];
-        const struct plane_epoch epoch = {.number = roster_epoch_number(e->epoch),
-                                          .unix_ms = clock_unix_ms(e->at, now),
-                                          .size = e->size,
-                                          .first = e->first,
-                                          .lost = e->lost,
-                                          .ms = e->ms,
-                                          .cost = epoch_record_cost(e),
-                                          .cause = e->cause ? e->cause : ""};
+        struct plane_epoch epoch = {.number = roster_epoch_number(e->epoch),
+                                    .unix_ms = clock_unix_ms(e->at, now),
+                                    .size = e->size,
+                                    .first = e->first,
+                                    .lost = e->lost,
+                                    .ms = e->ms,
+                                    .cost = epoch_record_cost(e)};
+        snprintf(epoch.cause, sizeof(epoch.cause), "%s", e->cause ? e->cause : "");
         each(arg, &epoch);
     }
 }

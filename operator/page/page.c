@@ -104,16 +104,18 @@ static bool may_make(struct page *page, uint64_t now)
     return page->spare > 0 && page->alive < ALIVE_MAX;
 }
 
-/* Makes the JSON of the route. NULL: no memory. */
+/* Makes the JSON of the route. NULL: no memory. *ret_complete: false if the plane will soon have
+ * reported more. */
 static struct web_body *make(struct page *page, const struct page_route *route,
-                             const struct hvdjob *job, uint64_t now)
+                             const struct hvdjob *job, uint64_t now, bool *ret_complete)
 {
     const struct page_config *c = &page->config;
     struct buf text = {0};
+    *ret_complete = true;
     if (route->what == PAGE_JOBS)
         page_put_jobs(c->driver, &text);
     else
-        page_put_job(c->driver, c->plane(c->arg), job, &text);
+        *ret_complete = page_put_job(c->driver, c->plane(c->arg), job, &text);
     page->spare -= (int64_t)(clock_ns() - now);
     return web_body_take(&text, &page->alive);
 }
@@ -136,11 +138,15 @@ static void answer_json(struct page *page, const struct page_route *route, const
             say_busy(ret);
             return;
         }
-        struct web_body *body = make(page, route, job, now);
+        bool complete;
+        struct web_body *body = make(page, route, job, now, &complete);
         if (!body)
             return;
-        keep(k, path, body, now);
+        if (complete)
+            keep(k, path, body, now);
+        give(ret, body, "application/json");
         web_body_unref(body);
+        return;
     }
     give(ret, k->body, "application/json");
 }

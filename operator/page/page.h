@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * page: the read-only web page about jobs: its files, and the JSON that it loads, /v1/jobs and
- * /v1/jobs/NAMESPACE/NAME (operator/README.md). Shows what the driver's caches and the plane have,
- * and sends no requests. On the operator's loop.
+ * /v1/jobs/NAMESPACE/NAME (operator/README.md). Shows what the driver's caches and the mirror of
+ * the plane have. On the operator's loop.
  *
  * Its cost is bounded: a response is cached for a second, at most a tenth of the time is spent on
  * new ones, and at most 16 MB wait for slow clients. Beyond that clients get 503.
@@ -10,8 +10,8 @@
 #ifndef HVD_OPERATOR_PAGE_PAGE_H
 #define HVD_OPERATOR_PAGE_PAGE_H
 
-#include "operator/coordinator/plane.h"
 #include "operator/driver/driver.h"
+#include "operator/link/plane_mirror.h"
 #include "operator/metrics/web.h"
 
 struct page;
@@ -24,7 +24,7 @@ enum page_access {
 
 struct page_config {
     const struct driver *driver;
-    const struct plane *(*plane)(void *arg); /* returns NULL: not leading, or no agents */
+    struct plane_mirror *(*plane)(void *arg); /* returns NULL: not leading, or no plane */
     void *arg;
     enum page_access access;
 };

@@ -3,7 +3,7 @@
 // textContent, never as HTML.
 "use strict";
 
-const EVERY_MS = 2000, GIVE_UP_MS = 8000, SAMPLES_MAX = 300;
+const EVERY_MS = 2000, SOON_MS = 200, GIVE_UP_MS = 8000, SAMPLES_MAX = 300;
 const at = id => document.getElementById(id);
 
 // ---- formats ----------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ async function ask() {
   }
   if (mine !== asked) return;
   draw();
-  if (!document.hidden) timer = setTimeout(ask, EVERY_MS);
+  if (!document.hidden) timer = setTimeout(ask, job && data && !data.complete ? SOON_MS : EVERY_MS);
 }
 
 function turn() {   // to another job, or back to the list

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * page_job: one job as JSON, from its object, its pods and the plane:
- * {"leads", "job", "conditions", "firstFailure", "members", "roster", "epochs", "findings"}; null
- * where nothing is known.
+ * {"leads", "complete", "job", "conditions", "firstFailure", "members", "roster", "epochs",
+ * "findings"}; null where nothing is known. complete is false while the plane's view has not come.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,54 +66,39 @@ static json_t *failure_of(const struct job_first_failure *f)
 
 /* ---- from the plane -------------------------------------------------------------------------- */
 
-static bool is_heard(const struct plane *plane, const char *uid)
+static json_t *roster_of(const struct plane_facts *f)
 {
-    struct plane_facts f;
-    return plane && plane_facts(plane, uid, &f) == 0 && f.there;
-}
-
-static json_t *roster_of(const struct plane *plane, const char *uid)
-{
-    struct plane_facts f;
-    if (!plane || plane_facts(plane, uid, &f) < 0 || !f.there)
+    if (!f)
         return json_null();
     json_t *j =
-        json_pack("{s:b, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f}", "rebuilding", f.rebuilding,
-                  "state", f.state, "epoch", (int)f.epoch, "size", f.size, "target", f.target,
-                  "agents", f.agents, "readyWorkers", f.ready_workers, "restarts", f.restarts,
-                  "batchesPerS", f.batches_per_s, "bytesPerS", f.bytes_per_s);
-    json_put(&j, "waitingFor", page_text(f.waiting_for, TEXT_MAX));
+        json_pack("{s:b, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f}", "rebuilding", f->rebuilding,
+                  "state", f->state, "epoch", (int)f->epoch, "size", f->size, "target", f->target,
+                  "agents", f->agents, "readyWorkers", f->ready_workers, "restarts", f->restarts,
+                  "batchesPerS", f->batches_per_s, "bytesPerS", f->bytes_per_s);
+    json_put(&j, "waitingFor", page_text(f->waiting_for, TEXT_MAX));
     return j;
 }
 
-static void add_epoch(void *arg, const struct plane_epoch *e)
-{
-    json_t **list = arg;
-    json_append(list, json_pack("{s:i, s:I, s:i, s:b, s:b, s:f, s:f, s:o}", "epoch", (int)e->number,
-                                "at", (json_int_t)e->unix_ms, "size", e->size, "first", e->first,
-                                "lost", e->lost, "ms", e->ms, "costMs", e->cost, "cause",
-                                page_text(e->cause, TEXT_MAX)));
-}
-
-static json_t *epochs_of(const struct plane *plane, const char *uid)
+static json_t *epochs_of(const struct plane_view *view)
 {
     json_t *list = json_array();
-    if (plane)
-        plane_epochs(plane, uid, add_epoch, &list);
+    for (int i = 0; view && i < view->nepochs; i++) {
+        const struct plane_epoch *e = &view->epochs[i];
+        json_append(&list, json_pack("{s:i, s:I, s:i, s:b, s:b, s:f, s:f, s:o}", "epoch",
+                                     (int)e->number, "at", (json_int_t)e->unix_ms, "size", e->size,
+                                     "first", e->first, "lost", e->lost, "ms", e->ms, "costMs",
+                                     e->cost, "cause", page_text(e->cause, TEXT_MAX)));
+    }
     return list;
 }
 
 struct gathering {
     json_t *list;
     int rows, failures, warnings;
-    enum finding_status wanted;
 };
 
-static void add_finding(void *arg, const char *pod, const struct finding *f)
+static void add_finding(struct gathering *g, const char *pod, const struct finding *f)
 {
-    struct gathering *g = arg;
-    if (f->status != g->wanted)
-        return;
     g->failures += f->status == FINDING_FAIL;
     g->warnings += f->status == FINDING_WARN;
     if (g->rows++ >= PAGE_FINDINGS_MAX)
@@ -141,36 +126,43 @@ static void add_written(struct gathering *g, const struct job_finding *f)
     snprintf(finding.source, sizeof(finding.source), "%s", f->source);
     snprintf(finding.summary, sizeof(finding.summary), "%s", f->summary);
     snprintf(finding.fix, sizeof(finding.fix), "%s", f->fix);
-    g->wanted = finding.status;
     add_finding(g, pod, &finding);
 }
 
-/* Failures first. Without connected agents: the findings in the job's status. */
-static json_t *findings_of(const struct plane *plane, const struct hvdjob *job)
+/* Failures first. Without a view: the findings in the job's status. */
+static json_t *findings_of(const struct plane_view *view, const struct plane_facts *facts,
+                           const struct hvdjob *job)
 {
     const struct job_findings *written = &job->status.findings;
     struct gathering g = {.list = json_array()};
-    for (int round = 0; plane && round < 2; round++) {
-        g.wanted = round == 0 ? FINDING_FAIL : FINDING_WARN;
-        plane_findings(plane, job->uid, add_finding, &g);
-    }
-    bool heard = is_heard(plane, job->uid);
-    for (int i = 0; !heard && i < written->n; i++)
+    for (int i = 0; view && i < view->nfindings; i++)
+        add_finding(&g, view->findings[i].pod, &view->findings[i].finding);
+    for (int i = 0; !view && i < written->n; i++)
         add_written(&g, &written->list[i]);
+    if (facts) { /* the view may leave out some */
+        g.failures = facts->nfailures;
+        g.warnings = facts->nfindings - facts->nfailures;
+    }
     return json_pack("{s:i, s:i, s:o}", "failures", g.failures, "warnings", g.warnings, "list",
                      g.list);
 }
 
-void page_put_job(const struct driver *d, const struct plane *plane, const struct hvdjob *job,
+bool page_put_job(const struct driver *d, struct plane_mirror *plane, const struct hvdjob *job,
                   struct buf *dst)
 {
-    json_t *j = json_pack("{s:b}", "leads", driver_leads(d));
+    struct plane_facts known;
+    bool heard = plane && plane_mirror_facts(plane, job->uid, &known, NULL);
+    const struct plane_view *view = heard ? plane_mirror_view(plane, job->uid) : NULL;
+    const struct plane_facts *facts = view ? &view->facts : heard ? &known : NULL;
+    bool complete = view || !heard;
+    json_t *j = json_pack("{s:b, s:b}", "leads", driver_leads(d), "complete", complete);
     json_put(&j, "job", summary_of(job));
     json_put(&j, "conditions", conditions_of(&job->status));
     json_put(&j, "firstFailure", failure_of(job->status.first));
-    json_put(&j, "members", page_members(d, plane, job));
-    json_put(&j, "roster", roster_of(plane, job->uid));
-    json_put(&j, "epochs", epochs_of(plane, job->uid));
-    json_put(&j, "findings", findings_of(plane, job));
+    json_put(&j, "members", page_members(d, view, job));
+    json_put(&j, "roster", roster_of(facts));
+    json_put(&j, "epochs", epochs_of(view));
+    json_put(&j, "findings", findings_of(view, facts, job));
     page_put(j, dst);
+    return complete;
 }

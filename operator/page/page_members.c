@@ -54,9 +54,8 @@ static int uid_of(const void *uid, const void *member)
     return strcmp(uid, m->pod->uid);
 }
 
-static void add_worker(void *arg, const struct plane_worker *worker)
+static void add_worker(struct members *all, const struct plane_worker *worker)
 {
-    struct members *all = arg;
     struct member *m =
         all->n ? bsearch(worker->pod_uid, all->list, (size_t)all->n, sizeof(*m), uid_of) : NULL;
     if (!m)
@@ -140,15 +139,16 @@ static json_t *row_of(const struct member *m)
     return j;
 }
 
-json_t *page_members(const struct driver *d, const struct plane *plane, const struct hvdjob *job)
+json_t *page_members(const struct driver *d, const struct plane_view *view,
+                     const struct hvdjob *job)
 {
     struct members all = {0};
     int counts[LEVEL_PAST + 1] = {0};
     driver_pods(d, job, add_pod, &all);
     if (all.n > 0)
         qsort(all.list, (size_t)all.n, sizeof(*all.list), by_uid);
-    if (plane)
-        plane_workers(plane, job->uid, add_worker, &all);
+    for (int i = 0; view && i < view->nworkers; i++)
+        add_worker(&all, &view->workers[i]);
     for (int i = 0; i < all.n; i++) {
         judge(&all.list[i]);
         counts[all.list[i].level]++;

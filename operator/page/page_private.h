@@ -18,13 +18,15 @@
 /* page_jobs.c: appends all jobs as JSON. */
 void page_put_jobs(const struct driver *d, struct buf *dst);
 
-/* page_job.c: appends one job as JSON. plane NULL: nothing from agents. */
-void page_put_job(const struct driver *d, const struct plane *plane, const struct hvdjob *job,
+/* page_job.c: appends one job as JSON. plane NULL: nothing from agents. False: agents have
+ * reported, but the plane's view of the job has not arrived yet. */
+bool page_put_job(const struct driver *d, struct plane_mirror *plane, const struct hvdjob *job,
                   struct buf *dst);
 
 /* page_members.c: {"total", "bad", "busy", "ok": numbers of workers, "list": [...]}; NULL: no
- * memory. */
-json_t *page_members(const struct driver *d, const struct plane *plane, const struct hvdjob *job);
+ * memory. view NULL: nothing from agents. */
+json_t *page_members(const struct driver *d, const struct plane_view *view,
+                     const struct hvdjob *job);
 
 /* page_json.c: a JSON string of untrusted text; NULL becomes "". Cut to max bytes at a character's
  * boundary. */

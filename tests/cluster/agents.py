@@ -145,8 +145,7 @@ class Case(operators.Installed):
         self.operator = self.start_operator("agents-" + self._testMethodName)
 
     def start_operator(self, name):
-        operator = Operator(self.cluster, *self.options, "--agents-addr", f"127.0.0.1:{self.port}", "--agents-url",
-                            f"https://127.0.0.1:{self.port}", name=name).start()
+        operator = Operator(self.cluster, *self.options, agents=("127.0.0.1", self.port), name=name).start()
         self.addCleanup(lambda: operator.alive() and operator.stop())
         return operator
 
@@ -193,6 +192,7 @@ class Case(operators.Installed):
             time.sleep(0.2)
 
     def refused(self, cause):
-        """Number of requests that were refused for that cause."""
+        """Number of requests that were refused for that cause. The plane reports it a moment later."""
+        time.sleep(0.3)
         name = f'hvd_agents_refused_total{{cause="{cause}"}} '
         return sum(float(line.split()[-1]) for line in self.operator.page("/metrics")[1].splitlines() if line.startswith(name))

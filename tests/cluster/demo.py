@@ -95,8 +95,9 @@ class Demo:
         """Installs the operator as the README says. The cluster has no DNS, so agents get the address of the Service."""
         self.cluster.kubectl("apply", "-k", os.path.join(ROOT, "k8s"))
         service = self.api.get(f"/api/v1/namespaces/{SYSTEM}/services/hvd-operator")["spec"]["clusterIP"]
-        patch = f'[{{"op": "add", "path": "/spec/template/spec/containers/0/args", "value": ["-v", "--agents-url", ' \
-                f'"https://{service}:7443"]}}]'
+        arguments = "/spec/template/spec/containers/0/args/-"
+        patch = json.dumps([{"op": "add", "path": arguments, "value": value}
+                            for value in ("-v", "--agents-url", f"https://{service}:7443")])
         self.cluster.kubectl("-n", SYSTEM, "patch", "deployment/hvd-operator", "--type=json", "-p", patch)
         self.clock.say("kubectl apply -k k8s/")
         wait_until("a ready operator", PATIENCE, lambda: self.operators() == 2)
@@ -139,7 +140,8 @@ class Demo:
                 def ask():
                     with contextlib.suppress(urllib.error.URLError, ConnectionError):
                         with urllib.request.urlopen(f"http://localhost:{port}/v1/jobs/default/{JOB}", timeout=10) as answer:
-                            return json.load(answer)
+                            page = json.load(answer)
+                            return page if page["complete"] else None
                 page = wait_until("the page", 60, ask)
             finally:
                 forward.terminate()

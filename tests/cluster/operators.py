@@ -17,6 +17,7 @@ from binaries import Missing
 
 ROOT = os.path.dirname(os.path.dirname(clusters.HERE))
 PROGRAM = os.environ.get("HVD_OPERATOR") or os.path.join(ROOT, os.environ.get("BUILD") or "build", "hvd-operator")
+PLANE = os.path.join(os.path.dirname(PROGRAM), "hvd-plane")
 SYSTEM = "hvd-system"
 ENDING = 20
 ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"    # /var/run is a link to /run
@@ -26,8 +27,9 @@ IN_A_POD = f'mount -t tmpfs none /run; mkdir -p {ACCOUNT}; mount --bind "$1" {AC
 
 
 def check_program():
-    if not os.access(PROGRAM, os.X_OK):
-        raise Missing("operator", f"{PROGRAM} is not built (make)")
+    for program in (PROGRAM, PLANE):
+        if not os.access(program, os.X_OK):
+            raise Missing("operator", f"{program} is not built (make)")
 
 
 def install(cluster, overlay="cluster"):
@@ -85,21 +87,51 @@ def kubeconfig_of(cluster, path, minutes=60, server=None):
     return path
 
 
+class Plane:
+    """An hvd-plane process, which serves agents on `address` for the operator at `socket`."""
+
+    def __init__(self, socket, address, log):
+        self.socket, self.address, self.log = socket, address, log
+        self.process = None
+
+    def start(self):
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", PLANE, "-v", "-v", "--socket", self.socket, "--agents-addr", self.address],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        return self
+
+    def end(self, how=signal.SIGTERM):
+        """Ends it by that signal and returns its exit code."""
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        code = self.process.wait(ENDING)
+        assert code in (0, -signal.SIGKILL), f"hvd-plane ended with {code}"
+        return code
+
+
 class Operator:
-    """One operator process. `name`: of its log in the cluster's folder; `more`: arguments; `environment`: added to this
-    process's; `kubeconfig`: instead of one with a token of its account; `account`: instead of a kubeconfig, a folder
-    with what a kubelet mounts into a pod (token, ca.crt, namespace)."""
+    """One operator process, and its hvd-plane if there are agents. `name`: of its log in the cluster's folder; `more`:
+    arguments; `agents`: (host, port) at which the plane serves agents; `environment`: added to this process's;
+    `kubeconfig`: instead of one with a token of its account; `account`: instead of a kubeconfig, a folder with what a
+    kubelet mounts into a pod (token, ca.crt, namespace)."""
     number = 0
 
-    def __init__(self, cluster, *more, name=None, environment=None, kubeconfig=None, account=None):
+    def __init__(self, cluster, *more, name=None, agents=None, environment=None, kubeconfig=None, account=None):
         Operator.number += 1
-        # Without agents unless an address is given: several tests would use the default port.
-        self.cluster, self.more = cluster, more if "--agents-addr" in more else (*more, "--agents-addr", "off")
+        self.cluster, self.more, self.plane = cluster, more, None
         self.name = name or f"operator-{Operator.number}"
         self.environment, self.kubeconfig, self.account = environment or {}, kubeconfig, account
         self.log = cluster.path("log", self.name + ".log")
         self.port = clusters.free_port("127.0.0.1")
         self.process = None
+        if agents:
+            host, port = agents
+            socket = cluster.path(f"plane-{Operator.number}")
+            self.plane = Plane(socket, f"{host}:{port}", self.log)
+            self.more = (*more, "--plane-socket", socket, "--agents-url", f"https://{host}:{port}")
 
     def access(self):
         """How it reaches the API server: a command in front of it, arguments, environment."""
@@ -121,6 +153,8 @@ class Operator:
                 ["setpriv", "--pdeathsig", "KILL", *before, PROGRAM, "-v", "-v", *arguments,
                  "--metrics-addr", f"127.0.0.1:{self.port}", *self.more],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+        if self.plane:
+            self.plane.start()
         return self
 
     def __enter__(self):
@@ -136,12 +170,17 @@ class Operator:
         return self.wait()
 
     def kill(self):
+        """Kills it with its plane, as the loss of their node does."""
+        if self.plane:
+            self.plane.end(signal.SIGKILL)
         self.process.kill()
         return self.wait()
 
     def wait(self, seconds=ENDING):
         try:
             code = self.process.wait(seconds)
+            if self.plane:
+                self.plane.end()
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -38,8 +38,7 @@ class Real(operators.Installed):
         # The address at which pods reach this host.
         host = urlsplit(cls.cluster.ready["server"]).hostname
         port = clusters.free_port(host)
-        cls.operator = Operator(cls.cluster, "--agents-addr", f"{host}:{port}", "--agents-url", f"https://{host}:{port}",
-                                "--bundle", pod_images.bundle_name(), name="real").start().wait_ready()
+        cls.operator = Operator(cls.cluster, "--bundle", pod_images.bundle_name(), agents=(host, port), name="real").start().wait_ready()
 
     @classmethod
     def tearDownClass(cls):

@@ -33,7 +33,7 @@ OWN = {
     ("coordination.k8s.io", "leases", "hvd-operator"): "get update",
     ("", "pods", ""): "get patch",
     ("", "secrets", ""): "create",
-    ("", "secrets", "hvd-operator-ca"): "get",
+    ("", "secrets", "hvd-operator-ca"): "get update",
 }
 OVERLAYS = {
     "cluster": {namespace: {**JOBS, **CLUSTER} for namespace in ("default", "kube-system", SYSTEM)},

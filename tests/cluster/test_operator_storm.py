@@ -34,8 +34,8 @@ class Case(operators.Installed):
         self.addCleanup(self.proxy.stop)
         self.invariants = self.enterContext(Invariants(self.cluster))
 
-    def start(self, *more):
-        self.operator = Operator(self.cluster, *FAST, *more, name=self._testMethodName,
+    def start(self, *more, agents=None):
+        self.operator = Operator(self.cluster, *FAST, *more, name=self._testMethodName, agents=agents,
                                  kubeconfig=self.proxy.kubeconfig).start()
         self.addCleanup(lambda: self.operator.alive() and self.operator.stop())
         if os.environ.get("HVD_KEEP_LOG"):
@@ -216,8 +216,7 @@ class Keys(Case):
         """409 Conflict does not mean that the Secret exists: no pod is created before its job's Secret."""
         self.proxy.plan = Only("conflict", 6, lambda asked: asked.write and asked.resource == "secrets")
         port = clusters.free_port("127.0.0.1")
-        self.start("--namespace", operators.SYSTEM, "--agents-addr", f"127.0.0.1:{port}", "--agents-url",
-                   f"https://127.0.0.1:{port}")
+        self.start("--namespace", operators.SYSTEM, agents=("127.0.0.1", port))
         self.until("the operator's own", lambda: self.proxy.met["conflict"] == 6)
         self.proxy.plan = Only("conflict", 4, lambda asked: asked.write and asked.resource == "secrets")
         job = self.job("keyed", 1, namespace=operators.SYSTEM)

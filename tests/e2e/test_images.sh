@@ -53,7 +53,9 @@ user() {
     done
 }
 operator_runs() {
-    confined -- "localhost/hvd-operator:$version" --version | grep -q '^hvd-operator [0-9]'
+    confined -- "localhost/hvd-operator:$version" --version | grep -q '^hvd-operator [0-9]' &&
+        confined --entrypoint /usr/bin/hvd-plane -- "localhost/hvd-operator:$version" --version |
+        grep -q '^hvd-plane [0-9]'
 }
 
 check 'an ordinary user by number' user

@@ -14,7 +14,8 @@
 #include "core/base/clock.h"
 #include "core/json/json.h"
 #include "operator/coordinator/plane_private.h"
-#include "operator/coordinator/review.h"
+#include "operator/keys.h"
+#include "operator/review.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

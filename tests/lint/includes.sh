@@ -19,13 +19,14 @@ declare -A allowed=(
     [core/http]='core/base'
     [core/member]='core/base core/http core/json'
     [agent]='core/backend core/base core/json core/member diagnostics diagnostics/report'
-    [operator]='core/base core/json core/member operator/api operator/coordinator operator/driver operator/metrics operator/objects operator/page operator/reconcile'
+    [operator]='core/base core/json core/member operator/api operator/coordinator operator/driver operator/link operator/metrics operator/objects operator/page operator/reconcile'
     [operator/api]='core/base core/http core/json operator/objects'
-    [operator/coordinator]='core/base core/json core/member operator/api operator/objects'
+    [operator/coordinator]='core/base core/json core/member operator/link operator/objects'
     [operator/driver]='core/base core/json operator/api operator/metrics operator/objects operator/reconcile'
+    [operator/link]='core/base core/json core/member operator/objects'
     [operator/metrics]='core/base'
     [operator/objects]='core/base core/json'
-    [operator/page]='core/base core/json operator/coordinator operator/driver operator/metrics operator/objects'
+    [operator/page]='core/base core/json operator/driver operator/link operator/metrics operator/objects'
     [operator/reconcile]='core/base core/json operator/objects'
     [diagnostics]='core/base core/json'
     [diagnostics/checks]='core/base diagnostics'
@@ -39,12 +40,12 @@ declare -A allowed=(
 )
 # header of a foreign library: the only folders whose files may include it
 declare -A foreign=(
-    [jansson.h]='core/json core/member agent operator operator/api operator/coordinator operator/driver operator/objects operator/page operator/reconcile diagnostics diagnostics/report diagnostics/cli'
+    [jansson.h]='core/json core/member agent operator operator/api operator/coordinator operator/driver operator/link operator/objects operator/page operator/reconcile diagnostics diagnostics/report diagnostics/cli'
     [curl/]='core/http'
     [microhttpd.h]='core/member agent operator operator/metrics diagnostics/cli'
     [gnutls/]='core/member agent operator'
     [yaml.h]='agent operator/api'
-    [sodium.h]='core/base core/json core/boot core/transport core/member agent operator operator/api operator/coordinator operator/driver diagnostics/probes'
+    [sodium.h]='core/base core/json core/boot core/transport core/member agent operator operator/api operator/coordinator operator/driver operator/link diagnostics/probes'
     [hwloc]='agent diagnostics images/bundle'
     [pmix.h]='core/boot'
 )

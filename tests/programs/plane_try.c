@@ -28,7 +28,9 @@
 #include "core/base/fd.h"
 #include "core/base/log.h"
 #include "core/json/json.h"
+#include "core/member/authority.h"
 #include "operator/coordinator/plane.h"
+#include "operator/keys.h"
 
 #define WORDS     10
 #define TOKENS    64
@@ -101,6 +103,7 @@ static void do_job(struct try *t, char **w)
                             .elastic = strcmp(w[4], w[5]) != 0,
                             .start_timeout = 300,
                             .began = atoi(w[7])};
+    keys_job_hash(&t->keys, job.uid, job.key_hash);
     ok(plane_job(t->plane, &job, &err), &err);
 }
 
@@ -203,7 +206,7 @@ static void run(struct try *t, char *line)
     } else if (strcmp(what, "token") == 0 && n == 3) {
         do_token(t, w);
     } else if (strcmp(what, "key") == 0 && n == 2) {
-        plane_job_key(t->plane, w[1], key);
+        keys_job(&t->keys, w[1], key);
         printf("%s\n", key);
     } else if (strcmp(what, "status") == 0 && n == 2) {
         auto_free char *text = plane_status(t->plane, w[1]);
@@ -297,16 +300,19 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     int rc = access(argv[1], F_OK) == 0 ? read_keys(argv[1], &t.keys, &err)
                                         : make_keys(argv[1], &t.keys, &err);
+    struct authority a = {0};
+    if (rc == 0)
+        rc = authority_issue(&a, t.keys.ca_pem, t.keys.ca_key_pem, names, 2, 0, &err);
     struct plane_config config = {.address = "127.0.0.1",
                                   .port = atoi(argv[3]),
-                                  .keys = &t.keys,
-                                  .names = names,
-                                  .nnames = 2,
+                                  .cert_pem = a.cert_pem,
+                                  .key_pem = a.key_pem,
                                   .term = atoll(argv[2]),
                                   .review = on_review,
                                   .arg = &t};
     if (rc == 0)
         rc = plane_create(&t.plane, &config, &err);
+    authority_fini(&a);
     if (rc < 0) {
         fprintf(stderr, "plane_try: %s\n", err_text(&err));
         return 1;

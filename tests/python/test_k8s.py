@@ -117,13 +117,17 @@ def test_images():
     assert found == names, names - found
 
 
+def ports_of(deployment):
+    return [port for one in deployment["spec"]["template"]["spec"]["containers"] for port in one.get("ports", [])]
+
+
 def test_ports():
     """Deployment, services and policies name the port of the coordinator plane."""
-    port = int(constant("operator/coordinator/plane.h", "PLANE_PORT"))
+    port = int(constant("operator/link/plane_types.h", "PLANE_PORT"))
     for name in ("deployment.yaml", "service.yaml"):
         (number,) = {part[key] for doc in documents(os.path.join(K8S, "operator", name))
-                     for part in (doc["spec"]["template"]["spec"]["containers"][0]["ports"] if doc["kind"] == "Deployment"
-                                  else doc["spec"]["ports"]) if part["name"] == "agents"
+                     for part in (ports_of(doc) if doc["kind"] == "Deployment" else doc["spec"]["ports"])
+                     if part["name"] == "agents"
                      for key in ("containerPort", "port") if key in part}
         assert number == port, name
     for name in ("job-network.yaml", "operator-network.yaml"):
@@ -146,7 +150,7 @@ def metrics_of(board):
 def test_dashboard():
     """The dashboard shows exactly the operator's metrics. (A test in the cluster checks that they are exported.)"""
     sources = ""
-    for path in ("operator.c", "coordination.c", "driver/driver_metrics.c"):
+    for path in ("operator.c", "coordination_metrics.c", "driver/driver_metrics.c"):
         with open(os.path.join(ROOT, "operator", path), encoding="utf-8") as f:
             sources += f.read()
     known, shown = set(re.findall(r'"(hvd_[a-z_]+)"', sources)), metrics_of(dashboard())
@@ -171,6 +175,20 @@ def test_restricted():
             assert container["resources"]["requests"] and container["resources"]["limits"]["memory"], path
         for volume in spec.get("volumes", []):
             assert set(volume) - {"name"} <= {"emptyDir", "configMap", "secret", "projected"}, path
+
+
+def test_plane_has_no_rights():
+    """The container that parses what tenants send gets no token of the service account, and is another user."""
+    (doc,) = documents(os.path.join(K8S, "operator", "deployment.yaml"))
+    spec = doc["spec"]["template"]["spec"]
+    operator, plane = (next(c for c in spec["containers"] if c["name"] == name) for name in ("operator", "plane"))
+    assert spec["automountServiceAccountToken"] is False and not spec.get("shareProcessNamespace")
+    tokens = {v["name"] for v in spec["volumes"] if "projected" in v}
+    assert tokens & {m["name"] for m in operator["volumeMounts"]}
+    assert {m["name"] for m in plane["volumeMounts"]} == {"plane"} and not plane.get("env")
+    user = plane["securityContext"]["runAsUser"]
+    assert user != spec["securityContext"]["runAsUser"] and f"--plane-uid={user}" in operator["args"]
+    assert [p["name"] for p in plane["ports"]] == ["agents"] and "agents" not in [p["name"] for p in operator["ports"]]
 
 
 def test_examples():

@@ -334,7 +334,7 @@ static void test_server_is_behind(void **state)
                                    .address = "127.0.0.1",
                                    .cert_pem = authority.cert_pem,
                                    .key_pem = authority.key_pem,
-                                   .accepts = 1};
+                                   .handshakes = 1};
     (void)state;
     assert_int_equal(server_open(&s, &config, NULL), 0);
     assert_false(server_is_behind(s));

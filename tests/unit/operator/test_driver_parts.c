@@ -393,10 +393,17 @@ static void test_options(void **state)
     assert_int_equal(parse(&o, &what, &err, "--page", "some"), -EINVAL);
     assert_int_equal(parse(&o, &what, &err, "--metrics-addr", "off"), 0);
     assert_string_equal(o.metrics, "");
-    assert_string_equal(o.agents, ":7443");
-    assert_int_equal(parse(&o, &what, &err, "--agents-addr=off", "--bundle-mount"), 0);
-    assert_string_equal(o.agents, "");
+    assert_null(o.plane_socket);
+    assert_int_equal(o.plane_uid, -1);
+    assert_int_equal(parse(&o, &what, &err, "--plane-uid", "65533"), 0);
+    assert_int_equal(o.plane_uid, 65533);
+    assert_int_equal(parse(&o, &what, &err, "--plane-socket=/s", "--bundle-mount"), 0);
+    assert_string_equal(o.plane_socket, "/s");
     assert_true(o.mount);
+    assert_int_equal(o.certificate_s, 604800);
+    assert_int_equal(parse(&o, &what, &err, "--certificate-life=30", "--ca-life=90"), 0);
+    assert_int_equal(o.certificate_s, 30);
+    assert_int_equal(o.ca_s, 90);
     assert_int_equal(parse(&o, &what, &err, "--namespace=team", NULL), 0);
     assert_string_equal(o.namespace, "team");
     setenv("HVD_WATCH_NAMESPACE", "given", 1);
@@ -419,6 +426,11 @@ static void test_options(void **state)
         {"--lease-renew", "1x"},  {"--lease-renew", "20"},
         {"--lease-retry", "11"},  {"--kubeconfig", NULL},
         {"--namespace", ""},      {"--lease-duration", "-3"},
+        {"--what", NULL},        {"extra", NULL},         {"--lease-duration", "0"},
+        {"--lease-renew", "1x"}, {"--lease-renew", "20"}, {"--lease-retry", "11"},
+        {"--kubeconfig", NULL},  {"--namespace", ""},     {"--lease-duration", "-3"},
+        {"--plane-uid", "-1"},   {"--plane-uid", "me"},   {"--plane-socket", ""},
+        {"--ca-life", "0"},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         assert_int_equal(parse(&o, &what, &err, wrong[i][0], wrong[i][1]), -EINVAL);

@@ -308,7 +308,7 @@ static void test_ten_thousand_pods(void **state)
     free_driver(d);
 }
 
-static const struct plane *no_plane(void *arg)
+static struct plane_mirror *no_plane(void *arg)
 {
     (void)arg;
     return NULL;

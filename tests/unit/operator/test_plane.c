@@ -12,13 +12,15 @@
 #include <time.h>
 
 #include <cmocka.h>
+#include <gnutls/x509.h>
 #include <sodium.h>
 
 #include "core/base/clock.h"
 #include "core/json/json.h"
 #include "core/member/authority.h"
 #include "operator/coordinator/plane_private.h"
-#include "operator/coordinator/review.h"
+#include "operator/keys.h"
+#include "operator/review.h"
 
 static void test_paths(void **state)
 {
@@ -57,7 +59,7 @@ static void test_keys(void **state)
     assert_string_equal(one, two);
     keys_job(&a, "job-2", two);
     assert_string_not_equal(one, two);
-    assert_int_equal(strncmp(one, KEYS_JOB_PREFIX, strlen(KEYS_JOB_PREFIX)), 0);
+    assert_int_equal(strncmp(one, PLANE_KEY_PREFIX, strlen(PLANE_KEY_PREFIX)), 0);
 
     assert_int_equal(keys_make(&c, &err), 0);
     json_object_set_new(data, "ca.key", json_bytes(c.ca_key_pem, strlen(c.ca_key_pem)));
@@ -71,6 +73,72 @@ static void test_keys(void **state)
     assert_int_equal(keys_unpack(data, &b, &err), -EINVAL);
     keys_fini(&a);
     keys_fini(&c);
+}
+
+/* Returns whether a client that trusts only these CAs accepts the chain. */
+static bool accepts(const char *ca, const char *chain)
+{
+    const gnutls_datum_t text = {(unsigned char *)chain, (unsigned)strlen(chain)};
+    const gnutls_datum_t root = {(unsigned char *)ca, (unsigned)strlen(ca)};
+    int nroots = 0;
+    for (const char *at = ca; (at = strstr(at, "BEGIN")); at++)
+        nroots++;
+    gnutls_x509_trust_list_t list;
+    gnutls_x509_crt_t *certs = NULL;
+    unsigned n = 0, verdict = ~0u;
+    assert_int_equal(gnutls_x509_trust_list_init(&list, 0), 0);
+    assert_int_equal(
+        gnutls_x509_trust_list_add_trust_mem(list, &root, NULL, GNUTLS_X509_FMT_PEM, 0, 0), nroots);
+    assert_int_equal(gnutls_x509_crt_list_import2(&certs, &n, &text, GNUTLS_X509_FMT_PEM, 0), 0);
+    assert_int_equal(gnutls_x509_trust_list_verify_crt(list, certs, n, 0, &verdict, NULL), 0);
+    for (unsigned i = 0; i < n; i++)
+        gnutls_x509_crt_deinit(certs[i]);
+    gnutls_free(certs);
+    gnutls_x509_trust_list_deinit(list, 1);
+    return verdict == 0;
+}
+
+/* The CA is replaced three times: clients of each earlier one accept the newest chain, those of
+ * another installation do not. No key of an earlier CA is kept. */
+static void test_rotation(void **state)
+{
+    struct keys k[4], other;
+    struct authority a, b;
+    struct err err = {0};
+    char before[KEYS_JOB_MAX], after[KEYS_JOB_MAX];
+    (void)state;
+    assert_int_equal(keys_make(&k[0], NULL), 0);
+    assert_int_equal(keys_make(&other, NULL), 0);
+    for (int i = 1; i < 4; i++)
+        assert_int_equal(keys_rotate(&k[i - 1], &k[i], &err), 0);
+    assert_int_equal(keys_issue(&k[3], "name", 3600, &a, &err), 0);
+    assert_int_equal(keys_issue(&other, "name", 3600, &b, &err), 0);
+    for (int i = 0; i < 4; i++) {
+        auto_free char *roots = keys_roots(&k[i]);
+        assert_true(accepts(roots, a.cert_pem));
+        assert_false(accepts(roots, b.cert_pem));
+    }
+    keys_job(&k[0], "job", before);
+    keys_job(&k[3], "job", after);
+    assert_string_equal(before, after);
+    int64_t made, until, now = (int64_t)time(NULL);
+    assert_int_equal(authority_span(a.cert_pem, &made, &until, NULL), 0);
+    assert_in_range(until - now, 3590, 3600);
+    assert_int_equal(authority_span("none", &made, &until, &err), -EINVAL);
+
+    auto_json json_t *data = keys_pack(&k[3]);
+    struct keys read;
+    assert_int_equal(keys_unpack(data, &read, &err), 0);
+    assert_string_equal(read.cross_pem, k[3].cross_pem);
+    assert_string_equal(read.old_pem, k[3].old_pem);
+    auto_free char *text = json_write(data);
+    assert_null(strstr(text, k[2].ca_key_pem + 40));
+    keys_fini(&read);
+    for (int i = 0; i < 4; i++)
+        keys_fini(&k[i]);
+    keys_fini(&other);
+    authority_fini(&a);
+    authority_fini(&b);
 }
 
 static void test_reviews(void **state)
@@ -429,6 +497,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_rotation),
         cmocka_unit_test(test_reviews),
         cmocka_unit_test(test_first_world_waits_for_bound_pods),
         cmocka_unit_test(test_who_is_not_lost),

@@ -2,7 +2,7 @@
  *
  * review: see review.h.
  */
-#include "operator/coordinator/review.h"
+#include "operator/review.h"
 
 #include <sodium.h>
 #include <stdlib.h>
@@ -19,8 +19,10 @@
 
 struct reviewer {
     struct api *api;
-    struct plane *plane;
     struct list questions;
+    int asked; /* reviews in flight */
+    void (*done)(void *arg, uint64_t id, const struct plane_review *review);
+    void *arg;
 };
 
 struct question {
@@ -34,7 +36,7 @@ char *review_write(const char *token)
 {
     auto_json json_t *j =
         json_pack("{s:s, s:s, s:{s:s, s:[s]}}", "apiVersion", "authentication.k8s.io/v1", "kind",
-                  "TokenReview", "spec", "token", token, "audiences", KEYS_AUDIENCE);
+                  "TokenReview", "spec", "token", token, "audiences", PLANE_AUDIENCE);
     return json_write(j);
 }
 
@@ -42,7 +44,7 @@ static bool has_audience(const json_t *list)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *one = json_string_value(json_array_get(list, i));
-        if (one && strcmp(one, KEYS_AUDIENCE) == 0)
+        if (one && strcmp(one, PLANE_AUDIENCE) == 0)
             return true;
     }
     return false;
@@ -72,6 +74,7 @@ int review_read(const char *text, size_t len, struct plane_review *ret, struct e
 
 static void question_destroy(struct question *q)
 {
+    q->reviewer->asked--;
     list_remove(&q->node);
     free(q);
 }
@@ -89,48 +92,57 @@ static void on_answer(void *arg, const struct api_answer *answer)
                   answer->message);
     else if (review_read(answer->body, answer->len, &review, &err) < 0)
         log_debug("%s", err_text(&err));
-    plane_reviewed(r->plane, id, &review);
+    r->done(r->arg, id, &review);
 }
 
-void reviewer_ask(void *arg, uint64_t id, const char *token)
+static int send_review(struct reviewer *r, uint64_t id, const char *text, struct err *err)
 {
-    struct reviewer *r = arg;
-    char *text = review_write(token);
     struct question *q = text ? calloc(1, sizeof(*q)) : NULL;
+    if (!q)
+        return err_set(err, ENOMEM, "no memory, or the token is not UTF-8");
+    *q = (struct question){.reviewer = r, .id = id};
+    list_append(&r->questions, &q->node);
+    r->asked++;
+    struct api_request request = {.method = "POST",
+                                  .path = PATH,
+                                  .body = text,
+                                  .kind = API_JSON,
+                                  .idempotent = true,
+                                  .timeout_ms = TIMEOUT_MS};
+    int rc = api_send(r->api, &request, on_answer, q, &q->call, err);
+    if (rc < 0)
+        question_destroy(q);
+    return rc;
+}
+
+void reviewer_ask(struct reviewer *r, uint64_t id, const char *token)
+{
     struct err err = {0};
-    if (q) {
-        *q = (struct question){.reviewer = r, .id = id};
-        list_append(&r->questions, &q->node);
-        struct api_request request = {.method = "POST",
-                                      .path = PATH,
-                                      .body = text,
-                                      .kind = API_JSON,
-                                      .idempotent = true,
-                                      .timeout_ms = TIMEOUT_MS};
-        if (api_send(r->api, &request, on_answer, q, &q->call, &err) < 0) {
-            log_debug("a token could not be sent for review: %s", err_text(&err));
-            question_destroy(q); /* the plane repeats it after ASKED_FOR */
-        }
+    char *text = r->asked < REVIEWS_MAX ? review_write(token) : NULL;
+    int rc = r->asked < REVIEWS_MAX ? send_review(r, id, text, &err)
+                                    : err_set(&err, EBUSY, "too many reviews");
+    if (rc < 0) {
+        log_debug("a token could not be sent for review: %s", err_text(&err));
+        r->done(r->arg, id, &(const struct plane_review){.failed = true});
     }
     if (text)
         sodium_memzero(text, strlen(text));
     free(text);
 }
 
-int reviewer_open(struct reviewer **ret, struct api *api, struct err *err)
+int reviewer_open(struct reviewer **ret, struct api *api,
+                  void (*done)(void *arg, uint64_t id, const struct plane_review *review),
+                  void *arg, struct err *err)
 {
     struct reviewer *r = calloc(1, sizeof(*r));
     if (!r)
         return err_set(err, ENOMEM, "no memory to review tokens");
     r->api = api;
+    r->done = done;
+    r->arg = arg;
     list_init(&r->questions);
     *ret = r;
     return 0;
-}
-
-void reviewer_serve(struct reviewer *r, struct plane *plane)
-{
-    r->plane = plane;
 }
 
 void reviewer_close(struct reviewer *r)

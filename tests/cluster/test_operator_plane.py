@@ -1,0 +1,261 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+# takes: 100 s, waiting
+# needs: kubernetes
+"""hvd-operator and hvd-plane as two processes: each is killed alone while a job trains; and what a plane can do that somebody
+has taken over."""
+import base64
+import hashlib
+import hmac
+import json
+import os
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import time
+
+import agents
+import case
+import operators
+from api import wait_until
+
+
+class Speaker:
+    """The plane's end of the socket."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(20)
+        self.socket.connect(path)
+        self.heard = b""
+
+    def send(self, *messages):
+        for message in messages:
+            text = json.dumps(message).encode()
+            self.socket.sendall(struct.pack("<I", len(text)) + text)
+
+    def messages(self):
+        """What has come so far."""
+        found, at = [], 0
+        while len(self.heard) >= at + 4:
+            (size,) = struct.unpack_from("<I", self.heard, at)
+            if len(self.heard) < at + 4 + size:
+                break
+            found.append(json.loads(self.heard[at + 4:at + 4 + size]))
+            at += 4 + size
+        return found
+
+    def wait_for(self, kind, count=1):
+        while sum(m["type"] == kind for m in self.messages()) < count:
+            got = self.socket.recv(65536)
+            assert got, "the operator has ended the connection"
+            self.heard += got
+        return [m for m in self.messages() if m["type"] == kind]
+
+    def ended(self):
+        """Reads until the operator ends the connection."""
+        try:
+            while got := self.socket.recv(65536):
+                self.heard += got
+        except ConnectionResetError:
+            pass
+        return True
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+
+def facts(job, **more):
+    return {"type": "facts", "job": job, "there": True, "rebuilding": False, "state": "running", "epoch": 7, "size": 2,
+            "target": 2, "agents": 2, "readyWorkers": 2, "restarts": 0, "anyFinished": False, "allFinished": False,
+            "exitCode": 0, "repairMs": 0.0, "batchesPerS": 0.0, "bytesPerS": 0.0, "findingCount": 0, "failureCount": 0,
+            "findingsLeftOut": 0, "waitingFor": "", "lastChange": {"at": 0, "ms": 0.0, "cause": ""},
+            "firstFailure": {"known": False, "rank": 0, "worker": 0, "code": 0, "text": ""}, "findings": [], **more}
+
+
+class Plane(agents.Case):
+    def train(self, name):
+        job, kubelet = self.start_job(name, 2, 1000000, 20, minWorkers=1, maxWorkers=4)
+        self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        self.wait("its agents", 30, job, kubelet, lambda: self.operator.metric("hvd_agents") == 2)
+        return job, kubelet, {name: kubelet.of(name).pid for name in job.running()}
+
+    def check(self, job, kubelet, pids):
+        """The same ranks train, and the job can be scaled."""
+        self.wait("its agents again", 60, job, kubelet, lambda: self.operator.metric("hvd_agents") == 2)
+        self.assertEqual({name: kubelet.of(name).pid for name in job.running()}, pids)
+        epoch = job.status()["epoch"]
+        job.patch({"workers": 3})
+        self.wait("a world of three", 60, job, kubelet, lambda: 3 in self.worlds(kubelet))
+        self.wait("a later epoch", 30, job, kubelet, lambda: job.status()["epoch"] > epoch)
+        self.assertEqual((job.status()["phase"], job.status()["restarts"]), ("Running", 0))
+
+    def test_plane_is_killed(self):
+        job, kubelet, pids = self.train("plane")
+        self.operator.plane.end(signal.SIGKILL)
+        wait_until("not ready", 10, lambda: "hvd-plane has not connected" in self.operator.page("/readyz")[1])
+        self.operator.plane.start()
+        self.operator.wait_ready()
+        self.check(job, kubelet, pids)
+
+    def test_operator_is_killed(self):
+        """The plane stops serving at once, and serves the next operator on the same socket."""
+        job, kubelet, pids = self.train("operator")
+        plane, self.operator.plane = self.operator.plane, None
+        self.operator.kill()
+
+        def listens():
+            with socket.socket() as s:
+                return s.connect_ex(("127.0.0.1", self.port)) == 0
+        wait_until("the port to be closed", 5, lambda: not listens(), 0.05)
+        self.assertIsNone(plane.process.poll())
+        self.operator.start()
+        self.operator.plane = plane
+        self.check(job, kubelet, pids)
+
+    def keys(self):
+        data = self.cluster.api.get(f"/api/v1/namespaces/{operators.SYSTEM}/secrets/hvd-operator-ca")["data"]
+        return {name: base64.b64decode(value) for name, value in data.items()}
+
+    def test_taken_over(self):
+        """A plane that somebody has taken over gets neither the CA's key nor a job's, and cannot hold up the operator. It
+        can lie about the jobs that it serves, until the next plane."""
+        job, kubelet, pids = self.train("lied")
+        path, uid = self.operator.plane.socket, job.get()["metadata"]["uid"]
+        self.operator.plane.end(signal.SIGKILL)
+        wait_until("not ready", 10, lambda: self.operator.page("/readyz")[0] == 503)
+        with Speaker(path) as taken:
+            (config,) = taken.wait_for("config")
+            self.assertEqual(set(config), {"type", "certificate", "key", "term", "gatherMs", "reviews"})
+            taken.send({"type": "listening", "port": self.port})
+            (told,) = taken.wait_for("job")
+            keys = self.keys()
+            secret = hmac.new(keys["secret"], b"hvd job key 1:" + uid.encode(), hashlib.sha256).hexdigest()
+            self.assertEqual(told["keyHash"], hashlib.sha256(f"hvd1.{secret}".encode()).hexdigest())
+            for hidden in (keys["ca.key"].splitlines()[1], secret.encode(), keys["secret"], keys["secret"].hex().encode()):
+                self.assertNotIn(hidden, taken.heard)
+            taken.send(facts("no such job"), facts(uid, waitingFor="a lie"))
+            self.wait("the lie", 10, job, kubelet, lambda: "a lie" in job.status().get("message", ""))
+            # more reviews than it may have in flight, and other messages as fast as they are taken
+            count = 3000
+            for i in range(count):
+                taken.send({"type": "review", "id": i + 1, "token": "x" * 1000},
+                           facts(uid, waitingFor=f"{i} {'y' * 400}"))
+            answers = taken.wait_for("reviewed", count)
+            self.assertFalse([a for a in answers if a["known"]])
+        self.assertLess(self.operator.metric("hvd_lease_late_seconds"), 2)
+        self.assertEqual({name: kubelet.of(name).pid for name in job.running()}, pids)
+        for wrong in (b"\xff\xff\xff\xff", b"\x02\0\0\0[]", struct.pack("<I", 19) + b'{"type":"anything"}'):
+            with Speaker(path) as taken:
+                taken.wait_for("config")
+                taken.socket.sendall(wrong)
+                self.assertTrue(taken.ended())
+        self.assertTrue(self.operator.alive())
+        self.operator.plane.start()
+        self.check(job, kubelet, pids)
+
+    def token(self, pod, namespace):
+        """A token for the plane, bound to the pod."""
+        meta = pod["metadata"]
+        return self.cluster.api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token", {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"audiences": ["hvd-operator"], "expirationSeconds": 600,
+                     "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": meta["name"], "uid": meta["uid"]}}}
+        )["status"]["token"]
+
+    def test_forged_labels(self):
+        """A pod of another namespace with the name and all labels of a job's pod, and the leader's label. (If it names the
+        job as its owner, too, the garbage collector deletes it.)"""
+        job, kubelet, pids = self.train("forged")
+        mine = next(iter(job.pods().values()))
+        self.cluster.kubectl("create", "namespace", "elsewhere")
+        self.addCleanup(self.cluster.kubectl, "delete", "namespace", "elsewhere", "--wait=false")
+        wait_until("its account", 30, lambda: "default" in self.cluster.kubectl("-n", "elsewhere", "get", "serviceaccounts"))
+        meta = {"name": mine["metadata"]["name"], "namespace": "elsewhere",
+                "labels": {**mine["metadata"]["labels"], "app.kubernetes.io/name": "hvd-operator", "hvd.dev/leader": "true"}}
+        theirs = self.cluster.api.create("/api/v1/namespaces/elsewhere/pods", {
+            "apiVersion": "v1", "kind": "Pod", "metadata": meta,
+            "spec": {"containers": [{"name": "main", "image": "none"}]}})
+        uid, token = job.get()["metadata"]["uid"], self.token(theirs, "elsewhere")
+        for pod, want in ((theirs, 404), (mine, 401)):
+            path = f"/jobs/{uid}/pods/{pod['metadata']['uid']}/v1"
+            join = json.dumps({"agent": f"{pod['metadata']['uid']}.1", "host": "h", "version": "0", "slots": 1, "pid": 1})
+            self.assertEqual(self.ask(f"{path}/status", token), want)
+            self.assertEqual(self.ask(f"{path}/join", token, "POST", join), want)
+        self.assertEqual(self.operator.metric("hvd_agents"), 2)
+        self.assertEqual((job.status()["phase"], job.status()["restarts"], len(job.pods())), ("Running", 0, 2))
+        self.assertEqual({name: kubelet.of(name).pid for name in job.running()}, pids)
+
+    def test_other_users_are_refused(self):
+        if os.getuid() != 0:
+            self.skipTest("another user's process needs root")
+        code = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.settimeout(10); " \
+               "sys.exit(len(s.recv(1)))"
+        self.operator.wait_ready()
+        self.operator.plane.end()
+        # With the group of the socket, so that only the operator's own check can refuse it.
+        command = ["setpriv", "--reuid=65534", "--regid=0", "--clear-groups", sys.executable, "-c", code,
+                   os.path.basename(self.operator.plane.socket)]
+        folder = os.path.dirname(self.operator.plane.socket)
+        os.chmod(folder, os.stat(folder).st_mode | 0o011)
+        subprocess.run(command, cwd=folder, check=True, timeout=30)
+        self.assertIn("refused a process of user 65534", self.operator.tail())
+
+    def test_second_plane_is_refused(self):
+        self.operator.wait_ready()
+        begun = time.monotonic()
+        with Speaker(self.operator.plane.socket) as second:
+            self.assertTrue(second.ended())
+        self.assertLess(time.monotonic() - begun, 10)
+        self.assertEqual(self.operator.page("/readyz")[0], 200)
+
+
+class Certificates(agents.Case):
+    """The certificate of the plane is valid for 6 s, and the certificate authority is replaced every 8 s."""
+    options = ("--certificate-life", "6", "--ca-life", "8")
+
+    def keys(self):
+        data = self.cluster.api.get(f"/api/v1/namespaces/{operators.SYSTEM}/secrets/hvd-operator-ca")["data"]
+        return {name: base64.b64decode(value).decode(errors="replace") for name, value in data.items()}
+
+    def served(self):
+        return ssl.get_server_certificate(("127.0.0.1", self.port))
+
+    def test_rotation_while_a_job_trains(self):
+        job, kubelet = self.start_job("long", 2, 1000000, 20, minWorkers=1, maxWorkers=4)
+        self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        pids, first, served = {name: kubelet.of(name).pid for name in job.running()}, self.keys(), {self.served()}
+        self.wait("two rotations", 60, job, kubelet,
+                  lambda: served.add(self.served()) or self.keys().get("cross.crt", "").count("BEGIN") == 2)
+        self.assertGreater(len(served), 2)
+        now = self.keys()
+        self.assertEqual(now["secret"], first["secret"])
+        self.assertIn(first["ca.crt"], now["old.crt"])
+        self.assertNotIn(first["ca.key"].splitlines()[1], "".join(now.values()), "the key of the first CA is destroyed")
+        # Open connections stayed; nobody had to join again.
+        self.assertEqual(self.operator.metric("hvd_agent_rejoins_total"), 0)
+        self.assertEqual(self.operator.metric("hvd_agent_losses_total"), 0)
+        # Agents that trust the first CA connect anew, to a plane with a certificate of the third.
+        self.operator.plane.end(signal.SIGKILL)
+        self.operator.plane.start()
+        self.wait("its agents again", 60, job, kubelet, lambda: self.operator.metric("hvd_agents") == 2)
+        job.patch({"workers": 3})
+        self.wait("a world with a pod of the newest CA", 60, job, kubelet, lambda: 3 in self.worlds(kubelet))
+        self.assertEqual({name: kubelet.of(name).pid for name in job.running() if name in pids}, pids)
+        # The next operator takes over with what is stored.
+        self.operator.kill()
+        self.operator = self.start_operator("rotated")
+        self.wait("all agents at the next operator", 90, job, kubelet, lambda: self.operator.metric("hvd_agents") == 3)
+        self.assertEqual((job.status()["phase"], job.status()["restarts"]), ("Running", 0))
+        self.assertGreater(self.operator.metric("hvd_ca_expires_seconds"), time.time() + 9 * 365 * 86400)
+        self.assertLess(self.operator.metric("hvd_certificate_expires_seconds"), time.time() + 7)
+
+
+if __name__ == "__main__":
+    case.main("test_operator_plane", agents.needs)
