@@ -20,7 +20,7 @@ from plane import BUILD, STEPS, Case, wait_for  # noqa: E402
 
 LONG = (100000, 5)          # steps, milliseconds each
 ELSEWHERE = "127.0.0.2"     # the address of the hostile pod
-QUICK = 2                   # seconds for a request of somebody else, on a busy machine: 0.02 on a quiet one
+QUICK = 2                   # seconds for a request of somebody else, on a busy machine: 0.1 on a quiet one
 MB = 1 << 20
 
 
