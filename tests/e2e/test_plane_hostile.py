@@ -20,7 +20,7 @@ from plane import BUILD, STEPS, Case, wait_for  # noqa: E402
 
 LONG = (100000, 5)          # steps, milliseconds each
 ELSEWHERE = "127.0.0.2"     # the address of the hostile pod
-QUICK = 0.5                 # seconds for a request of somebody else, on a busy machine
+QUICK = 2                   # seconds for a request of somebody else, on a busy machine: 0.1 on a quiet one
 MB = 1 << 20
 
 
@@ -75,7 +75,7 @@ class Hostile(Case):
         self.assertEqual(self.request("POST", f"{path}/report", key, " " * (2 * MB))[0], 400)
         worst = max(worst, time.monotonic() - begun)
         self.assertLess(worst, QUICK)
-        return worst
+        print(f"the slowest request of somebody else: {worst:.3f} s")
 
     def check_join(self):
         epoch = self.plane.facts("good")["epoch"]
