@@ -430,14 +430,9 @@ uint64_t server_refused(const struct server *s)
     return s->refused;
 }
 
-uint64_t server_too_long(const struct server *s)
+uint64_t server_refused_bodies(const struct server *s)
 {
-    return s->bodies.too_long;
-}
-
-uint64_t server_too_late(const struct server *s)
-{
-    return s->bodies.late;
+    return s->bodies.too_long + s->bodies.late;
 }
 
 bool server_is_behind(const struct server *s)

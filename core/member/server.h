@@ -90,16 +90,13 @@ int server_port(const struct server *s);
 /* Number of requests that were not allowed (401, 403 or 404, see server_admit_f). */
 uint64_t server_refused(const struct server *s);
 
-/* Number of requests refused because their body was too long; ended because it was not complete
- * within 10 s. */
-uint64_t server_too_long(const struct server *s);
-uint64_t server_too_late(const struct server *s);
+/* Number of requests whose body was too long, or not complete within 10 s. */
+uint64_t server_refused_bodies(const struct server *s);
 
 /* Called after a change: handles every parked request again. */
 void server_wake(struct server *s);
 
-/* True while connections wait to be accepted, or to end their TLS handshake, because the limit of
- * pending handshakes (accepts) is reached. */
+/* connection_limit_behind(): true while clients wait for the TLS handshakes of others. */
 bool server_is_behind(const struct server *s);
 
 /* Number of requests parked so far. */

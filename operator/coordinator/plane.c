@@ -363,7 +363,7 @@ void plane_findings(const struct plane *p, const char *job_uid,
 void plane_counts(const struct plane *p, struct plane_counts *ret)
 {
     *ret = p->counts;
-    ret->refused_body += server_too_long(p->server) + server_too_late(p->server);
+    ret->refused_body += server_refused_bodies(p->server);
     list_for_each(pos, tmp, &p->jobs)
     {
         const struct job_coordinator *c = list_entry(pos, struct job_coordinator, node);

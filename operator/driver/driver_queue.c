@@ -11,8 +11,7 @@
 #include "operator/driver/snapshot.h"
 #include "operator/objects/moment.h"
 
-#define SLICE      (3 * CLOCK_MS) /* of a run in one turn of the loop */
-#define SLICE_JOBS 8              /* decided on between two looks at the clock */
+#define SLICE (3 * CLOCK_MS) /* of a run in one turn of the loop */
 /* Least time between the beginnings of two runs; and at most a quarter of all time is spent on
  * runs. */
 #define EVERY (20 * CLOCK_MS)
@@ -137,7 +136,7 @@ static bool run(struct snapshot *s)
 {
     uint64_t began = clock_ns();
     bool done;
-    while (!(done = queue_step(s->queue, SLICE_JOBS)) && clock_ns() - began < SLICE)
+    while (!(done = queue_step(s->queue, 1)) && clock_ns() - began < SLICE)
         ;
     s->spent += clock_ns() - began;
     return done;

@@ -27,6 +27,8 @@ enum obstacle {
     OBSTACLE_LABEL
 };
 
+#define OBSTACLES (OBSTACLE_LABEL + 1)
+
 /* One job and the cluster. */
 struct trial {
     const struct cluster *c;
@@ -139,10 +141,12 @@ static int most_per_node(const struct podspec *spec, int limit)
 
 static int room_on(const struct trial *t, int node, int limit)
 {
-    if (t->failed || limit <= 0 || obstacle(t, node) != OBSTACLE_NONE)
+    if (t->failed || limit <= 0)
         return 0;
-    return resources_fit(&t->c->nodes[node].allocatable, &t->c->used[node], &t->spec->requests,
-                         most_per_node(t->spec, limit));
+    /* Resources first: in a busy cluster they decide about most nodes, and are compared quickly. */
+    int n = resources_fit(&t->c->nodes[node].allocatable, &t->c->used[node], &t->spec->requests,
+                          most_per_node(t->spec, limit));
+    return n > 0 && obstacle(t, node) == OBSTACLE_NONE ? n : 0;
 }
 
 int fit_count(const struct cluster *c, const struct podspec *spec, int limit)
@@ -321,21 +325,20 @@ static void say_nodes(struct words *w, const struct trial *t)
         [OBSTACLE_CORDON] = "cordoned",
         [OBSTACLE_TAINT] = "with a taint that is not tolerated",
         [OBSTACLE_LABEL] = "without a label that nodeSelector wants"};
-    int named = 0;
-    for (int o = OBSTACLE_NONE; o <= OBSTACLE_LABEL; o++) {
-        int more = 0;
-        for (int i = 0; i < t->c->n; i++) {
-            if (obstacle(t, i) != (enum obstacle)o)
-                continue;
-            if (named < NODES_NAMED) {
-                say_node(w, t, i);
-                named++;
-            } else {
-                more++;
-            }
-        }
-        if (more > 0)
-            say(w, "; %d more %s %s", more, more == 1 ? "node" : "nodes", causes[o]);
+    int first[OBSTACLES][NODES_NAMED], count[OBSTACLES] = {0}, named = 0;
+    for (int i = 0; i < t->c->n; i++) {
+        enum obstacle o = obstacle(t, i);
+        if (count[o] < NODES_NAMED)
+            first[o][count[o]] = i;
+        count[o]++;
+    }
+    for (int o = 0; o < OBSTACLES; o++) {
+        int k = 0;
+        for (; k < count[o] && named < NODES_NAMED; k++, named++)
+            say_node(w, t, first[o][k]);
+        if (count[o] > k)
+            say(w, "; %d more %s %s", count[o] - k, count[o] - k == 1 ? "node" : "nodes",
+                causes[o]);
     }
 }
 

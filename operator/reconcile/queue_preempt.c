@@ -116,6 +116,7 @@ static void tell(struct plan *p, struct victim *v)
     snprintf(ret->why, sizeof(ret->why), "%.63s/%.63s", by->namespace_, by->name);
     ret->preempted = whole;
     ret->workers = whole ? 0 : v->job->job->min;
+    p->q->frees = true;
     for (int i = 0; i < v->given; i++)
         fit_place(&p->q->later, v->job->at[v->job->nat - 1 - i], &v->job->demand->spec, -1);
 }
@@ -146,7 +147,8 @@ bool queue_preempt(struct queue *q, struct queue_job *j)
 {
     struct plan p;
     int n = 0;
-    bool may = queue_certain(q, j) && j->demand->spec.ports.n == 0;
+    bool room = q->frees || (j->demand->preempts && q->lowest < j->priority);
+    bool may = room && queue_certain(q, j) && j->demand->spec.ports.n == 0;
     bool done = may && plan_init(&p, q, j) == 0 && choose(&p);
     if (done) {
         for (int i = 0; i < p.n; i++) {

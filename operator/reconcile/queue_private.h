@@ -50,6 +50,7 @@ struct queue {
     /* What is used once workers that are being deleted, or are to be preempted, are gone;
      * reservations included. */
     struct cluster later;        /* without host ports */
+    bool frees;                  /* `later` has more room than what is used now leaves */
     int *counts;                 /* [nodes] for fit_plan() */
     struct resources *held;      /* [nodes] for jobs that have waited QUEUE_PATIENCE */
     const struct hvdjob *holder; /* the last of these jobs; NULL: none */

@@ -60,8 +60,11 @@ int queue_room_init(struct queue *q)
     q->counts = calloc((size_t)c->n + 1, sizeof(*q->counts));
     if (!q->later.used || !q->counts)
         return -ENOMEM;
-    for (int i = 0; i < c->n && q->in->freeing; i++)
+    for (int i = 0; i < c->n && q->in->freeing; i++) {
         resources_count(&q->later.used[i], &q->in->freeing[i], -1);
+        q->frees |= q->in->freeing[i].amount[RESOURCES_CPU] > 0 ||
+                    q->in->freeing[i].amount[RESOURCES_PODS] > 0;
+    }
     return hold_nothing(q);
 }
 
