@@ -30,7 +30,7 @@ struct snapshot {
     struct node *nodes;       /* shallow copies of items */
     struct node_item **items; /* [nnodes], one reference each */
     struct usage_antis antis;
-    struct resources *freeing;
+    struct resources *freeing, *foreign; /* queue_input */
     struct quota *quotas;
     int nquotas;
     struct queue_input in;

@@ -146,7 +146,7 @@ static void wait_for_probe(struct queue *q, struct queue_job *j, const struct hv
         snprintf(
             j->ret.why, sizeof(j->ret.why),
             "it is not known whether its workers fit (%s); at most %d such jobs are tried at a "
-            "time, and job %.63s/%.63s is one of them",
+            "time, those of one namespace at most half, and job %.63s/%.63s is one of them",
             doubt(q, j), q->in->policy.probes, other->namespace_, other->name);
     else
         snprintf(j->ret.why, sizeof(j->ret.why),
@@ -172,7 +172,7 @@ static void wait_for_room(struct queue *q, struct queue_job *j, bool head)
     const struct hvdjob *job = j->job;
     const struct podspec *spec = &j->demand->spec;
     int64_t probe = queue_waits_since(job) + job->probe * MOMENT_S;
-    bool full, possible = fit_count_empty(q->in->cluster, spec, job->min) >= job->min;
+    bool full, possible = queue_possible(q, j);
     if (possible && queue_preempt(q, j)) {
         keep_waiting(q, j);
         return;
@@ -216,7 +216,8 @@ static bool pauses_after_refusal(struct queue *q, struct queue_job *j)
     bool real = st->refusals > 0 && q->in->now < st->last_refusal + pause;
     if (!real && !j->refused)
         return false;
-    snprintf(j->ret.why, sizeof(j->ret.why), "the API server refuses a worker's pod: %.700s",
+    snprintf(j->ret.why, sizeof(j->ret.why), "%s%.900s",
+             real ? "the API server refuses a worker's pod: " : "",
              real ? words(st->refusal) : j->refused);
     j->ret.no_pods = true;
     queue_again(j, real ? st->last_refusal + pause : j->refused_again);

@@ -7,6 +7,7 @@ preemption, probes, shares."""
 import os
 import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -62,6 +63,42 @@ class Tenants(operators.Installed):
             wait_until(f"job {job.name} to say {words}", seconds, lambda: words in job.status().get("message", ""))
         except TimeoutError as error:
             raise TimeoutError(f"{error}; it says {job.status().get('message')}") from None
+
+    def webhook(self, namespace):
+        """A webhook for the pods of that namespace, which is down: the API server answers 500."""
+        path, name = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", "down"
+        self.cluster.api.create(path, {
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": name},
+            "webhooks": [{"name": "down.hvd.dev", "clientConfig": {"url": "https://127.0.0.1:1/"}, "sideEffects": "None",
+                          "admissionReviewVersions": ["v1"], "failurePolicy": "Fail", "timeoutSeconds": 1,
+                          "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                          "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
+                                     "operations": ["CREATE"]}]}]})
+        self.addCleanup(lambda: self.gone or self.cluster.api.delete(f"{path}/{name}"))
+        self.gone = False
+        return f"{path}/{name}"
+
+    def test_webhook_that_is_down(self):
+        """Dry runs without a verdict: the jobs say so, the operator does not spin, and other tenants' jobs run."""
+        operator = self.operator()
+        self.namespace("hooked")
+        self.cluster.kubectl("label", "namespace", "hooked", "pod-security.kubernetes.io/enforce=restricted")
+        refused = self.job("refused", namespace="hooked")
+        self.says(refused, 'violates PodSecurity "restricted')
+        path = self.webhook("hooked")
+        down = self.job("down", namespace="hooked")
+        self.says(down, "the API server cannot say whether it accepts a worker's pod: ")
+        self.assertIn("failed calling webhook", down.status()["message"])
+        self.job("free").wait_running(1)
+        time.sleep(5)    # the refused job is asked again
+        before = operator.metric("hvd_reconcile_seconds_count")
+        time.sleep(3)
+        self.assertLess(operator.metric("hvd_reconcile_seconds_count") - before, 100)
+        self.cluster.kubectl("label", "namespace", "hooked", "pod-security.kubernetes.io/enforce-")
+        self.cluster.api.delete(path)
+        self.gone = True
+        down.wait_running(1)
+        refused.wait_running(1)
 
     def test_quotas_and_refusals(self):
         """A gang that quota, policy or a typing error keep from its pods holds nothing, and says why."""
