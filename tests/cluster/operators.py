@@ -88,15 +88,16 @@ def kubeconfig_of(cluster, path, minutes=60, server=None):
 class Operator:
     """One operator process. `name`: of its log in the cluster's folder; `more`: arguments; `environment`: added to this
     process's; `kubeconfig`: instead of one with a token of its account; `account`: instead of a kubeconfig, a folder
-    with what a kubelet mounts into a pod (token, ca.crt, namespace)."""
+    with what a kubelet mounts into a pod (token, ca.crt, namespace); `program`: of another version."""
     number = 0
 
-    def __init__(self, cluster, *more, name=None, environment=None, kubeconfig=None, account=None):
+    def __init__(self, cluster, *more, name=None, environment=None, kubeconfig=None, account=None, program=None):
         Operator.number += 1
         # Without agents unless an address is given: several tests would use the default port.
         self.cluster, self.more = cluster, more if "--agents-addr" in more else (*more, "--agents-addr", "off")
         self.name = name or f"operator-{Operator.number}"
         self.environment, self.kubeconfig, self.account = environment or {}, kubeconfig, account
+        self.program = program or PROGRAM
         self.log = cluster.path("log", self.name + ".log")
         self.port = clusters.free_port("127.0.0.1")
         self.process = None
@@ -118,7 +119,7 @@ class Operator:
         environment.pop("KUBECONFIG", None)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *before, PROGRAM, "-v", "-v", *arguments,
+                ["setpriv", "--pdeathsig", "KILL", *before, self.program, "-v", "-v", *arguments,
                  "--metrics-addr", f"127.0.0.1:{self.port}", *self.more],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
         return self
