@@ -104,8 +104,8 @@ int queue_share_allows(const struct queue *q, const struct queue_job *j, int lim
 struct resources *queue_used_copy(const struct cluster *c, const struct resources *used);
 void queue_used_free(struct resources *used, int n);
 void queue_note_probe(struct queue *q, const struct queue_job *j);
-/* The gang in probe that j has to wait for; NULL: none. full: as many are in probe as may be, in all
- * or, which is half of that, of j's namespace. */
+/* The gang in probe that j has to wait for; NULL: none. full: as many are in probe as may be, in
+ * all or, which is half of that, of j's namespace. */
 const struct hvdjob *queue_probe_of(const struct queue *q, const struct queue_job *j, bool *full);
 
 /* queue_preempt.c: makes room for j by preemption. True: j waits for workers to end, and why and
