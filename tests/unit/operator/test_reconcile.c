@@ -364,7 +364,8 @@ static void test_old_refusal(void **state)
     job.status.admitted = NOW;
     assert_int_equal(reconcile(&in, &a, NULL), 0);
     told(&a, text, sizeof(text));
-    assert_string_equal(text, "Restarting: status event");
+    assert_string_equal(text, "Queued: status event");
+    assert_int_equal(a.status.refusals, 1);
     actions_fini(&a);
     hvdjob_fini(&job);
 }
