@@ -87,11 +87,6 @@ static int by_line(const void *a, const void *b)
     return order != 0 ? order : by_age(p->job, q->job);
 }
 
-static bool is_in(const struct line *l, const struct queue_job *j)
-{
-    return l->priority == j->priority && strcmp(l->tenant->namespace, j->job->namespace_) == 0;
-}
-
 static int take_lines(struct queue *q)
 {
     size_t room = (size_t)q->in->n + 1;
@@ -104,12 +99,15 @@ static int take_lines(struct queue *q)
             q->order[q->nwaiting++] = &q->in->jobs[i];
     if (q->nwaiting > 1)
         qsort(q->order, (size_t)q->nwaiting, sizeof(struct queue_job *), by_line);
-    for (int i = 0; i < q->nwaiting; i++) {
-        struct queue_job *j = q->order[i];
-        if (q->nlines == 0 || !is_in(&q->lines[q->nlines - 1], j))
-            q->lines[q->nlines++] = (struct line){
-                .priority = j->priority, .tenant = queue_tenant(q, j->job), .jobs = q->order + i};
-        q->lines[q->nlines - 1].n++;
+    struct line *last = NULL;
+    for (int i = 0; i < q->nwaiting && q->order[i]; i++) {
+        const struct queue_job *j = q->order[i];
+        struct tenant *t = queue_tenant(q, j->job);
+        if (!last || last->priority != j->priority || last->tenant != t) {
+            last = &q->lines[q->nlines++];
+            *last = (struct line){.priority = j->priority, .tenant = t, .jobs = q->order + i};
+        }
+        last->n++;
     }
     return 0;
 }

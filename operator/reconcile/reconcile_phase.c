@@ -66,9 +66,9 @@ static bool happens(struct reconciling *r, enum job_event event)
     case EVENT_LIMIT:
         return r->st->failures > job->backoff_limit;
     case EVENT_RULE_FAILS:
-        return r->ruled && r->st->rule->action == FAILURE_FAIL_JOB;
+        return r->ruled && r->st->rule && r->st->rule->action == FAILURE_FAIL_JOB;
     case EVENT_RULE_RESTARTS:
-        return r->ruled && r->st->rule->action == FAILURE_RESTART_GANG;
+        return r->ruled && r->st->rule && r->st->rule->action == FAILURE_RESTART_GANG;
     case EVENT_ADMIT:
         return admitted(r);
     case EVENT_REFUSED: /* in->refused may be older than the admission */
