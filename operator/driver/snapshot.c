@@ -75,7 +75,7 @@ static int take_nodes(struct driver *d, struct snapshot *s)
     informer_each(d->nodes, add_node, s);
     qsort(s->items, n, sizeof(struct node_item *), by_name);
     const struct drains *drains = driver_drains(d);
-    for (size_t i = 0; i < n && s->items[i]; i++) {
+    for (size_t i = 0; i < n; i++) {
         s->nodes[i] = s->items[i]->node;
         s->nodes[i].cordoned |= drain_closes(drains_find(drains, s->nodes[i].name));
         if (usage_get(&d->usage, s->nodes[i].name, (int)i, &s->cluster.used[i]) < 0 ||
@@ -96,7 +96,7 @@ static int take_ports(struct driver *d, struct snapshot *s)
     bool wanted = false;
     int rc = 0;
     for (int i = 0; i < s->n; i++)
-        wanted |= s->jobs[i].demand->spec.ports.n > 0;
+        wanted |= s->jobs[i].demand && s->jobs[i].demand->spec.ports.n > 0;
     if (!wanted)
         return 0;
     s->cluster.ports = calloc((size_t)s->cluster.n + 1, sizeof(*s->cluster.ports));
