@@ -111,8 +111,10 @@ static void on_answer(void *arg, const struct api_answer *answer)
     } else {
         note_failure(d, e, answer);
     }
-    driver_enqueue(d, e); /* the next tick frees the entry if its job is gone */
+    if (!e->job)
+        driver_enqueue(d, e); /* the next tick frees the entry */
     send_next(d);
+    driver_wake(d);
 }
 
 /* The pod has no name, so that existing pods are no conflict, and no gate, which is no constraint

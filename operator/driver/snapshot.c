@@ -21,6 +21,7 @@ void snapshot_drop(struct snapshot *s)
         items_job_unref(s->of[i].item);
         verdict_unref(s->of[i].verdict);
         free(s->of[i].admitted);
+        resources_fini(&s->of[i].requests);
         free(s->of[i].at);
     }
     for (int i = 0; i < s->cluster.n && s->items; i++) {
@@ -207,6 +208,19 @@ static void take_leaving(struct snapshot *s, const struct entry *e)
     }
 }
 
+/* What the API server has made of a worker, for a job whose dry run was made by another operator.
+ */
+static int take_worker(struct snapshot *s, const struct pod *p, int i)
+{
+    struct snapshot_job *of = &s->of[i];
+    s->jobs[i].priority = p->priority;
+    if (of->requests.amount[RESOURCES_PODS] > 0)
+        return 0;
+    int rc = resources_copy(&p->requests, &of->requests);
+    of->demand.spec.requests = of->requests;
+    return rc;
+}
+
 static int take_pods(struct snapshot *s, const struct entry *e, struct workers *w, int i)
 {
     struct queue_job *j = &s->jobs[i];
@@ -220,8 +234,8 @@ static int take_pods(struct snapshot *s, const struct entry *e, struct workers *
         const struct pod *p = w->mine[k];
         int node = node_of(s, p->node);
         bool alive = worker_alive(status, p) && !leaves_whole(e);
-        if (alive && !known)
-            j->priority = p->priority;
+        if (alive && !known && take_worker(s, p, i) < 0)
+            return -ENOMEM;
         if (node < 0 || pod_finished(p))
             continue;
         if (alive)

@@ -197,6 +197,23 @@ class Tenants(operators.Installed):
         fixed.wait_running(2)   # `later` is younger, but of no priority: it is after the elastic one's growth
         self.assertNotIn("preemptedBy", fixed.wait_phase("Running"))
 
+    def test_preemption_after_a_restart(self):
+        """An operator that has not made the dry run of a running job judges the job by its pods."""
+        first = self.operator()
+        self.priorities()
+        self.namespace("defaults")
+        self.cluster.api.create("/api/v1/namespaces/defaults/limitranges", {
+            "apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "requests"},
+            "spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "8"}}]}})
+        container = {"name": "main", "image": "none", "command": ["train"]}
+        low = self.job("default-requests", NODES, namespace="defaults", template={
+            "spec": {"containers": [container], "priorityClassName": "low", "terminationGracePeriodSeconds": 1}})
+        low.wait_running(NODES)
+        first.stop()
+        self.operator()
+        self.job("high", 1, template=template("8", priorityClassName="high")).wait_running(1)
+        self.assertEqual(low.status()["preemptedBy"], "default/high")
+
     def test_nobody_is_preempted_for_a_gang_over_quota(self):
         self.operator()
         self.priorities()
