@@ -150,6 +150,7 @@ static void prepare(struct queue *q, struct queue_job *j)
         return;
     }
     queue_reserve_admitted(q, j);
+    queue_take_missing(q, j);
     t->served = j->served > t->served ? j->served : t->served;
     if (j->gates && j->bound > 0 && j->priority < q->lowest)
         q->lowest = j->priority;

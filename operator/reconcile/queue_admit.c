@@ -43,6 +43,19 @@ static void take_quotas(struct queue *q, const struct queue_job *j, int n)
         quota_take(&t->quotas[i], j->demand, n);
 }
 
+static bool is_admitted(const struct hvdjob *job)
+{
+    enum job_phase phase = job->status.phase;
+    return (phase == JOB_STARTING || phase == JOB_RUNNING || phase == JOB_WAITING) &&
+           !job->deleting;
+}
+
+void queue_take_missing(struct queue *q, const struct queue_job *j)
+{
+    if (is_admitted(j->job))
+        take_quotas(q, j, j->job->min - j->alive);
+}
+
 /* Pods of a queued job exist with gates, and quotas count them. So a job has none while a job that
  * is decided before it waits for their quota. */
 static bool waits_for_quota(struct queue *q, struct queue_job *j)
@@ -266,9 +279,7 @@ static int growth(struct queue *q, struct queue_job *j)
 void queue_grow(struct queue *q, struct queue_job *j)
 {
     const struct hvdjob *job = j->job;
-    enum job_phase phase = job->status.phase;
-    bool admitted = phase == JOB_STARTING || phase == JOB_RUNNING || phase == JOB_WAITING;
-    if (!admitted || job->deleting || j->ret.workers > 0 || j->ret.preempted)
+    if (!is_admitted(job) || j->ret.workers > 0 || j->ret.preempted)
         return;
     int n = job->elastic ? growth(q, j) : job->workers;
     j->ret.workers = n < job->min ? job->min : n < job->workers ? n : job->workers;

@@ -72,6 +72,8 @@ void queue_crowd(struct queue *q, int priority);
 /* queue_admit.c: decides on one waiting job. head: it is its tenant's oldest of this priority, and
  * has waited QUEUE_PATIENCE. */
 void queue_admit(struct queue *q, struct queue_job *j, bool head);
+/* Takes the quotas' room for pods of an admitted gang that do not exist yet. */
+void queue_take_missing(struct queue *q, const struct queue_job *j);
 /* How many workers an admitted job may have. */
 void queue_grow(struct queue *q, struct queue_job *j);
 /* Fills in ret.again: the decision may change by itself at that time. */

@@ -418,6 +418,22 @@ static void test_keeps_room_of_lost_workers(void **state)
     fini(&w);
 }
 
+/* A gang that was admitted and has no pods yet has its part of the quota. */
+static void test_quota_of_admitted(void **state)
+{
+    struct line_of_jobs l = {.nquotas = 1};
+    (void)state;
+    l.quotas[0] = make_quota("ml", "'requests.cpu':'6'", "'requests.cpu':'0'", "");
+    add_job(&l, "first", "'workers':2", "'phase':'Starting','admittedTime':'2023-11-14T22:13:19Z'");
+    last(&l)->gates = false;
+    add_job(&l, "second", "'workers':2", QUEUED("13:00"));
+    last(&l)->gates = false;
+    decide(&l, NULL, NOW);
+    expect_waits(&l, "second", "requests.cpu 4 asked, 2 of 6 left");
+    leave(&l);
+    quota_fini(&l.quotas[0]);
+}
+
 /* A job whose back end the cluster does not serve takes no quota from others. */
 static void test_unserved(void **state)
 {
@@ -479,6 +495,7 @@ int main(void)
         cmocka_unit_test(test_probes),
         cmocka_unit_test(test_holds_no_impossible_nodes),
         cmocka_unit_test(test_keeps_room_of_lost_workers),
+        cmocka_unit_test(test_quota_of_admitted),
         cmocka_unit_test(test_unserved),
         cmocka_unit_test(test_refused),
     };
