@@ -36,6 +36,13 @@ void driver_wake(struct driver *d)
     set_timer(d, clock_ns());
 }
 
+void driver_queue_at(struct driver *d, uint64_t at)
+{
+    if (at < d->queue_next)
+        d->queue_next = at;
+    set_timer(d, at);
+}
+
 void driver_enqueue_at(struct driver *d, struct entry *e, uint64_t at)
 {
     entries_due(&d->entries, e, at);
@@ -71,19 +78,6 @@ static uint64_t first_due(struct driver *d)
     return first;
 }
 
-static void mark_queue_dirty_by_time(struct driver *d)
-{
-    int64_t now = driver_now();
-    list_for_each(pos, tmp, &d->entries.due)
-    {
-        const struct entry *e = list_entry(pos, struct entry, node);
-        if (e->admission && e->admission->again <= now)
-            d->queue_dirty = true;
-        if (e->dry_run.failures > 0 && clock_ns() >= e->dry_run.not_before)
-            d->queue_dirty = true;
-    }
-}
-
 static void reconcile_due(struct driver *d)
 {
     uint64_t began = clock_ns();
@@ -110,11 +104,15 @@ static void on_tick(void *arg)
         set_timer(d, clock_ns() + READY_EVERY);
         return;
     }
-    mark_queue_dirty_by_time(d);
+    if (clock_ns() >= d->queue_next) {
+        d->queue_next = ENTRY_NEVER;
+        d->queue_dirty = true;
+    }
     uint64_t again = driver_queue(d);
     reconcile_due(d);
     uint64_t next = first_due(d);
     next = again < next ? again : next;
+    next = d->queue_next < next ? d->queue_next : next;
     if (next != ENTRY_NEVER)
         set_timer(d, next);
 }
@@ -206,6 +204,8 @@ int driver_open(struct driver **ret, const struct driver_config *config, struct 
     d->loop = api_loop(config->api);
     d->drains.limit = config->drain_ms;
     d->drains_stale = true;
+    d->queue_next = ENTRY_NEVER;
+    list_init(&d->turns);
     entries_init(&d->entries, d);
     inflight_init(&d->inflight, IN_FLIGHT);
     if (config->namespace && !(d->config.namespace = strdup(config->namespace)))
@@ -237,9 +237,9 @@ void driver_close(struct driver *d)
     driver_caches_close(d);
     driver_drains_fini(d);
     usage_fini(&d->usage);
-    for (struct store_entry *e = store_next(&d->served, NULL); e; e = store_next(&d->served, e))
+    for (struct store_entry *e = store_next(&d->tenants, NULL); e; e = store_next(&d->tenants, e))
         free(e->item);
-    store_fini(&d->served);
+    store_fini(&d->tenants);
     free((char *)d->config.namespace);
     free(d);
 }

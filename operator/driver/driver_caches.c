@@ -35,6 +35,14 @@ static struct key split(const char *key)
     return p;
 }
 
+/* An operator that does not lead has no ticks, which free entries without a job. */
+static void changed(struct driver *d, struct entry *e)
+{
+    driver_enqueue(d, e);
+    if (!d->leading)
+        entries_drop(&d->entries, e);
+}
+
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
 static int parse_job(void *arg, json_t *object, void **ret, struct err *err)
@@ -95,7 +103,7 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
     }
     d->queue_dirty = true;
     driver_notify_job(d, e, was);
-    driver_enqueue(d, e);
+    changed(d, e);
 }
 
 /* ---- pods of jobs ---------------------------------------------------------------------------- */
@@ -139,7 +147,7 @@ static void take_pod(struct driver *d, const char *namespace, const struct pod_i
         return;
     entry_remove_pod(e, p);
     driver_notify_pod(d, e, p, true);
-    driver_enqueue(d, e);
+    changed(d, e);
 }
 
 static void on_pod(void *arg, const char *key, const void *before, const void *after)

@@ -3,6 +3,7 @@
  * driver_dry_run: see dry_run.h.
  */
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,15 +34,21 @@ void verdict_unref(struct verdict *v)
     free(v);
 }
 
-static struct verdict *refusal(struct dry_run *r, const char *message)
+static void send_next(struct driver *d);
+
+/* ms: until it is asked again. */
+static struct verdict *refusal(const char *what, const char *message, int64_t ms)
 {
+    char text[800];
     struct verdict *v = calloc(1, sizeof(*v));
-    r->refusals++;
-    if (v) {
-        v->refs = 1;
-        v->refused = strdup(message);
-        v->again = driver_now() + backoff(r->refusals, BACKOFF_GANG, BACKOFF_GANG_MAX);
-    }
+    snprintf(text, sizeof(text), "%s: %.700s", what, message);
+    if (!v)
+        return NULL;
+    v->refs = 1;
+    v->again = driver_now() + ms;
+    v->refused = strdup(text);
+    if (!v->refused) /* without it the verdict would be an acceptance */
+        verdict_unref(TAKE(v));
     return v;
 }
 
@@ -69,6 +76,23 @@ static bool is_unsupported(const struct api_answer *answer)
     return answer->status == 400 && strstr(answer->message, "does not support dry run");
 }
 
+/* There was no answer. The job's message says so once DRY_RUN_PATIENCE is reached; the queue keeps
+ * that decision until there is an answer. */
+static void note_failure(struct driver *d, struct entry *e, const struct api_answer *answer)
+{
+    struct dry_run *r = &e->dry_run;
+    int64_t ms = (int64_t)retry_backoff_ms(++r->failures, randombytes_random());
+    r->not_before = clock_ns() + (uint64_t)ms * CLOCK_MS;
+    if (r->failures == DRY_RUN_PATIENCE) {
+        log_warn("job %s: %u dry runs of a worker's pod failed in a row; it stays queued: %s",
+                 e->key, r->failures, answer->message);
+        r->verdict = refusal("the API server cannot say whether it accepts a worker's pod",
+                             answer->message, ms);
+        d->queue_dirty = true;
+    }
+    driver_queue_at(d, r->not_before);
+}
+
 static void on_answer(void *arg, const struct api_answer *answer)
 {
     struct entry *e = arg;
@@ -76,22 +100,21 @@ static void on_answer(void *arg, const struct api_answer *answer)
     struct dry_run *r = &e->dry_run;
     r->call = NULL;
     d->dry_runs--;
-    d->queue_dirty = true;
-    driver_enqueue(d, e); /* frees the entry if its job is gone */
-    if (answer->status == 201 || is_unsupported(answer)) {
+    if (answer->status == 201 || is_unsupported(answer))
         r->verdict = acceptance(e, r, answer);
-    } else if (retry_is_refusal(answer->status)) {
-        r->verdict = refusal(r, answer->message);
-    }
+    else if (retry_is_refusal(answer->status))
+        r->verdict = refusal("the API server refuses a worker's pod", answer->message,
+                             backoff(++r->refusals, BACKOFF_GANG, BACKOFF_GANG_MAX));
     if (r->verdict) {
         r->failures = 0;
-        return;
+        d->queue_dirty = true;
+    } else {
+        note_failure(d, e, answer);
     }
-    r->failures++;
-    r->not_before = clock_ns() + retry_backoff_ms(r->failures, randombytes_random()) * CLOCK_MS;
-    if (r->failures % 10 == 0)
-        log_warn("job %s: %u dry runs of a worker's pod failed in a row; it stays queued: %s",
-                 e->key, r->failures, answer->message);
+    if (!e->job)
+        driver_enqueue(d, e); /* the next tick frees the entry */
+    send_next(d);
+    driver_wake(d);
 }
 
 /* The pod has no name, so that existing pods are no conflict, and no gate, which is no constraint
@@ -125,13 +148,56 @@ static void send(struct driver *d, struct entry *e)
     struct api_request q = {.method = "POST",
                             .path = request_text(&path),
                             .body = body,
-                            .idempotent = true,
+                            .idempotent = false, /* repeated here, without keeping a turn */
                             .timeout_ms = TIMEOUT_MS};
-    if (body && q.path && api_send(d->config.api, &q, on_answer, e, &r->call, NULL) == 0)
+    if (body && q.path && api_send(d->config.api, &q, on_answer, e, &r->call, NULL) == 0) {
         d->dry_runs++;
-    else
+    } else {
         r->not_before = clock_ns() + CLOCK_S;
+        driver_queue_at(d, r->not_before);
+    }
     buf_fini(&path);
+}
+
+/* ---- turns ----------------------------------------------------------------------------------- */
+
+static bool is_current(const struct dry_run *r, const struct hvdjob *job)
+{
+    return strcmp(r->uid, job->uid) == 0 && strcmp(r->template_hash, job->template_hash) == 0;
+}
+
+/* Namespaces take turns, so that slow webhooks, or thousands of jobs, of one delay the others by
+ * one call. */
+static void send_next(struct driver *d)
+{
+    while (d->dry_runs < DRY_RUNS && !list_empty(&d->turns)) {
+        struct driver_tenant *t = list_first(&d->turns, struct driver_tenant, turn);
+        list_remove(&t->turn);
+        if (list_empty(&t->waiting))
+            continue;
+        struct entry *e = list_first(&t->waiting, struct entry, dry_run.turn);
+        list_remove(&e->dry_run.turn);
+        if (!list_empty(&t->waiting))
+            list_append(&d->turns, &t->turn);
+        /* Of a job that has changed meanwhile, the next run of the queue asks again. */
+        if (e->job && e->gang && is_current(&e->dry_run, &e->job->job) &&
+            d->config.may_write(d->config.arg))
+            send(d, e);
+    }
+}
+
+static void take_turn(struct driver *d, struct entry *e)
+{
+    struct driver_tenant *t = driver_tenant(d, e->job->job.namespace_);
+    if (!t) {
+        driver_queue_at(d, clock_ns() + CLOCK_S);
+        return;
+    }
+    if (list_empty(&e->dry_run.turn))
+        list_append(&t->waiting, &e->dry_run.turn);
+    if (list_empty(&t->turn))
+        list_append(&d->turns, &t->turn);
+    send_next(d);
 }
 
 void driver_forget_dry_run(struct driver *d, struct entry *e)
@@ -142,13 +208,9 @@ void driver_forget_dry_run(struct driver *d, struct entry *e)
         r->call = NULL;
         d->dry_runs--;
     }
+    list_remove(&r->turn);
     verdict_unref(r->verdict);
     r->verdict = NULL;
-}
-
-static bool is_current(const struct dry_run *r, const struct hvdjob *job)
-{
-    return strcmp(r->uid, job->uid) == 0 && strcmp(r->template_hash, job->template_hash) == 0;
 }
 
 const struct verdict *driver_dry_run(struct driver *d, struct entry *e)
@@ -158,6 +220,7 @@ const struct verdict *driver_dry_run(struct driver *d, struct entry *e)
     if (!is_current(r, job)) {
         driver_forget_dry_run(d, e);
         *r = (struct dry_run){0};
+        list_init(&r->turn);
         memcpy(r->uid, job->uid, sizeof(r->uid));
         memcpy(r->template_hash, job->template_hash, sizeof(r->template_hash));
     }
@@ -165,10 +228,9 @@ const struct verdict *driver_dry_run(struct driver *d, struct entry *e)
         driver_forget_dry_run(d, e);
     if (r->verdict || r->call)
         return r->verdict;
-    uint64_t now = clock_ns();
-    if (now < r->not_before)
-        driver_enqueue_at(d, e, r->not_before); /* mark_queue_dirty_by_time() */
-    else if (e->gang && d->dry_runs < DRY_RUNS && d->config.may_write(d->config.arg))
-        send(d, e);
+    if (clock_ns() < r->not_before)
+        driver_queue_at(d, r->not_before);
+    else if (e->gang)
+        take_turn(d, e);
     return NULL;
 }

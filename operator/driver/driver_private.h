@@ -35,6 +35,13 @@ struct driver_stats {
     uint64_t requests[STATS_VERBS][STATS_CODES];
 };
 
+/* What the driver remembers of a namespace. */
+struct driver_tenant {
+    int64_t served;      /* when a gang of it was last admitted; MOMENT_NONE: never */
+    struct list waiting; /* dry_run.turn: jobs that wait for a dry run */
+    struct list turn;    /* in driver.turns while jobs wait */
+};
+
 struct driver {
     struct driver_config config;
     struct loop *loop;
@@ -54,8 +61,10 @@ struct driver {
     struct snapshot *snapshot; /* of the run of the queue that is not complete; NULL: none */
     uint64_t queue_ran_at;     /* clock_ns() at which the last run began */
     uint64_t queue_cost;       /* ns that the last run took */
+    uint64_t queue_next;       /* clock_ns() at which a decision may change by itself */
     int dry_runs;              /* in flight */
-    struct store served;       /* namespace -> int64_t: when a gang of it was last admitted */
+    struct store tenants;      /* namespace -> struct driver_tenant */
+    struct list turns;         /* driver_tenant.turn, in the order in which they get a dry run */
     struct loop_timer tick;
     struct driver_handlers handlers;
     struct injection injection;
@@ -112,6 +121,8 @@ void driver_keep_budget(struct driver *d, struct entry *e);
 uint64_t driver_queue(struct driver *d);
 /* Drops a run that is not complete. */
 void driver_queue_stop(struct driver *d);
+/* What is known of a namespace; NULL: no memory. */
+struct driver_tenant *driver_tenant(struct driver *d, const char *namespace);
 /* A job of this namespace was admitted at that moment. */
 void driver_note_served(struct driver *d, const char *namespace, int64_t at);
 /* The last such moment; MOMENT_NONE: none is known. */
@@ -121,8 +132,9 @@ int64_t driver_served(const struct driver *d, const char *namespace);
 void driver_choose_gang(struct driver *d, struct entry *e);
 
 /* driver_dry_run.c: the API server's verdict on a worker's pod. NULL: it has not answered; the call
- * is in flight, or is made later. */
+ * is in flight or waits for its turn, or a run of the queue at queue_next asks again. */
 const struct verdict *driver_dry_run(struct driver *d, struct entry *e);
+/* Drops the verdict and cancels the call. */
 void driver_forget_dry_run(struct driver *d, struct entry *e);
 
 /* driver_reconcile.c: reconciles one job and starts to apply the actions. */
@@ -134,6 +146,9 @@ void driver_wake(struct driver *d);
  * (POD_PACE), and a pause after a failure is kept. */
 void driver_enqueue(struct driver *d, struct entry *e);
 void driver_enqueue_all(struct driver *d);
+/* Begins a run of the queue at that time; at: clock_ns(). An earlier time that is set already
+ * stays. */
+void driver_queue_at(struct driver *d, uint64_t at);
 /* at: clock_ns(). An earlier time that is set already stays. */
 void driver_enqueue_at(struct driver *d, struct entry *e, uint64_t at);
 

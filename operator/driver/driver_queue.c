@@ -11,7 +11,8 @@
 #include "operator/driver/snapshot.h"
 #include "operator/objects/moment.h"
 
-#define SLICE (3 * CLOCK_MS) /* of a run in one turn of the loop */
+#define SLICE      (3 * CLOCK_MS) /* of a run in one turn of the loop */
+#define LONGEST_MS 3600000        /* between two runs while a decision depends on time */
 /* Least time between the beginnings of two runs; and at most a quarter of all time is spent on
  * runs. */
 #define EVERY (20 * CLOCK_MS)
@@ -73,36 +74,41 @@ static void hand_out(struct driver *d, const struct queue_job *q, const struct j
     if (q->ret.preempted && !e->admission->preempted)
         log_info("job %s: preempted by job %s", e->key, q->ret.why);
     *e->admission = q->ret;
-    /* The decision may change by itself at that time. */
-    if (q->ret.again != INT64_MAX && q->ret.again > driver_now())
-        driver_enqueue_at(d, e, clock_ns() + (uint64_t)(q->ret.again - driver_now()) * CLOCK_MS);
     driver_enqueue(d, e);
 }
 
-/* ---- when namespaces were served --------------------------------------------------------------
- */
+/* ---- namespaces ------------------------------------------------------------------------------ */
+
+struct driver_tenant *driver_tenant(struct driver *d, const char *namespace)
+{
+    struct store_entry *e = store_find(&d->tenants, namespace);
+    if (e)
+        return e->item;
+    struct driver_tenant *fresh = calloc(1, sizeof(*fresh));
+    e = fresh ? store_add(&d->tenants, namespace) : NULL;
+    if (!e) {
+        free(fresh);
+        return NULL;
+    }
+    fresh->served = MOMENT_NONE;
+    list_init(&fresh->waiting);
+    list_init(&fresh->turn);
+    e->item = fresh;
+    return fresh;
+}
 
 /* Without memory the order of namespaces with equal shares is by age. */
 void driver_note_served(struct driver *d, const char *namespace, int64_t at)
 {
-    struct store_entry *e = store_find(&d->served, namespace);
-    if (!e) {
-        int64_t *fresh = calloc(1, sizeof(*fresh));
-        e = fresh ? store_add(&d->served, namespace) : NULL;
-        if (!e) {
-            free(fresh);
-            return;
-        }
-        e->item = fresh;
-    }
-    int64_t *last = e->item;
-    *last = at > *last ? at : *last;
+    struct driver_tenant *t = driver_tenant(d, namespace);
+    if (t && at > t->served)
+        t->served = at;
 }
 
 int64_t driver_served(const struct driver *d, const char *namespace)
 {
-    const struct store_entry *e = store_find(&d->served, namespace);
-    return e ? *(const int64_t *)e->item : MOMENT_NONE;
+    const struct store_entry *e = store_find(&d->tenants, namespace);
+    return e ? ((const struct driver_tenant *)e->item)->served : MOMENT_NONE;
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */
@@ -122,6 +128,7 @@ static uint64_t next_run(const struct driver *d)
 static void begin(struct driver *d)
 {
     d->queue_dirty = false;
+    d->queue_next = ENTRY_NEVER; /* this run finds out */
     d->queue_ran_at = clock_ns();
     if (!discovery_text(d->discovery) || !any_needs_decision(d))
         return;
@@ -142,18 +149,36 @@ static bool run(struct snapshot *s)
     return done;
 }
 
+/* The wall clock may be set back later, and the loop's does not know: at most LONGEST_MS. */
+static void run_again_at(struct driver *d, int64_t again)
+{
+    int64_t ms = again - driver_now();
+    if (again == INT64_MAX)
+        return;
+    ms = ms < 0 ? 0 : ms > LONGEST_MS ? LONGEST_MS : ms;
+    driver_queue_at(d, clock_ns() + (uint64_t)ms * CLOCK_MS);
+}
+
+/* Hands out what a complete run has decided. */
+static void end(struct driver *d, struct snapshot *s)
+{
+    int64_t again = INT64_MAX;
+    for (int i = 0; i < s->n; i++) {
+        hand_out(d, &s->jobs[i], s->of[i].item);
+        again = s->jobs[i].ret.again < again ? s->jobs[i].ret.again : again;
+    }
+    run_again_at(d, again);
+    d->queue_cost = s->spent;
+    driver_queue_stop(d);
+}
+
 uint64_t driver_queue(struct driver *d)
 {
     if (!d->snapshot && d->queue_dirty && clock_ns() >= next_run(d))
         begin(d);
     if (d->snapshot && !run(d->snapshot))
         return clock_ns();
-    if (d->snapshot) {
-        struct snapshot *s = d->snapshot;
-        for (int i = 0; i < s->n; i++)
-            hand_out(d, &s->jobs[i], s->of[i].item);
-        d->queue_cost = s->spent;
-        driver_queue_stop(d);
-    }
+    if (d->snapshot)
+        end(d, d->snapshot);
     return d->queue_dirty ? next_run(d) : ENTRY_NEVER;
 }

@@ -7,15 +7,18 @@
 #ifndef HVD_OPERATOR_DRIVER_DRY_RUN_H
 #define HVD_OPERATOR_DRIVER_DRY_RUN_H
 
+#include "core/base/list.h"
 #include "operator/api/api.h"
 #include "operator/objects/demand.h"
 
-#define DRY_RUNS 16 /* in flight at a time, of all jobs */
+#define DRY_RUNS 16 /* in flight at a time, of all jobs; namespaces take turns */
+#define DRY_RUN_PATIENCE                                                                           \
+    8 /* failures in a row, in about a second; then the job's message says so */
 
 /* The answer. Reference-counted: a run of the queue may outlive the entry's reference. */
 struct verdict {
     int refs;
-    char *refused; /* the API server's words, NULL: it accepts the pod */
+    char *refused; /* why the job waits, with the API server's words; NULL: it accepts the pod */
     int64_t again; /* refused: when it is asked again */
     bool known;    /* demand is set. Else: a webhook does not support dry runs */
     struct demand demand;
@@ -26,6 +29,7 @@ void verdict_unref(struct verdict *v); /* NULL is fine */
 
 struct dry_run {
     struct api_call *call;           /* in flight; its argument is the entry */
+    struct list turn;                /* in driver_tenant.waiting while it waits to be sent */
     char uid[64], template_hash[17]; /* of the job that it was made for */
     struct verdict *verdict;         /* NULL: not answered yet */
     int refusals;                    /* in a row */

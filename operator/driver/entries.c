@@ -40,6 +40,7 @@ struct entry *entries_make(struct entries *all, const char *namespace, const cha
     e->owner = all->owner;
     e->due = ENTRY_NEVER;
     list_init(&e->node);
+    list_init(&e->dry_run.turn);
     at->item = e;
     return e;
 }
@@ -54,6 +55,7 @@ struct entry *entries_next(const struct entries *all, const struct entry *e)
 static void entry_free(struct entry *e)
 {
     list_remove(&e->node);
+    list_remove(&e->dry_run.turn);
     api_cancel(e->conflict_call);
     api_cancel(e->key_call);
     api_cancel(e->dry_run.call);

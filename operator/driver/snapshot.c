@@ -21,12 +21,14 @@ void snapshot_drop(struct snapshot *s)
         items_job_unref(s->of[i].item);
         verdict_unref(s->of[i].verdict);
         free(s->of[i].admitted);
+        resources_fini(&s->of[i].requests);
         free(s->of[i].at);
     }
     for (int i = 0; i < s->cluster.n && s->items; i++) {
         items_node_unref(s->items[i]);
         resources_fini(&s->cluster.used[i]);
         resources_fini(&s->freeing[i]);
+        resources_fini(&s->foreign[i]);
         if (s->cluster.ports)
             hostports_fini(&s->cluster.ports[i]);
     }
@@ -40,6 +42,7 @@ void snapshot_drop(struct snapshot *s)
     free(s->cluster.used);
     free(s->cluster.ports);
     free(s->freeing);
+    free(s->foreign);
     free(s->quotas);
     free(s);
 }
@@ -67,7 +70,8 @@ static int take_nodes(struct driver *d, struct snapshot *s)
     s->items = calloc(n + 1, sizeof(struct node_item *));
     s->cluster.used = calloc(n + 1, sizeof(*s->cluster.used));
     s->freeing = calloc(n + 1, sizeof(*s->freeing));
-    if (!s->nodes || !s->items || !s->cluster.used || !s->freeing)
+    s->foreign = calloc(n + 1, sizeof(*s->foreign));
+    if (!s->nodes || !s->items || !s->cluster.used || !s->freeing || !s->foreign)
         return -ENOMEM;
     informer_each(d->nodes, add_node, s);
     qsort(s->items, n, sizeof(struct node_item *), by_name);
@@ -76,7 +80,8 @@ static int take_nodes(struct driver *d, struct snapshot *s)
         s->nodes[i] = s->items[i]->node;
         s->nodes[i].cordoned |= drain_closes(drains_find(drains, s->nodes[i].name));
         if (usage_get(&d->usage, s->nodes[i].name, (int)i, &s->cluster.used[i]) < 0 ||
-            resources_zero_like(&s->cluster.used[i], &s->freeing[i]) < 0)
+            resources_zero_like(&s->cluster.used[i], &s->freeing[i]) < 0 ||
+            resources_copy(&s->cluster.used[i], &s->foreign[i]) < 0)
             return -ENOMEM;
     }
     s->cluster.nodes = s->nodes;
@@ -178,6 +183,17 @@ static bool leaves_whole(const struct entry *e)
            phase == JOB_SUSPENDED || (job_phase_finished(phase) && job->clean != CLEAN_NONE);
 }
 
+/* Takes the workers' room out of foreign. */
+static void take_own(struct snapshot *s, const struct entry *e)
+{
+    for (int i = 0; i < e->npods; i++) {
+        const struct pod *p = &e->pods[i]->pod;
+        int node = pod_finished(p) ? -1 : node_of(s, p->node);
+        if (node >= 0)
+            resources_count(&s->foreign[node], &p->requests, -1);
+    }
+}
+
 /* The room of workers that are being deleted. */
 static void take_leaving(struct snapshot *s, const struct entry *e)
 {
@@ -189,10 +205,24 @@ static void take_leaving(struct snapshot *s, const struct entry *e)
     }
 }
 
+/* What the API server has made of a worker, for a job whose dry run was made by another operator.
+ */
+static int take_worker(struct snapshot *s, const struct pod *p, int i)
+{
+    struct snapshot_job *of = &s->of[i];
+    s->jobs[i].priority = p->priority;
+    if (of->requests.amount[RESOURCES_PODS] > 0)
+        return 0;
+    int rc = resources_copy(&p->requests, &of->requests);
+    of->demand.spec.requests = of->requests;
+    return rc;
+}
+
 static int take_pods(struct snapshot *s, const struct entry *e, struct workers *w, int i)
 {
     struct queue_job *j = &s->jobs[i];
     const struct hvdjob_status *status = &j->job->status;
+    bool known = s->of[i].verdict && s->of[i].verdict->known; /* its priority */
     s->of[i].at = calloc((size_t)w->n + 1, sizeof(int));
     if (!s->of[i].at)
         return -ENOMEM;
@@ -201,8 +231,8 @@ static int take_pods(struct snapshot *s, const struct entry *e, struct workers *
         const struct pod *p = w->mine[k];
         int node = node_of(s, p->node);
         bool alive = worker_alive(status, p) && !leaves_whole(e);
-        if (alive && !e->dry_run.verdict)
-            j->priority = p->priority;
+        if (alive && !known && take_worker(s, p, i) < 0)
+            return -ENOMEM;
         if (node < 0 || pod_finished(p))
             continue;
         if (alive)
@@ -262,6 +292,7 @@ static int add_job(struct driver *d, struct snapshot *s, struct entry *e)
     of->item = items_job_ref(e->job);
     s->jobs[i] = (struct queue_job){.job = &e->job->job,
                                     .gates = e->gang && !e->gang->group,
+                                    .unserved = !e->gang,
                                     .served = driver_served(d, e->job->job.namespace_)};
     if (e->admission && e->admission->preempted) {
         snprintf(of->preempted_by, sizeof(of->preempted_by), "%.127s", e->admission->why);
@@ -290,6 +321,7 @@ static int take_jobs(struct driver *d, struct snapshot *s)
     if (!s->jobs || !s->of)
         return -ENOMEM;
     for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e)) {
+        take_own(s, e);
         if (!counts(e)) {
             if (e->job && e->job->job.ours && leaves_whole(e))
                 take_leaving(s, e);
@@ -317,6 +349,7 @@ int snapshot_take(struct driver *d, struct snapshot **ret)
                                  .n = s->n,
                                  .cluster = blind ? NULL : &s->cluster,
                                  .freeing = s->freeing,
+                                 .foreign = blind ? NULL : s->foreign,
                                  .quotas = s->quotas,
                                  .nquotas = s->nquotas,
                                  .policy = d->config.policy,

@@ -14,12 +14,13 @@ struct verdict;
 
 /* A job in the snapshot, parallel to snapshot.jobs. */
 struct snapshot_job {
-    struct job_item *item;   /* one reference */
-    struct hvdjob *admitted; /* a shallow copy whose phase is Starting; NULL: none */
-    struct verdict *verdict; /* one reference; NULL: none */
-    struct demand demand;    /* borrowed from the verdict or the job */
-    int *at;                 /* queue_job.at */
-    char preempted_by[128];  /* queue_job.preempted_by */
+    struct job_item *item;     /* one reference */
+    struct hvdjob *admitted;   /* a shallow copy whose phase is Starting; NULL: none */
+    struct verdict *verdict;   /* one reference; NULL: none */
+    struct demand demand;      /* borrowed from the verdict, the job, or requests */
+    struct resources requests; /* of a worker that exists, where there is no verdict */
+    int *at;                   /* queue_job.at */
+    char preempted_by[128];    /* queue_job.preempted_by */
 };
 
 struct snapshot {
@@ -31,7 +32,7 @@ struct snapshot {
     struct node *nodes;       /* shallow copies of items */
     struct node_item **items; /* [nnodes], one reference each */
     struct usage_antis antis;
-    struct resources *freeing;
+    struct resources *freeing, *foreign; /* queue_input */
     struct quota *quotas;
     int nquotas;
     struct queue_input in;

@@ -98,9 +98,7 @@ static int anti_room(const struct usage *u, struct usage_antis *ret)
             bytes += strlen(list_entry(pos, struct usage_more, link)->name) + 1;
         }
     }
-    if (terms == 0)
-        return 0;
-    ret->terms = calloc(terms, sizeof(*ret->terms));
+    ret->terms = calloc(terms + 1, sizeof(*ret->terms));
     ret->list = all < INT32_MAX ? malloc((all + 1) * sizeof(*ret->list)) : NULL;
     ret->names = malloc(bytes + 1);
     return ret->terms && ret->list && ret->names ? 0 : -ENOMEM;

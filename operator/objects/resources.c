@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/base/cleanup.h"
-#include "core/base/hash.h"
+#include "core/base/mac.h"
 
 static const char *const base_names[RESOURCES_BASE] = {"cpu", "memory", "ephemeral-storage",
                                                        "pods"};
@@ -21,6 +21,18 @@ static int base_of(const char *name)
         if (strcmp(name, base_names[i]) == 0)
             return i;
     return -1;
+}
+
+/* Names do not have to be secret: the key is zeros. */
+static uint64_t kind_of(const char *name)
+{
+    static const uint8_t key[MAC_KEY_SIZE];
+    const struct mac_part part = {name, strlen(name)};
+    uint8_t mac[MAC_SIZE];
+    uint64_t kind;
+    mac_make(key, "resource", &part, 1, mac);
+    memcpy(&kind, mac, sizeof(kind));
+    return kind;
 }
 
 void resources_fini(struct resources *r)
@@ -145,7 +157,7 @@ int resources_max(struct resources *r, const struct resources *other, struct err
 int resources_set(struct resources *r, const char *name, resources_sum amount, struct err *err)
 {
     int base = base_of(name);
-    struct resources_other one = {hash_str(name), amount};
+    struct resources_other one = {kind_of(name), amount};
     if (base < 0)
         return merge(r, &(struct resources){.others = &one, .n = 1}, second, err);
     r->amount[base] = amount;
@@ -155,7 +167,7 @@ int resources_set(struct resources *r, const char *name, resources_sum amount, s
 resources_sum resources_get(const struct resources *r, const char *name)
 {
     int base = base_of(name);
-    const struct resources_other *o = base < 0 ? find(r, hash_str(name)) : NULL;
+    const struct resources_other *o = base < 0 ? find(r, kind_of(name)) : NULL;
     return base >= 0 ? r->amount[base] : o ? o->amount : 0;
 }
 
@@ -218,7 +230,7 @@ int resources_parse(json_t *j, struct buf *names, struct resources *r, struct er
             read.amount[base] = amount;
             continue;
         }
-        others[read.n++] = (struct resources_other){hash_str(name), amount};
+        others[read.n++] = (struct resources_other){kind_of(name), amount};
         if (names)
             buf_put(names, name, strlen(name) + 1);
     }
@@ -276,7 +288,7 @@ const char *resources_name(const struct resources *r, size_t i, const char *name
     if (i < RESOURCES_BASE)
         return base_names[i];
     for (const char *p = names; p && *p; p += strlen(p) + 1)
-        if (hash_str(p) == r->others[i - RESOURCES_BASE].kind)
+        if (kind_of(p) == r->others[i - RESOURCES_BASE].kind)
             return p;
     return "a resource";
 }

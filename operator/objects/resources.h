@@ -4,8 +4,9 @@
  *
  * Four kinds are in every struct. All others (extended resources, hugepages) are in a sorted list,
  * by a hash of their name, so any number of names costs nothing where they are not used. The hash
- * is only for tables in memory: a tenant who finds a name with the hash of another one can only
- * make its own pods look like pods that request the other resource.
+ * is 64 bits of BLAKE2b. With a weaker one a tenant could invent a name that counts as another
+ * resource, such as a node's GPUs: a kubelet runs a pod whose nodeName is set and whose resource it
+ * does not know.
  *
  * Amounts are 128 bits wide. A single one is at most QUANTITY_MAX, so sums are exact: 2^64 of them
  * do not overflow. The struct owns its list; one thread.

@@ -66,7 +66,7 @@ static bool waits(const struct queue_job *j)
 {
     const struct hvdjob *job = j->job;
     return (job->status.phase == JOB_QUEUED || job->status.phase == JOB_NEW) && !job->deleting &&
-           !job->suspend && !job->refused && !j->pending;
+           !job->suspend && !job->refused && !j->pending && !j->unserved;
 }
 
 static int by_age(const struct hvdjob *a, const struct hvdjob *b)
@@ -133,6 +133,7 @@ int queue_begin(struct queue **ret, const struct queue_input *in)
     if (!q)
         return -ENOMEM;
     q->in = in;
+    q->lowest = INT32_MAX;
     int rc = take_tenants(q);
     rc = rc < 0 ? rc : take_lines(q);
     rc = rc < 0 ? rc : queue_room_init(q);
@@ -140,23 +141,25 @@ int queue_begin(struct queue **ret, const struct queue_input *in)
         queue_end(q);
         return rc;
     }
-    q->lowest = INT32_MAX;
-    for (int i = 0; i < in->n; i++) {
-        struct queue_job *j = &in->jobs[i];
-        struct tenant *t = queue_tenant(q, j->job);
-        j->ret = (struct admission){.again = INT64_MAX};
-        if (j->preempted_by) {
-            j->ret.preempted = true;
-            snprintf(j->ret.why, sizeof(j->ret.why), "%s", j->preempted_by);
-            continue;
-        }
-        queue_reserve_admitted(q, j);
-        t->served = j->served > t->served ? j->served : t->served;
-        if (j->gates && j->bound > 0 && j->priority < q->lowest)
-            q->lowest = j->priority;
-    }
     *ret = q;
     return 0;
+}
+
+/* Before any decision: what the job has, or may get at any time. */
+static void prepare(struct queue *q, struct queue_job *j)
+{
+    struct tenant *t = queue_tenant(q, j->job);
+    j->ret = (struct admission){.again = INT64_MAX};
+    if (j->preempted_by) {
+        j->ret.preempted = true;
+        snprintf(j->ret.why, sizeof(j->ret.why), "%s", j->preempted_by);
+        return;
+    }
+    queue_reserve_admitted(q, j);
+    queue_take_missing(q, j);
+    t->served = j->served > t->served ? j->served : t->served;
+    if (j->gates && j->bound > 0 && j->priority < q->lowest)
+        q->lowest = j->priority;
 }
 
 /* Is a's turn before b's? The tenant with the smaller share, then the one that was served longer
@@ -210,28 +213,34 @@ static void decide_next(struct queue *q)
     q->level = q->level_end;
 }
 
-/* Elastic jobs come last: they grow into what the waiting ones leave. */
-static void grow(struct queue *q)
+/* True: there is none, the run is complete. */
+static bool step(struct queue *q)
 {
-    for (int i = 0; i < q->in->n; i++)
-        queue_grow(q, &q->in->jobs[i]);
+    if (q->prepared < q->in->n) {
+        prepare(q, &q->in->jobs[q->prepared++]);
+        return false;
+    }
+    if (q->level == q->level_end) {
+        if (q->level == q->nlines) {
+            /* Elastic jobs come last: they grow into what the waiting ones leave. */
+            if (q->grown < q->in->n)
+                queue_grow(q, &q->in->jobs[q->grown++]);
+            return q->grown == q->in->n;
+        }
+        while (q->level_end < q->nlines &&
+               q->lines[q->level_end].priority == q->lines[q->level].priority)
+            q->level_end++;
+        q->heads_done = false;
+    }
+    decide_next(q);
+    return false;
 }
 
 bool queue_step(struct queue *q, int most)
 {
-    for (; most > 0; most--) {
-        if (q->level == q->level_end) {
-            if (q->level == q->nlines) {
-                grow(q);
-                return true;
-            }
-            while (q->level_end < q->nlines &&
-                   q->lines[q->level_end].priority == q->lines[q->level].priority)
-                q->level_end++;
-            q->heads_done = false;
-        }
-        decide_next(q);
-    }
+    for (; most > 0; most--)
+        if (step(q))
+            return true;
     return false;
 }
 

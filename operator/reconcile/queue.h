@@ -46,9 +46,10 @@ struct queue_job {
     const struct demand *demand; /* of one worker */
     int priority;
     bool gates;     /* back end "gates"; other back ends wait for quota and policy only */
+    bool unserved;  /* the cluster does not serve its back end: it takes no part in the queue */
     int64_t served; /* when a gang of its namespace was last admitted; MOMENT_NONE: never */
     bool pending;   /* its dry run has not been answered: there is no decision yet */
-    /* The API server's refusal of the dry run, NULL: none, and when it is repeated. */
+    /* Why the dry run lets the job wait, NULL: it does not, and when it is repeated. */
     const char *refused;
     int64_t refused_again;
     /* An earlier run has preempted it for this job, and the cache does not show that yet: its
@@ -74,6 +75,7 @@ struct queue_input {
     int n;
     struct cluster *cluster;   /* NULL: nodes may not be listed. Reservations are added to used */
     struct resources *freeing; /* [cluster->n] requests of workers being deleted; NULL: none */
+    struct resources *foreign; /* [cluster->n] requests of pods of no job; NULL: none */
     struct quota *quotas;      /* [nquotas], sorted by namespace; admissions are added to used */
     int nquotas;
     struct queue_policy policy;
@@ -84,8 +86,8 @@ struct queue;
 
 /* Begins a run; *in is borrowed until queue_end(). -ENOMEM. */
 int queue_begin(struct queue **ret, const struct queue_input *in);
-/* Decides on at most so many further jobs: fills in their ret. True: the run is complete, and ret
- * is filled in for all jobs. */
+/* Takes at most so many steps, each for one job. True: the run is complete, and ret is filled in
+ * for all jobs. */
 bool queue_step(struct queue *q, int most);
 void queue_end(struct queue *q);
 

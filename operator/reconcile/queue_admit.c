@@ -43,6 +43,19 @@ static void take_quotas(struct queue *q, const struct queue_job *j, int n)
         quota_take(&t->quotas[i], j->demand, n);
 }
 
+static bool is_admitted(const struct hvdjob *job)
+{
+    enum job_phase phase = job->status.phase;
+    return (phase == JOB_STARTING || phase == JOB_RUNNING || phase == JOB_WAITING) &&
+           !job->deleting;
+}
+
+void queue_take_missing(struct queue *q, const struct queue_job *j)
+{
+    if (is_admitted(j->job))
+        take_quotas(q, j, j->job->min - j->alive);
+}
+
 /* Pods of a queued job exist with gates, and quotas count them. So a job has none while a job that
  * is decided before it waits for their quota. */
 static bool waits_for_quota(struct queue *q, struct queue_job *j)
@@ -146,7 +159,7 @@ static void wait_for_probe(struct queue *q, struct queue_job *j, const struct hv
         snprintf(
             j->ret.why, sizeof(j->ret.why),
             "it is not known whether its workers fit (%s); at most %d such jobs are tried at a "
-            "time, and job %.63s/%.63s is one of them",
+            "time, those of one namespace at most half, and job %.63s/%.63s is one of them",
             doubt(q, j), q->in->policy.probes, other->namespace_, other->name);
     else
         snprintf(j->ret.why, sizeof(j->ret.why),
@@ -172,7 +185,7 @@ static void wait_for_room(struct queue *q, struct queue_job *j, bool head)
     const struct hvdjob *job = j->job;
     const struct podspec *spec = &j->demand->spec;
     int64_t probe = queue_waits_since(job) + job->probe * MOMENT_S;
-    bool full, possible = fit_count_empty(q->in->cluster, spec, job->min) >= job->min;
+    bool full, possible = queue_possible(q, j);
     if (possible && queue_preempt(q, j)) {
         keep_waiting(q, j);
         return;
@@ -216,7 +229,8 @@ static bool pauses_after_refusal(struct queue *q, struct queue_job *j)
     bool real = st->refusals > 0 && q->in->now < st->last_refusal + pause;
     if (!real && !j->refused)
         return false;
-    snprintf(j->ret.why, sizeof(j->ret.why), "the API server refuses a worker's pod: %.700s",
+    snprintf(j->ret.why, sizeof(j->ret.why), "%s%.900s",
+             real ? "the API server refuses a worker's pod: " : "",
              real ? words(st->refusal) : j->refused);
     j->ret.no_pods = true;
     queue_again(j, real ? st->last_refusal + pause : j->refused_again);
@@ -265,9 +279,7 @@ static int growth(struct queue *q, struct queue_job *j)
 void queue_grow(struct queue *q, struct queue_job *j)
 {
     const struct hvdjob *job = j->job;
-    enum job_phase phase = job->status.phase;
-    bool admitted = phase == JOB_STARTING || phase == JOB_RUNNING || phase == JOB_WAITING;
-    if (!admitted || job->deleting || j->ret.workers > 0 || j->ret.preempted)
+    if (!is_admitted(job) || j->ret.workers > 0 || j->ret.preempted)
         return;
     int n = job->elastic ? growth(q, j) : job->workers;
     j->ret.workers = n < job->min ? job->min : n < job->workers ? n : job->workers;

@@ -87,15 +87,32 @@ static void plan_fini(struct plan *p)
     free(p->victims);
 }
 
-/* True: the gang fits, and no victim gives up more than it has to. */
+/* The first steps of taking workers: of each victim its surplus, then of each all workers. */
+static void take(struct plan *p, int steps)
+{
+    for (int i = 0; i < p->n; i++) {
+        struct victim *v = &p->victims[i];
+        give(p, v, i < steps - p->n ? v->job->nat : i < steps ? surplus(v) : 0);
+    }
+}
+
+/* True: the gang fits. A victim gives up nothing, its surplus or all workers: the least of these
+ * with which the gang fits. */
 static bool choose(struct plan *p)
 {
-    for (int i = 0; i < p->n && !fits(p); i++)
-        give(p, &p->victims[i], surplus(&p->victims[i]));
-    for (int i = 0; i < p->n && !fits(p); i++)
-        give(p, &p->victims[i], p->victims[i].job->nat);
+    int low = 0, high = 2 * p->n;
+    take(p, high);
     if (!fits(p))
         return false;
+    while (low < high) { /* fewest steps */
+        int middle = (low + high) / 2;
+        take(p, middle);
+        if (fits(p))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    take(p, low);
     for (int i = p->n - 1; i >= 0; i--) {
         struct victim *v = &p->victims[i];
         int given = v->given, less[] = {0, surplus(v)};

@@ -40,7 +40,8 @@ struct queue {
     int nwaiting;
     struct tenant *tenants; /* [ntenants], sorted by namespace */
     int ntenants;
-    struct line *lines; /* [nlines], the highest priority first */
+    int prepared, grown; /* jobs of in: reserved for if admitted; had their turn to grow */
+    struct line *lines;  /* [nlines], the highest priority first */
     int nlines;
     int level, level_end;   /* the lines of the priority that is decided now */
     bool heads_done;        /* of this priority */
@@ -72,6 +73,8 @@ void queue_crowd(struct queue *q, int priority);
 /* queue_admit.c: decides on one waiting job. head: it is its tenant's oldest of this priority, and
  * has waited QUEUE_PATIENCE. */
 void queue_admit(struct queue *q, struct queue_job *j, bool head);
+/* Takes the quotas' room for pods of an admitted gang that do not exist yet. */
+void queue_take_missing(struct queue *q, const struct queue_job *j);
 /* How many workers an admitted job may have. */
 void queue_grow(struct queue *q, struct queue_job *j);
 /* Fills in ret.again: the decision may change by itself at that time. */
@@ -92,6 +95,8 @@ void queue_reserve_admitted(struct queue *q, struct queue_job *j);
 void queue_reserve(struct queue *q, struct queue_job *j, int n);
 /* Reserves the room for j's minWorkers that is in `later`, which others still use. */
 void queue_reserve_later(struct queue *q, const struct queue_job *j);
+/* Would j fit if no job had workers? Pods of no job, such as those of DaemonSets, stay. */
+bool queue_possible(const struct queue *q, const struct queue_job *j);
 /* Reserves the nodes that j needs once they are free. */
 void queue_hold(struct queue *q, const struct queue_job *j);
 /* How many further workers of j the tenant's share allows, at most limit. ret_kind: the resource
@@ -102,7 +107,8 @@ int queue_share_allows(const struct queue *q, const struct queue_job *j, int lim
 struct resources *queue_used_copy(const struct cluster *c, const struct resources *used);
 void queue_used_free(struct resources *used, int n);
 void queue_note_probe(struct queue *q, const struct queue_job *j);
-/* The gang in probe that j has to wait for; NULL: none. full: as many are in probe as may be. */
+/* The gang in probe that j has to wait for; NULL: none. full: as many are in probe as may be, in
+ * all or, which is half of that, of j's namespace. */
 const struct hvdjob *queue_probe_of(const struct queue *q, const struct queue_job *j, bool *full);
 
 /* queue_preempt.c: makes room for j by preemption. True: j waits for workers to end, and why and

@@ -30,6 +30,10 @@ struct resources *queue_used_copy(const struct cluster *c, const struct resource
 static int hold_nothing(struct queue *q)
 {
     const struct cluster *c = q->in->cluster;
+    if (q->in->foreign) {
+        q->held = queue_used_copy(c, q->in->foreign);
+        return q->held ? 0 : -ENOMEM;
+    }
     q->held = calloc((size_t)c->n + 1, sizeof(*q->held));
     for (int i = 0; i < c->n && q->held; i++)
         if (resources_zero_like(&c->used[i], &q->held[i]) < 0)
@@ -148,9 +152,10 @@ void queue_reserve(struct queue *q, struct queue_job *j, int n)
 
 int queue_pending(const struct queue_job *j)
 {
-    bool starting = j->gates && j->job->status.phase == JOB_STARTING && !j->job->deleting;
+    enum job_phase phase = j->job->status.phase;
+    bool admitted = phase == JOB_STARTING || phase == JOB_RUNNING || phase == JOB_WAITING;
     int missing = j->job->min > j->bound ? j->job->min - j->bound : 0;
-    if (starting)
+    if (j->gates && admitted && !j->job->deleting)
         return j->job->elastic || j->unbound < missing ? missing : j->unbound;
     return j->job->elastic && j->unbound > missing ? missing : j->unbound;
 }
@@ -174,6 +179,16 @@ void queue_reserve_later(struct queue *q, const struct queue_job *j)
 {
     fit_plan(&q->later, &j->demand->spec, j->job->min, q->counts);
     place(q, &j->demand->spec);
+}
+
+bool queue_possible(const struct queue *q, const struct queue_job *j)
+{
+    const struct podspec *spec = &j->demand->spec;
+    int min = j->job->min;
+    struct cluster bare = {
+        .n = q->in->cluster->n, .nodes = q->in->cluster->nodes, .used = q->in->foreign};
+    return (bare.used ? fit_count(&bare, spec, min) : fit_count_empty(q->in->cluster, spec, min)) >=
+           min;
 }
 
 /* First the workers that fit now, then the others on nodes that they will fit on. */
@@ -210,12 +225,19 @@ void queue_note_probe(struct queue *q, const struct queue_job *j)
 
 const struct hvdjob *queue_probe_of(const struct queue *q, const struct queue_job *j, bool *full)
 {
-    int most = q->in->policy.probes;
-    *full = false;
-    for (int i = 0; i < q->nprobes; i++)
-        if (q->probes[i].pool == pool_of(j) &&
-            strcmp(q->probes[i].job->namespace_, j->job->namespace_) == 0)
-            return q->probes[i].job;
-    *full = q->nprobes >= (most < QUEUE_PROBES_MAX ? most : QUEUE_PROBES_MAX);
-    return *full ? q->probes[0].job : NULL;
+    int most = q->in->policy.probes < QUEUE_PROBES_MAX ? q->in->policy.probes : QUEUE_PROBES_MAX;
+    const struct hvdjob *own = NULL;
+    int nown = 0;
+    for (int i = 0; i < q->nprobes; i++) {
+        const struct probe *p = &q->probes[i];
+        if (strcmp(p->job->namespace_, j->job->namespace_) != 0)
+            continue;
+        own = p->job;
+        nown++;
+        *full = false;
+        if (p->pool == pool_of(j))
+            return own;
+    }
+    *full = q->nprobes >= most || (own && nown >= most / 2);
+    return *full ? own ? own : q->probes[0].job : NULL;
 }

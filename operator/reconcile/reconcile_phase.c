@@ -71,8 +71,9 @@ static bool happens(struct reconciling *r, enum job_event event)
         return r->ruled && r->ruled->action == FAILURE_RESTART_GANG;
     case EVENT_ADMIT:
         return admitted(r);
-    case EVENT_REFUSED:
-        return r->in->refused && r->in->gang && !r->in->gang->group && w->alive < job->min;
+    case EVENT_REFUSED: /* in->refused may be older than the admission */
+        return r->job->status.phase == JOB_STARTING && r->in->refused && r->in->gang &&
+               !r->in->gang->group && w->alive < job->min;
     case EVENT_PREEMPTED:
         return r->in->admission && r->in->admission->preempted;
     case EVENT_TIMEOUT:

@@ -216,7 +216,6 @@ static int queue_pods(struct reconciling *r)
     enum job_phase before = r->job->status.phase;
     if (!r->in->admission || r->in->admission->go || (before != JOB_QUEUED && before != JOB_NEW))
         return 0;
-    actions_again(r->ret, r->in->admission->again);
     return r->in->admission->no_pods ? delete_alive(r, true, "the queue withholds its pods")
                                      : have_workers(r, true);
 }

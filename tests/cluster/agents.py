@@ -37,6 +37,7 @@ class Kubelet:
     def __init__(self, job):
         self.job, self.processes, self.said = job, {}, set()
         self.through, self.held = (), set()    # a command in front of the agent's; pods that must not start
+        self.bundle = BUILD    # the folder of agent and library that new pods get
         self.folder = job.cluster.path(f"pods-{job.name}-{job.get()['metadata']['uid']}")
         os.makedirs(self.folder, exist_ok=True)
 
@@ -79,13 +80,15 @@ class Kubelet:
         own["HVD_TOKEN_FILE"] = self.token(pod)
         own["HVD_TERMINATION_MESSAGE_PATH"] = self.message_file(pod)
         own.pop("HVD_METRICS", None)    # all nodes are one machine, where the port is taken
+        if self.bundle != BUILD:
+            own["LD_LIBRARY_PATH"] = self.bundle
         return {**{k: v for k, v in os.environ.items() if not k.startswith("HVD_")}, "HVD_REJOIN_JITTER_MS": "500", **own}
 
     def start(self, pod):
         command = pod["spec"]["containers"][0]["command"]
         assert command[:3] == ["/hvd/bin/hvd-agent", "pod", "--"], command
         with open(os.path.join(self.folder, f"{pod['metadata']['name']}.log"), "ab") as log:
-            return subprocess.Popen([*self.through, AGENT, *command[1:]], env=self.environment(pod), stdin=subprocess.DEVNULL,
+            return subprocess.Popen([*self.through, os.path.join(self.bundle, "hvd-agent"), *command[1:]], env=self.environment(pod), stdin=subprocess.DEVNULL,
                                     stdout=log, stderr=log, start_new_session=True)
 
     def turn(self):
@@ -144,8 +147,11 @@ class Case(operators.Installed):
         self.port = clusters.free_port("127.0.0.1")
         self.operator = self.start_operator("agents-" + self._testMethodName)
 
-    def start_operator(self, name):
-        operator = Operator(self.cluster, *self.options, agents=("127.0.0.1", self.port), name=name).start()
+    def start_operator(self, name, earlier=None):
+        """earlier: the program of an earlier version, which serves the agents itself."""
+        old = ("--agents-addr", f"127.0.0.1:{self.port}", "--agents-url", f"https://127.0.0.1:{self.port}")
+        operator = Operator(self.cluster, *self.options, *(old if earlier else ()), name=name, program=earlier,
+                            agents=None if earlier else ("127.0.0.1", self.port)).start()
         self.addCleanup(lambda: operator.alive() and operator.stop())
         return operator
 

@@ -116,14 +116,16 @@ class Operator:
     """One operator process, and its hvd-plane if there are agents. `name`: of its log in the cluster's folder; `more`:
     arguments; `agents`: (host, port) at which the plane serves agents; `environment`: added to this process's;
     `kubeconfig`: instead of one with a token of its account; `account`: instead of a kubeconfig, a folder with what a
-    kubelet mounts into a pod (token, ca.crt, namespace)."""
+    kubelet mounts into a pod (token, ca.crt, namespace); `program`: of another version."""
     number = 0
 
-    def __init__(self, cluster, *more, name=None, agents=None, environment=None, kubeconfig=None, account=None):
+    def __init__(self, cluster, *more, name=None, agents=None, environment=None, kubeconfig=None, account=None,
+                 program=None):
         Operator.number += 1
         self.cluster, self.more, self.plane = cluster, more, None
         self.name = name or f"operator-{Operator.number}"
         self.environment, self.kubeconfig, self.account = environment or {}, kubeconfig, account
+        self.program = program or PROGRAM
         self.log = cluster.path("log", self.name + ".log")
         self.port = clusters.free_port("127.0.0.1")
         self.process = None
@@ -150,7 +152,7 @@ class Operator:
         environment.pop("KUBECONFIG", None)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *before, PROGRAM, "-v", "-v", *arguments,
+                ["setpriv", "--pdeathsig", "KILL", *before, self.program, "-v", "-v", *arguments,
                  "--metrics-addr", f"127.0.0.1:{self.port}", *self.more],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
         if self.plane:

@@ -7,6 +7,7 @@ preemption, probes, shares."""
 import os
 import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -62,6 +63,42 @@ class Tenants(operators.Installed):
             wait_until(f"job {job.name} to say {words}", seconds, lambda: words in job.status().get("message", ""))
         except TimeoutError as error:
             raise TimeoutError(f"{error}; it says {job.status().get('message')}") from None
+
+    def webhook(self, namespace):
+        """A webhook for the pods of that namespace, which is down: the API server answers 500."""
+        path, name = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", "down"
+        self.cluster.api.create(path, {
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": name},
+            "webhooks": [{"name": "down.hvd.dev", "clientConfig": {"url": "https://127.0.0.1:1/"}, "sideEffects": "None",
+                          "admissionReviewVersions": ["v1"], "failurePolicy": "Fail", "timeoutSeconds": 1,
+                          "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                          "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
+                                     "operations": ["CREATE"]}]}]})
+        self.addCleanup(lambda: self.gone or self.cluster.api.delete(f"{path}/{name}"))
+        self.gone = False
+        return f"{path}/{name}"
+
+    def test_webhook_that_is_down(self):
+        """Dry runs without a verdict: the jobs say so, the operator does not spin, and other tenants' jobs run."""
+        operator = self.operator()
+        self.namespace("hooked")
+        self.cluster.kubectl("label", "namespace", "hooked", "pod-security.kubernetes.io/enforce=restricted")
+        refused = self.job("refused", namespace="hooked")
+        self.says(refused, 'violates PodSecurity "restricted')
+        path = self.webhook("hooked")
+        down = self.job("down", namespace="hooked")
+        self.says(down, "the API server cannot say whether it accepts a worker's pod: ")
+        self.assertIn("failed calling webhook", down.status()["message"])
+        self.job("free").wait_running(1)
+        time.sleep(5)    # the refused job is asked again
+        before = operator.metric("hvd_reconcile_seconds_count")
+        time.sleep(3)
+        self.assertLess(operator.metric("hvd_reconcile_seconds_count") - before, 100)
+        self.cluster.kubectl("label", "namespace", "hooked", "pod-security.kubernetes.io/enforce-")
+        self.cluster.api.delete(path)
+        self.gone = True
+        down.wait_running(1)
+        refused.wait_running(1)
 
     def test_quotas_and_refusals(self):
         """A gang that quota, policy or a typing error keep from its pods holds nothing, and says why."""
@@ -159,6 +196,23 @@ class Tenants(operators.Installed):
             job.wait_phase("Succeeded")
         fixed.wait_running(2)   # `later` is younger, but of no priority: it is after the elastic one's growth
         self.assertNotIn("preemptedBy", fixed.wait_phase("Running"))
+
+    def test_preemption_after_a_restart(self):
+        """An operator that has not made the dry run of a running job judges the job by its pods."""
+        first = self.operator()
+        self.priorities()
+        self.namespace("defaults")
+        self.cluster.api.create("/api/v1/namespaces/defaults/limitranges", {
+            "apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "requests"},
+            "spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "8"}}]}})
+        container = {"name": "main", "image": "none", "command": ["train"]}
+        low = self.job("default-requests", NODES, namespace="defaults", template={
+            "spec": {"containers": [container], "priorityClassName": "low", "terminationGracePeriodSeconds": 1}})
+        low.wait_running(NODES)
+        first.stop()
+        self.operator()
+        self.job("high", 1, template=template("8", priorityClassName="high")).wait_running(1)
+        self.assertEqual(low.status()["preemptedBy"], "default/high")
 
     def test_nobody_is_preempted_for_a_gang_over_quota(self):
         self.operator()

@@ -108,6 +108,19 @@ static void test_no_overflow(void **state)
     pod_fini(&p);
 }
 
+/* This name was made so that a fast hash of it is that of "nvidia.com/gpu". */
+static void test_invented_name(void **state)
+{
+    struct pod p;
+    (void)state;
+    auto_json json_t *j = from_text("{'metadata':{'name':'p','uid':'u'},'spec':{'containers':[{"
+                                    "'resources':{'requests':{'x.io/aaa8awvgg1k2bycgolc':8}}}]}}");
+    assert_int_equal(pod_parse(j, &p, NULL), 0);
+    assert_int_equal(resources_get(&p.requests, "x.io/aaa8awvgg1k2bycgolc"), 8);
+    assert_int_equal(resources_get(&p.requests, "nvidia.com/gpu"), 0);
+    pod_fini(&p);
+}
+
 /* ---- the pod of a dry run ---------------------------------------------------------------------
  */
 
@@ -254,8 +267,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_requests),      cmocka_unit_test(test_no_overflow),
-        cmocka_unit_test(test_demand),        cmocka_unit_test(test_ports),
-        cmocka_unit_test(test_anti_affinity),
+        cmocka_unit_test(test_invented_name), cmocka_unit_test(test_demand),
+        cmocka_unit_test(test_ports),         cmocka_unit_test(test_anti_affinity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

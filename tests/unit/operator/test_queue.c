@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "operator/reconcile/backoff.h"
-#include "tests/unit/operator/queue_world.h"
+#include "tests/unit/operator/queues.h"
 
 static void test_fit(void **state)
 {
@@ -76,6 +76,7 @@ static void test_never(void **state)
 
 /* ---- the queue ------------------------------------------------------------------------------ */
 
+/* Two gangs of which only one fits: the first is admitted, the second waits with a reason. */
 static void test_promises(void **state)
 {
     struct world w;
@@ -190,12 +191,38 @@ static void test_back(void **state)
     assert_int_equal(backoff(1000000, 1, 60), 60);
 }
 
+/* Many jobs, a few at a time: the same decisions as at once. */
+static void test_slices(void **state)
+{
+    struct world w;
+    struct line_of_jobs l = {.n = 0};
+    struct queue *q;
+    int turns = 1;
+    (void)state;
+    init(&w);
+    add_node(&w, "a", 4, "", "");
+    for (int i = 0; i < JOBS; i++)
+        add_job(&l, i == 0 ? "0" : i == 1 ? "1" : "more", "'workers':1", QUEUED("13:00"));
+    struct queue_input in = {
+        .jobs = l.q, .n = l.n, .cluster = &w.c, .policy = {.share = 100, .probes = 1}, .now = NOW};
+    assert_int_equal(queue_begin(&q, &in), 0);
+    while (!queue_step(q, 1))
+        turns++;
+    queue_end(q);
+    assert_true(turns > JOBS);
+    assert_true(verdict(&l, "0")->go && verdict(&l, "1")->go);
+    assert_false(verdict(&l, "more")->go);
+    leave(&l);
+    fini(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fit),      cmocka_unit_test(test_never),
         cmocka_unit_test(test_promises), cmocka_unit_test(test_patience),
         cmocka_unit_test(test_tries),    cmocka_unit_test(test_back),
+        cmocka_unit_test(test_slices),
     };
-    return cmocka_run_group_tests_name("operator/queue", tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -344,6 +344,32 @@ static void test_group(void **state)
     hvdjob_fini(&job);
 }
 
+/* Pods of the queued job were refused before it was admitted: they are created now, and only a
+ * refusal of these rolls the gang back. */
+static void test_old_refusal(void **state)
+{
+    (void)state;
+    struct hvdjob job = make_job(ELASTIC, "'phase':'Queued'");
+    struct actions a;
+    char text[512], api[64];
+    struct admission admission = {.go = true, .again = INT64_MAX};
+    struct reconcile_input in = input(&job, NULL, 0, &admission);
+    in.gang = gang_choose(&job, "", api, sizeof(api), NULL);
+    in.refused = "exceeded quota";
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    told(&a, text, sizeof(text));
+    assert_string_equal(text, "Starting: status event +0-0 +1-0 +2-0");
+    actions_fini(&a);
+    job.status.phase = JOB_STARTING;
+    job.status.admitted = NOW;
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    told(&a, text, sizeof(text));
+    assert_string_equal(text, "Queued: status event");
+    assert_int_equal(a.status.refusals, 1);
+    actions_fini(&a);
+    hvdjob_fini(&job);
+}
+
 /* Each phase but the final ones has a way out, each can be reached, each event has a text. */
 static void test_phases(void **state)
 {
@@ -371,7 +397,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),   cmocka_unit_test(test_hands_off),
         cmocka_unit_test(test_settles), cmocka_unit_test(test_words_wait),
-        cmocka_unit_test(test_group),   cmocka_unit_test(test_phases),
+        cmocka_unit_test(test_group),   cmocka_unit_test(test_old_refusal),
+        cmocka_unit_test(test_phases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

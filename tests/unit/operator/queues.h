@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queue_world: a small cluster and a queue of jobs, for tests of the queue. Included by one file
- * per test program.
+ * queues: a cluster of a few nodes and a list of jobs, for tests of reconcile/fit and queue.
  */
-#ifndef HVD_TESTS_OPERATOR_QUEUE_WORLD_H
-#define HVD_TESTS_OPERATOR_QUEUE_WORLD_H
+#ifndef HVD_TESTS_UNIT_OPERATOR_QUEUES_H
+#define HVD_TESTS_UNIT_OPERATOR_QUEUES_H
 
 #include "operator/reconcile/queue.h"
 #include "tests/unit/operator/jobs.h"
@@ -41,6 +40,7 @@ static inline void fini(struct world *w)
     for (int i = 0; i < w->c.n; i++)
         node_fini(&w->nodes[i]);
 }
+
 #define JOBS 6
 
 struct line_of_jobs {
@@ -95,7 +95,6 @@ static inline void leave(struct line_of_jobs *l)
 
 #define QUEUED(s) "'phase':'Queued','queuedTime':'2023-11-14T22:" s "Z'"
 
-/* Two gangs of which only one fits: the first is admitted, the second waits with a reason. */
 static inline struct queue_job *last(struct line_of_jobs *l)
 {
     return &l->q[l->n - 1];
@@ -128,5 +127,4 @@ static inline void expect_waits(const struct line_of_jobs *l, const char *name, 
         fail_msg("%s waits for \"%s\", not \"%s\"", name, a->why, words);
 }
 
-/* The higher priority is first, though it is younger. */
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of operator/reconcile/queue where tenants share a cluster: priorities, preemption, shares,
- * quotas, probes, refusals.
+ * Tests of operator/reconcile/queue: tenants, priorities, quotas, shares, preemption, probes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,8 +10,9 @@
 
 #include <cmocka.h>
 
-#include "tests/unit/operator/queue_world.h"
+#include "tests/unit/operator/queues.h"
 
+/* The higher priority is first, though it is younger. */
 static void test_priority(void **state)
 {
     struct world w;
@@ -358,7 +358,97 @@ static void test_probes(void **state)
         .jobs = l.q, .n = l.n, .policy = {.share = 100, .probes = 1}, .now = NOW};
     assert_int_equal(queue_decide(&in), 0);
     expect_waits(&l, "b1", "at most 1 such jobs are tried at a time");
+
+    /* Another pool is tried, too, but a namespace gets half of the probes at most. */
+    char pool[] = "x\0y\0";
+    l.demand[1].spec.selector.text = pool;
+    in.policy.probes = 4;
+    assert_int_equal(queue_decide(&in), 0);
+    assert_true(verdict(&l, "a1")->go && verdict(&l, "a2")->go && verdict(&l, "b1")->go);
+    in.policy.probes = 2;
+    assert_int_equal(queue_decide(&in), 0);
+    expect_waits(&l, "a2", "at most 2 such jobs are tried at a time");
+    assert_true(verdict(&l, "b1")->go);
     leave(&l);
+}
+
+/* A job that no pod of any job keeps from its nodes, but pods of others such as DaemonSets do,
+ * holds no nodes: it may wait for ever. */
+static void test_holds_no_impossible_nodes(void **state)
+{
+    struct world w;
+    struct line_of_jobs l = {.n = 0};
+    (void)state;
+    init(&w);
+    add_node(&w, "a", 4, "", "");
+    struct resources foreign = {.amount = {[RESOURCES_CPU] = 1000}};
+    add_job(&l, "never", "'workers':2,'gang':{'probeSeconds':0}", QUEUED("00:00"));
+    add_job(&l, "small", "'workers':1", QUEUED("13:15"));
+    w.used[0] = foreign;
+    struct queue_input in = {.jobs = l.q,
+                             .n = l.n,
+                             .cluster = &w.c,
+                             .foreign = &foreign,
+                             .policy = {.share = 100, .probes = 8},
+                             .now = NOW};
+    assert_int_equal(queue_decide(&in), 0);
+    expect_waits(&l, "never", "1 of 2 workers fit now");
+    assert_true(verdict(&l, "small")->go);
+    leave(&l);
+    fini(&w);
+}
+
+/* The room of a lost worker of a job that waits below minWorkers is not given away in the pause
+ * before its replacement. */
+static void test_keeps_room_of_lost_workers(void **state)
+{
+    static const int at[] = {0};
+    struct world w;
+    struct line_of_jobs l = {.n = 0};
+    (void)state;
+    init(&w);
+    add_node(&w, "a", 4, "", "");
+    add_job(&l, "elastic", "'workers':2,'minWorkers':2,'maxWorkers':3",
+            "'phase':'Waiting','admittedTime':'2023-11-14T22:10:00Z'");
+    place(&l, &w, at, 1);
+    add_job(&l, "small", "'workers':1", QUEUED("13:00"));
+    decide(&l, &w.c, NOW);
+    expect_waits(&l, "small", "0 of 1 workers fit now");
+    leave(&l);
+    fini(&w);
+}
+
+/* A gang that was admitted and has no pods yet has its part of the quota. */
+static void test_quota_of_admitted(void **state)
+{
+    struct line_of_jobs l = {.nquotas = 1};
+    (void)state;
+    l.quotas[0] = make_quota("ml", "'requests.cpu':'6'", "'requests.cpu':'0'", "");
+    add_job(&l, "first", "'workers':2", "'phase':'Starting','admittedTime':'2023-11-14T22:13:19Z'");
+    last(&l)->gates = false;
+    add_job(&l, "second", "'workers':2", QUEUED("13:00"));
+    last(&l)->gates = false;
+    decide(&l, NULL, NOW);
+    expect_waits(&l, "second", "requests.cpu 4 asked, 2 of 6 left");
+    leave(&l);
+    quota_fini(&l.quotas[0]);
+}
+
+/* A job whose back end the cluster does not serve takes no quota from others. */
+static void test_unserved(void **state)
+{
+    struct line_of_jobs l = {.nquotas = 1};
+    (void)state;
+    l.quotas[0] = make_quota("ml", "'requests.cpu':'4'", "'requests.cpu':'0'", "");
+    add_job(&l, "unserved", "'workers':2", QUEUED("13:00"));
+    last(&l)->gates = false;
+    last(&l)->unserved = true;
+    add_job(&l, "good", "'workers':2", QUEUED("13:01"));
+    decide(&l, NULL, NOW);
+    assert_false(verdict(&l, "unserved")->go);
+    assert_true(verdict(&l, "good")->go);
+    leave(&l);
+    quota_fini(&l.quotas[0]);
 }
 
 /* The API server refuses the dry run, or has refused pods: no pods, and no reservation. */
@@ -370,7 +460,7 @@ static void test_refused(void **state)
     init(&w);
     add_node(&w, "a", 4, "", "");
     add_job(&l, "bad", "'workers':2", QUEUED("13:00"));
-    last(&l)->refused = "privileged containers are not allowed";
+    last(&l)->refused = "the API server refuses a worker's pod: privileged containers";
     last(&l)->refused_again = NOW + 7000;
     add_job(
         &l, "again", "'workers':2",
@@ -390,31 +480,6 @@ static void test_refused(void **state)
     fini(&w);
 }
 
-/* Many jobs, a few at a time: the same decisions as at once. */
-static void test_slices(void **state)
-{
-    struct world w;
-    struct line_of_jobs l = {.n = 0};
-    struct queue *q;
-    int turns = 1;
-    (void)state;
-    init(&w);
-    add_node(&w, "a", 4, "", "");
-    for (int i = 0; i < JOBS; i++)
-        add_job(&l, i == 0 ? "0" : i == 1 ? "1" : "more", "'workers':1", QUEUED("13:00"));
-    struct queue_input in = {
-        .jobs = l.q, .n = l.n, .cluster = &w.c, .policy = {.share = 100, .probes = 1}, .now = NOW};
-    assert_int_equal(queue_begin(&q, &in), 0);
-    while (!queue_step(q, 1))
-        turns++;
-    queue_end(q);
-    assert_true(turns > JOBS);
-    assert_true(verdict(&l, "0")->go && verdict(&l, "1")->go);
-    assert_false(verdict(&l, "more")->go);
-    leave(&l);
-    fini(&w);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -428,8 +493,11 @@ int main(void)
         cmocka_unit_test(test_freeing),
         cmocka_unit_test(test_growth),
         cmocka_unit_test(test_probes),
+        cmocka_unit_test(test_holds_no_impossible_nodes),
+        cmocka_unit_test(test_keeps_room_of_lost_workers),
+        cmocka_unit_test(test_quota_of_admitted),
+        cmocka_unit_test(test_unserved),
         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_slices),
     };
-    return cmocka_run_group_tests_name("operator/tenants", tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
