@@ -80,13 +80,16 @@ def kubelet(day):
                 for name in running:
                     day.end_pod(plan, name, 0)
                 continue
-            if phase != "Running" or len(running) < plan.least:
-                continue
+            restarts = job.status.get("restarts", 0) if job else 0
+            if phase != "Running" or len(running) < plan.least or restarts == plan.crashed_at:
+                continue    # after a crash the others wait until the operator has seen it
+            plan.crashed_at = None
             plan.done += passed
             if plan.loops and plan.done >= 1 or plan.crashes and plan.done >= plan.crashes[0][0]:
                 code = 1 if plan.loops else plan.crashes[0][1]
                 day.world.crashes[plan.key] += 1
                 if day.end_pod(plan, day.dice.choice(running), code):
+                    plan.crashed_at = restarts
                     plan.done = 0 if plan.loops else plan.done
                     plan.crashes = plan.crashes[1:]
             elif plan.done >= plan.work:
@@ -175,6 +178,9 @@ def outages(day):
             day.cluster.ask("start kube-apiserver")
         while not day.try_(day.api.get, "/readyz"):
             yield 0.5
+        for name in () if hangs else ("kube-scheduler", "kwok", "kube-controller-manager"):
+            day.cluster.ask(f"stop {name}")     # else their own pauses after failures would hold up everything
+            day.cluster.ask(f"start {name}")
         day.away = False
 
 

@@ -2,8 +2,8 @@
 """What the API server has during a simulated day (day.py): jobs, pods and nodes of all namespaces, from watches that survive
 an API server that is away. Each event is checked (see_*), and time passes in check(), which the day calls every second.
 
-Waits are measured in *fair* seconds: time in which the API server answered and an operator renewed the lease. Nobody can
-expect more of an operator. The day's thread and those of the watches share the state under `lock`."""
+Waits are measured in *fair* seconds: time in which the API server answered, for RECOVERY at least, and an operator renewed
+the lease. Nobody can expect more of an operator. The day's thread and those of the watches share the state under `lock`."""
 import collections
 import contextlib
 import http.client
@@ -22,6 +22,7 @@ ADMITTED = ("Starting", "Running", "Waiting", "Completing")
 PATIENCE = 15        # fair seconds in which a waiting job must have got a message with a reason
 STUCK = 25           # fair seconds that a gang may be half started beyond its time-out, and pods of a finished job stay
 TURN = 12            # fair seconds for which a job of a higher priority fits while a lower one was admitted
+RECOVERY = 8         # seconds after an outage until scheduler, controllers and nodes act again
 RENEWED = 3          # seconds without a renewal after which nobody leads (leases of FAST in day_operators.py)
 
 # What the message of a waiting job must begin with, by phase: README.md of the operator, "Status of a job".
@@ -123,11 +124,11 @@ class World(Invariants):
         self.crashes = collections.Counter()   # {job: how many of its pods were made to fail}
         self.lock, self.over = threading.RLock(), False
         self.jobs, self.pods, self.nodes, self.owners = {}, {}, {}, {}
-        self.fair, self.last, self.holder = 0.0, time.monotonic(), None
+        self.fair, self.last, self.holder, self.recovered = 0.0, time.monotonic(), None, 0
         self.totals = collections.deque()      # (when, Counter of all nodes' resources)
         self.overtaken = {}                    # {(job that waits, job that was admitted): since, in fair seconds}
         self.admissions = collections.Counter()
-        self.preemptions, self.said = 0, set()
+        self.preemptions, self.said, self.used = 0, set(), set()
 
     # ---- watching
 
@@ -210,6 +211,11 @@ class World(Invariants):
         self.wrong.append(f"{what}: {key}: {text}{events}")
         print(f"WRONG {self.wrong[-1]}", flush=True)
 
+    def used_up(self, name):
+        """Only the name of a pod whose program ended. A worker that was deleted comes back with its name if the operator did
+        not see the deletion, or wanted fewer workers for a while."""
+        return name in self.used
+
     def violated(self, text):
         """One of the invariants of the base class."""
         words = text.split()
@@ -242,6 +248,8 @@ class World(Invariants):
     def see_pod(self, kind, pod):
         super().see_pod(kind, pod)
         now = Pod(pod)
+        if now.ended() and not any(c["type"] == "DisruptionTarget" for c in pod.get("status", {}).get("conditions", [])):
+            self.used.add(self.key(pod["metadata"]))
         before = self.pods.pop(now.uid, None)
         key = self.owners.get(now.owner)
         job = self.jobs.get(key)
@@ -371,7 +379,8 @@ class World(Invariants):
             now = time.monotonic()
             passed, self.last = now - self.last, now
             renewed = self.renewals and now - self.renewals[-1][0] < RENEWED
-            if away or not renewed or not self.holder or passed > 5:
+            self.recovered = now + RECOVERY if away else self.recovered
+            if now < self.recovered or not renewed or not self.holder or passed > 5:
                 return
             self.fair += passed
             for key, job in self.jobs.items():
