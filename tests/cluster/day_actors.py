@@ -178,7 +178,7 @@ def outages(day):
             day.cluster.ask("start kube-apiserver")
         while not day.try_(day.api.get, "/readyz"):
             yield 0.5
-        for name in () if hangs else ("kube-scheduler", "kwok", "kube-controller-manager"):
+        for name in () if hangs else ("kube-scheduler", "kube-controller-manager"):
             day.cluster.ask(f"stop {name}")     # else their own pauses after failures would hold up everything
             day.cluster.ask(f"start {name}")
         day.away = False
