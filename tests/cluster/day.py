@@ -28,7 +28,7 @@ from day_operators import Operators  # noqa: E402
 from day_world import FINISHED, World  # noqa: E402
 
 SHARE = 40                # percent, --namespace-share
-DISTURBED = 0.6           # of the day
+DISTURBED = 0.7           # of the day
 SETTLE_LEAST = 150        # fair seconds, at least, in which all jobs finish after the disturbances
 WRONG_MOST = 20           # violated invariants after which the day ends
 SECONDS_EACH = 60         # a line of progress
@@ -42,12 +42,12 @@ class Day:
         self.cluster, self.seed, self.minutes, self.nodes = cluster, seed, minutes, nodes
         self.dice = random.Random(seed)
         self.api = Api.from_kubeconfig(cluster.kubeconfig, cluster.ca, timeout=5)
-        self.jobs = Jobs(random.Random(self.dice.random()), nodes, SHARE, pace=max(8, nodes / 8))
+        self.jobs = Jobs(random.Random(self.dice.random()), nodes, SHARE, pace=max(12, nodes / 8))
         self.world = World(cluster, SHARE, self.jobs.quotas, PRIORITIES)
         self.operators = Operators(cluster, random.Random(self.dice.random()), SHARE)
         # Mean seconds between two acts. A short day has as many kinds of them as a long one.
         scale = min(minutes, 20) / 3
-        self.every = {"job": 0.5, "change": 1.5, "hostile": 4, "drain": 6 * scale ** 0.3, "spot": 7 * scale ** 0.3,
+        self.every = {"job": 0.35, "change": 1.5, "hostile": 4, "drain": 6 * scale ** 0.3, "spot": 7 * scale ** 0.3,
                       "outage": 30 * scale ** 0.5, "failover": 25 * scale ** 0.5, "upgrade": 45 * scale}
         self.longest_outage = 8 if minutes <= 5 else 60
         self.plans, self.gone, self.forged = {}, [], []
@@ -259,7 +259,7 @@ class Day:
         self.add(actors.outages(self), always=True)
         self.add(self.watchman(), always=True)
         for actor in (self.operators.failover, self.operators.upgrade):
-            self.add(self.disturbing(actor(self)), always=True)
+            self.add(actor(self), always=True)
         length = self.minutes * 60 * DISTURBED
         while self.now() < length and len(self.world.wrong) < WRONG_MOST:
             self.step()
@@ -269,13 +269,6 @@ class Day:
         while (self.unfinished() or self.lost) and self.world.fair < limit and len(self.world.wrong) < WRONG_MOST:
             self.step()
         self.judge()
-
-    def disturbing(self, actor):
-        """An actor that ends with the disturbances, but not in the middle of an act."""
-        for pause in actor:
-            if self.settling and all(self.operators.both) and not any(self.operators.stopped(o) for o in self.operators.both):
-                return
-            yield pause
 
     # ---- the end
 

@@ -102,6 +102,8 @@ def administrator(day):
     """Drains nodes as kubectl drain does: cordon, evict until the node is empty. Notes drains that take too long."""
     while not day.settling:
         yield day.dice.uniform(0.5, 1.5) * day.every["drain"]
+        if day.settling:
+            return
         name = day.some_node(lambda pool: True)
         if not name or not day.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}}):
             continue
@@ -130,6 +132,8 @@ def cloud(day):
     """Takes spot nodes away, mostly after an announcement, and adds others."""
     while not day.settling:
         yield day.dice.uniform(0.5, 1.5) * day.every["spot"]
+        if day.settling:
+            return
         name = day.some_node(lambda pool: pool == "spot")
         if not name:
             continue
@@ -162,6 +166,8 @@ def outages(day):
     """The API server ends and comes back, or hangs."""
     while not day.settling:
         yield day.dice.uniform(0.7, 1.3) * day.every["outage"]
+        if day.settling:
+            return
         seconds = day.dice.uniform(2, day.longest_outage)
         hangs = day.outages % 2 == 1
         day.outages += 1

@@ -122,7 +122,7 @@ class Jobs:
         dice, namespace = self.dice, self.dice.choice(TEAMS)
         priority = dice.choices(("low", "normal", "high"), (4, 4, 2))[0]
         work, shape = dice.uniform(0.4, 1.6) * self.pace, dice.random()
-        cpu, gpus, pool, most = dice.choice((1, 2, 4, 8)), 0, None, dice.choice((1, 2, 4, 6, self.nodes // 6))
+        cpu, gpus, pool, most = dice.choice((1, 2, 4, 8)), 0, None, dice.choice((1, 2, 4, 8, self.nodes // 4))
         if shape < 0.15:
             cpu, gpus, most = 4, dice.choice((1, 4, 8)), 6
         elif shape < 0.3:

@@ -76,6 +76,8 @@ class Operators:
         """Kills or pauses the leader, again and again."""
         while True:
             yield self.dice.uniform(0.7, 1.3) * day.every["failover"]
+            if day.settling:
+                return
             place = self.leading(day.world.holder)
             if place is None:
                 continue
@@ -97,6 +99,8 @@ class Operators:
         """Replaces both, one after the other."""
         while True:
             yield self.dice.uniform(0.7, 1.3) * day.every["upgrade"]
+            if day.settling:
+                return
             for place in (0, 1):
                 one = self.both[place]
                 while one is None or self.stopped(one):
