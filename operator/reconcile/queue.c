@@ -137,6 +137,8 @@ int queue_begin(struct queue **ret, const struct queue_input *in)
         return rc;
     }
     q->lowest = INT32_MAX;
+    for (int i = 0; i < in->n; i++)
+        q->any_preempted |= in->jobs[i].preempted_by || in->jobs[i].job->status.preempted_by;
     for (int i = 0; i < in->n; i++) {
         struct queue_job *j = &in->jobs[i];
         struct tenant *t = queue_tenant(q, j->job);

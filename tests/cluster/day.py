@@ -28,7 +28,7 @@ from day_operators import Operators  # noqa: E402
 from day_world import FINISHED, World  # noqa: E402
 
 SHARE = 40                # percent, --namespace-share
-DISTURBED = 0.7           # of the day
+DISTURBED = 0.6           # of the day
 SETTLE_LEAST = 150        # fair seconds, at least, in which all jobs finish after the disturbances
 WRONG_MOST = 20           # violated invariants after which the day ends
 SECONDS_EACH = 60         # a line of progress

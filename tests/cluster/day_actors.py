@@ -3,7 +3,7 @@
 import os
 import signal
 
-from day_jobs import HOSTILE, NEVER, SUCCEEDS, node, pools_of
+from day_jobs import FATAL, HOSTILE, NEVER, SUCCEEDS, node, pools_of
 from day_operators import DRAIN_LIMIT
 from day_world import FINISHED
 
@@ -91,7 +91,8 @@ def kubelet(day):
                 if day.end_pod(plan, day.dice.choice(running), code):
                     plan.crashed_at = restarts
                     plan.done = 0 if plan.loops else plan.done
-                    plan.crashes = plan.crashes[1:]
+                    # A pod that was just being deleted does not count as failed: the fatal crash happens again then.
+                    plan.crashes = plan.crashes[code != FATAL:]
             elif plan.done >= plan.work:
                 plan.ending = True
 

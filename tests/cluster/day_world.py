@@ -22,6 +22,7 @@ ADMITTED = ("Starting", "Running", "Waiting", "Completing")
 PATIENCE = 15        # fair seconds in which a waiting job must have got a message with a reason
 STUCK = 25           # fair seconds that a gang may be half started beyond its time-out, and pods of a finished job stay
 TURN = 12            # fair seconds for which a job of a higher priority fits while a lower one was admitted
+TWICE = 2            # times that a job may be preempted by the same other one: failures may need its room a second time
 RECOVERY = 8         # seconds after an outage until scheduler, controllers and nodes act again
 RENEWED = 3          # seconds without a renewal after which nobody leads (leases of FAST in day_operators.py)
 
@@ -35,7 +36,8 @@ REASONS = {phase: [re.compile(one, re.S) for one in forms] for phase, forms in {
         r"fewer than \d+ of its workers got a node within \d+ s, so all were deleted; the job is tried again \d+ s after",
         r"the API server refuses a worker's pod: .{10}",
         r"preempts job \S+ \(priority -?\d+, this one has -?\d+\).*; waits for their workers to end",
-        r"its room is being made free: waits for workers of other jobs to end"),
+        r"its room is being made free: waits for workers of other jobs to end",
+        r"its workers could take the nodes on which other jobs are preempted for job \S+; "),
     "Starting": (r"\d+ of \d+ workers run, \d+ have a node; training starts with \d+; .{10}",),
     "Waiting": (r"\d+ workers run, minWorkers is \d+; the running ones wait with their state in memory; .{10}",),
     "Restarting": (
@@ -129,6 +131,7 @@ class World(Invariants):
         self.overtaken = {}                    # {(job that waits, job that was admitted): since, in fair seconds}
         self.admissions = collections.Counter()
         self.preemptions, self.said, self.used = 0, set(), set()
+        self.pairs = collections.Counter()     # {(job, the one that preempted it): how often}
 
     # ---- watching
 
@@ -327,9 +330,16 @@ class World(Invariants):
             if job.phase == "Starting":
                 self.admitted(key, job)
             if job.phase == "Restarting" and job.message.startswith("preempted by"):
-                self.preemptions += 1
+                self.preempted(key, job)
         if job.status.get("failures", 0) > self.crashes[key]:
             self.fail("an attempt too many", key, f"{job.status['failures']} failures, but {self.crashes[key]} crashes")
+
+    def preempted(self, key, job):
+        by = job.message.split()[3].rstrip(",")
+        self.preemptions += 1
+        self.pairs[key, by] += 1
+        if self.pairs[key, by] > TWICE:
+            self.fail("preempted again and again", key, f"{self.pairs[key, by]} times by {by}")
 
     # ---- order
 
