@@ -2,8 +2,8 @@
 """What the API server has during a simulated day (day.py): jobs, pods and nodes of all namespaces, from watches that survive
 an API server that is away. Each event is checked (see_*), and time passes in check(), which the day calls every second.
 
-Waits are measured in *fair* seconds: time in which the API server answered, for RECOVERY at least, and an operator renewed
-the lease. Nobody can expect more of an operator. The day's thread and those of the watches share the state under `lock`."""
+Waits are measured in *fair* seconds: time in which the API server has answered, and the same operator has renewed the lease,
+for RECOVERY at least. Nobody can expect more of an operator. The day's thread and those of the watches share the state under `lock`."""
 import collections
 import contextlib
 import http.client
@@ -19,11 +19,11 @@ from invariants import Invariants
 
 FINISHED, ENDED = ("Succeeded", "Failed"), ("Succeeded", "Failed")
 ADMITTED = ("Starting", "Running", "Waiting", "Completing")
-PATIENCE = 15        # fair seconds in which a waiting job must have got a message with a reason
+PATIENCE = 30        # fair seconds in which a waiting job must have got a message with a reason
 STUCK = 25           # fair seconds that a gang may be half started beyond its time-out, and pods of a finished job stay
 TURN = 12            # fair seconds for which a job of a higher priority fits while a lower one was admitted
 TWICE = 2            # times that a job may be preempted by the same other one: failures may need its room a second time
-RECOVERY = 8         # seconds after an outage until scheduler, controllers and nodes act again
+RECOVERY = 8         # seconds after an outage, or a change of the leader, until everybody acts again
 RENEWED = 3          # seconds without a renewal after which nobody leads (leases of FAST in day_operators.py)
 
 # What the message of a waiting job must begin with, by phase: README.md of the operator, "Status of a job".
@@ -246,6 +246,8 @@ class World(Invariants):
 
     def see_lease(self, kind, lease):
         super().see_lease(kind, lease)
+        if self.holder != lease["spec"].get("holderIdentity"):
+            self.recovered = time.monotonic() + RECOVERY
         self.holder = lease["spec"].get("holderIdentity")
 
     def see_pod(self, kind, pod):
@@ -292,17 +294,19 @@ class World(Invariants):
 
     def check_share(self, namespace, key):
         """What a namespace's gangs hold never exceeds the share of the largest cluster since the oldest was admitted: the
-        share is judged when workers are admitted, and nodes may be lost after that."""
-        held, oldest = collections.Counter(), time.monotonic() - 10
+        share is judged when workers are admitted, and nodes may be lost after that. A tenth of the cluster more may be workers
+        beyond minWorkers that the scheduler has just placed while the operator admitted another gang."""
+        held, least, oldest = collections.Counter(), collections.Counter(), time.monotonic() - 10
         for name, job in self.jobs.items():
             if name.startswith(namespace + "/") and job.phase in ADMITTED:
                 oldest = min(oldest, (job.latest or oldest) - 10)
-                for pod in job.bound():
+                for number, pod in enumerate(job.bound()):
                     held.update(pod.requests)
+                    least.update(pod.requests if number < job.least else {})
         for kind in held:
             most = max((total[kind] for at, total in self.totals if at >= oldest), default=0)
             most = max(most, self.totals[-1][1][kind], next((t[kind] for at, t in reversed(self.totals) if at < oldest), 0))
-            if held[kind] > most * self.share / 100 + 0.01:
+            if least[kind] > most * self.share / 100 + 0.01 or held[kind] > most * (self.share + 10) / 100:
                 self.fail("over the share", key, f"{namespace} holds {held[kind]} {kind} of {most}, {self.share} % allowed")
 
     def see_job(self, kind, thing):
@@ -390,7 +394,8 @@ class World(Invariants):
             now = time.monotonic()
             passed, self.last = now - self.last, now
             renewed = self.renewals and now - self.renewals[-1][0] < RENEWED
-            self.recovered = now + RECOVERY if away else self.recovered
+            if away:
+                self.recovered = now + RECOVERY
             if now < self.recovered or not renewed or not self.holder or passed > 5:
                 return
             self.fair += passed
