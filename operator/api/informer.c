@@ -165,7 +165,7 @@ static void on_watch_done(void *arg, const struct api_answer *answer)
     loop_timer_stop(api_loop(inf->config.api), &inf->patience);
     lines_fini(&inf->lines);
     if (inf->state == WATCH_FOLLOWING && was_good(inf, answer))
-        inf->failures = 0;
+        inf->failures = inf->gone_in_row = 0;
     enum watch_event event = watch_end(inf, answer);
     if (event == WATCH_UNSUPPORTED)
         inf->no_streams = true;
@@ -260,11 +260,10 @@ static void do_watch(struct informer *inf, bool stream)
     buf_fini(&path);
 }
 
-static void do_pause(struct informer *inf, uint64_t most_ms, uint64_t more_ms)
+static void do_pause(struct informer *inf, unsigned failures, uint64_t most_ms, uint64_t more_ms)
 {
-    inf->failures++;
     inf->counts.failures++;
-    uint64_t ms = retry_backoff_ms(inf->failures, randombytes_random());
+    uint64_t ms = retry_backoff_ms(failures, randombytes_random());
     if (ms > most_ms)
         ms = most_ms / 2 + randombytes_uniform((uint32_t)most_ms / 2);
     ms += more_ms;
@@ -313,10 +312,12 @@ static void act(struct informer *inf, enum watch_action action)
         break;
     case WATCH_DO_JITTER:
         inf->counts.gone++;
-        do_pause(inf, RETRY_MAX_MS, randombytes_uniform(JITTER_MS));
+        /* Counted by itself: a server that was restarted refuses each watch with 410, and the
+         * failures of the outage before are no reason to leave the cache as it is for long. */
+        do_pause(inf, ++inf->gone_in_row, RETRY_MAX_MS, randombytes_uniform(JITTER_MS));
         break;
     case WATCH_DO_PAUSE:
-        do_pause(inf, inf->progress ? RETRY_MAX_MS : PAUSE_MAX_MS, 0);
+        do_pause(inf, ++inf->failures, inf->progress ? RETRY_MAX_MS : PAUSE_MAX_MS, 0);
         break;
     case WATCH_NOTHING:
     case WATCH_DO_END:

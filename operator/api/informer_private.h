@@ -30,7 +30,8 @@ struct informer {
     bool gone;        /* the watch sent the error 410 */
     bool progress;    /* this request delivered something new */
     uint64_t opened_at;
-    unsigned failures; /* failed requests in a row */
+    unsigned failures;    /* failed requests in a row */
+    unsigned gone_in_row; /* responses 410 since the last good watch */
     long retry_after_s;
     struct err err;
 };

@@ -141,6 +141,8 @@ int queue_begin(struct queue **ret, const struct queue_input *in)
         queue_end(q);
         return rc;
     }
+    for (int i = 0; i < in->n; i++)
+        q->any_preempted |= in->jobs[i].preempted_by || in->jobs[i].job->status.preempted_by;
     *ret = q;
     return 0;
 }

@@ -169,6 +169,18 @@ static void wait_for_probe(struct queue *q, struct queue_job *j, const struct hv
     keep_waiting(q, j);
 }
 
+/* The scheduler would place its workers also on nodes that are reserved: others would be preempted
+ * for that job once more. */
+static void wait_for_claim(struct queue *q, struct queue_job *j)
+{
+    snprintf(j->ret.why, sizeof(j->ret.why),
+             "its workers could take the nodes on which other jobs are preempted for job "
+             "%.63s/%.63s; it is admitted once that job has them",
+             q->claimer->namespace_, q->claimer->name);
+    queue_again(j, q->in->now + 10 * MOMENT_S);
+    keep_waiting(q, j);
+}
+
 static void say_held(const struct queue *q, struct queue_job *j)
 {
     size_t n = strlen(j->ret.why);
@@ -253,6 +265,8 @@ void queue_admit(struct queue *q, struct queue_job *j, bool head)
     }
     if (q->in->cluster && fit_count(q->in->cluster, &j->demand->spec, j->job->min) < j->job->min)
         wait_for_room(q, j, head);
+    else if (queue_is_claimed(q, j))
+        wait_for_claim(q, j);
     else if (queue_certain(q, j))
         go(q, j, true);
     else if ((other = queue_probe_of(q, j, &full)))
@@ -270,7 +284,7 @@ static int growth(struct queue *q, struct queue_job *j)
     int kept = j->bound + queue_pending(j), exist = j->alive > kept ? j->alive - kept : 0;
     int n = j->job->workers - kept, fresh = n > exist ? quotas_admit(q, j, n - exist, 0) : 0;
     n = queue_share_allows(q, j, n > exist ? exist + fresh : n, NULL);
-    n = n > 0 ? fitting(q, j, n) : 0;
+    n = n > 0 && !queue_is_claimed(q, j) ? fitting(q, j, n) : 0;
     take_quotas(q, j, n - exist);
     queue_reserve(q, j, n);
     return kept + n;

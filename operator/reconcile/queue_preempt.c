@@ -175,7 +175,7 @@ bool queue_preempt(struct queue *q, struct queue_job *j)
             n++;
         }
         say(&p, j, n);
-        queue_reserve_later(q, j);
+        queue_reserve_later(q, j, n > 0);
     }
     if (may)
         plan_fini(&p);

@@ -55,6 +55,12 @@ struct queue {
     int *counts;                 /* [nodes] for fit_plan() */
     struct resources *held;      /* [nodes] for jobs that have waited QUEUE_PATIENCE */
     const struct hvdjob *holder; /* the last of these jobs; NULL: none */
+    /* The nodes on which others are or were preempted for gangs that are not placed yet; used:
+     * without reservations for these gangs. The scheduler does not know these reservations. */
+    struct cluster claimed;
+    struct node *claimed_nodes;   /* [claimed.n] copies; what they point to is borrowed */
+    const struct hvdjob *claimer; /* the last of these gangs */
+    bool any_preempted;           /* some job has a preempted_by */
     /* The highest priority of a job that waits or is being placed: elastic jobs up to this priority
      * grow only into free room. */
     bool crowded;
@@ -93,10 +99,17 @@ void queue_reserve_admitted(struct queue *q, struct queue_job *j);
 /* Adds n workers of j to what its tenant holds, and reserves for them unless another scheduler
  * does. */
 void queue_reserve(struct queue *q, struct queue_job *j, int n);
-/* Reserves the room for j's minWorkers that is in `later`, which others still use. */
-void queue_reserve_later(struct queue *q, const struct queue_job *j);
 /* Would j fit if no job had workers? Pods of no job, such as those of DaemonSets, stay. */
 bool queue_possible(const struct queue *q, const struct queue_job *j);
+/* Reserves the room for j's minWorkers that is in `later`, which others still use. fresh: others
+ * are preempted for it in this run. */
+void queue_reserve_later(struct queue *q, const struct queue_job *j, bool fresh);
+/* Claims the nodes of q->counts for j, if others are preempted for it in this run (fresh) or were
+ * within CLAIM. Call before reserving; used: what is used there without j. */
+void queue_claim(struct queue *q, const struct queue_job *j, const struct resources *used,
+                 bool fresh);
+/* Could the scheduler place a worker of j on a claimed node? */
+bool queue_is_claimed(const struct queue *q, const struct queue_job *j);
 /* Reserves the nodes that j needs once they are free. */
 void queue_hold(struct queue *q, const struct queue_job *j);
 /* How many further workers of j the tenant's share allows, at most limit. ret_kind: the resource

@@ -2,12 +2,18 @@
  *
  * queue_room: what is reserved on nodes, what each tenant holds, and which gangs are in probe.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/hash.h"
 #include "operator/objects/moment.h"
 #include "operator/reconcile/queue_private.h"
+
+/* How long a gang claims the nodes that were made free for it: until its workers have ended, which
+ * takes their terminationGracePeriodSeconds, and a little longer. On a node that is lost they never
+ * end. */
+#define CLAIM (120 * MOMENT_S)
 
 void queue_used_free(struct resources *used, int n)
 {
@@ -62,7 +68,10 @@ int queue_room_init(struct queue *q)
     q->later.ports = NULL;
     q->later.used = queue_used_copy(c, c->used);
     q->counts = calloc((size_t)c->n + 1, sizeof(*q->counts));
-    if (!q->later.used || !q->counts)
+    q->claimed_nodes = calloc((size_t)c->n + 1, sizeof(*q->claimed_nodes));
+    q->claimed = (struct cluster){.nodes = q->claimed_nodes,
+                                  .used = calloc((size_t)c->n + 1, sizeof(*q->claimed.used))};
+    if (!q->later.used || !q->counts || !q->claimed_nodes || !q->claimed.used)
         return -ENOMEM;
     for (int i = 0; i < c->n && q->in->freeing; i++) {
         resources_count(&q->later.used[i], &q->in->freeing[i], -1);
@@ -77,6 +86,8 @@ void queue_room_fini(struct queue *q)
     int n = q->in->cluster ? q->in->cluster->n : 0;
     queue_used_free(q->later.used, n);
     queue_used_free(q->held, n);
+    queue_used_free(q->claimed.used, q->claimed.n);
+    free(q->claimed_nodes);
     free(q->counts);
     resources_fini(&q->total);
     for (int i = 0; i < q->ntenants; i++)
@@ -171,13 +182,19 @@ void queue_reserve_admitted(struct queue *q, struct queue_job *j)
             queue_note_probe(q, j);
         queue_crowd(q, j->priority);
     }
-    reserve(q, j, n);
+    if (c && n > 0) {
+        fit_plan(c, &j->demand->spec, n, q->counts);
+        if (missing > 0)
+            queue_claim(q, j, c->used, false);
+        place(q, &j->demand->spec);
+    }
     add_holding(q, j, j->bound + n);
 }
 
-void queue_reserve_later(struct queue *q, const struct queue_job *j)
+void queue_reserve_later(struct queue *q, const struct queue_job *j, bool fresh)
 {
     fit_plan(&q->later, &j->demand->spec, j->job->min, q->counts);
+    queue_claim(q, j, q->later.used, fresh);
     place(q, &j->demand->spec);
 }
 
@@ -189,6 +206,42 @@ bool queue_possible(const struct queue *q, const struct queue_job *j)
         .n = q->in->cluster->n, .nodes = q->in->cluster->nodes, .used = q->in->foreign};
     return (bare.used ? fit_count(&bare, spec, min) : fit_count_empty(q->in->cluster, spec, min)) >=
            min;
+}
+
+/* ---- claims ---------------------------------------------------------------------------------- */
+
+static bool has_preempted(const struct queue *q, const struct queue_job *j)
+{
+    char key[160];
+    snprintf(key, sizeof(key), "%.63s/%.63s", j->job->namespace_, j->job->name);
+    for (int i = 0; i < q->in->n && q->any_preempted; i++) {
+        const struct queue_job *other = &q->in->jobs[i];
+        const struct hvdjob_status *st = &other->job->status;
+        const char *by = other->preempted_by ? other->preempted_by : st->preempted_by;
+        bool old = !other->preempted_by && q->in->now >= st->last_preemption + CLAIM;
+        if (by && !old && strcmp(by, key) == 0)
+            return true;
+    }
+    return false;
+}
+
+void queue_claim(struct queue *q, const struct queue_job *j, const struct resources *used,
+                 bool fresh)
+{
+    const struct cluster *c = q->in->cluster;
+    if (!fresh && !has_preempted(q, j))
+        return;
+    q->claimer = j->job;
+    for (int i = 0; i < c->n && q->claimed.n < c->n; i++) {
+        if (q->counts[i] == 0 || resources_copy(&used[i], &q->claimed.used[q->claimed.n]) < 0)
+            continue;
+        q->claimed_nodes[q->claimed.n++] = c->nodes[i];
+    }
+}
+
+bool queue_is_claimed(const struct queue *q, const struct queue_job *j)
+{
+    return j->gates && q->claimed.n > 0 && fit_count(&q->claimed, &j->demand->spec, 1) > 0;
 }
 
 /* First the workers that fit now, then the others on nodes that they will fit on. */

@@ -45,6 +45,18 @@ static void add_refused(const struct reconciling *r, char *dst, size_t size)
              f->npods == 1 ? "" : "s", f->pods[0], f->npods == 1 ? "" : " ...", text);
 }
 
+/* Nobody has said anything about the pod: neither the scheduler nor the kubelet of its node. */
+static void add_silent(const struct reconciling *r, char *dst, size_t size)
+{
+    const struct pod *p = workers_pending(&r->w, r->st);
+    if (p && p->node)
+        snprintf(dst, size,
+                 "; worker %d (pod %.80s) is on node %.80s, whose kubelet has not started it yet",
+                 p->worker, p->name, p->node);
+    else if (p)
+        snprintf(dst, size, "; worker %d (pod %.80s) waits for the scheduler", p->worker, p->name);
+}
+
 /* Appends why pods do not start, such as "; worker 2 (pod x) waits: ...". */
 static void add_stuck(const struct reconciling *r, char *dst, size_t size)
 {
@@ -60,6 +72,8 @@ static void add_stuck(const struct reconciling *r, char *dst, size_t size)
     else if (p)
         snprintf(dst + n, size - n, "; worker %d (pod %.80s) waits: %.500s", p->worker, p->name,
                  p->why);
+    else
+        add_silent(r, dst + n, size - n);
 }
 
 static void add_budget(const struct reconciling *r, char *dst, size_t size)

@@ -86,3 +86,11 @@ const struct pod *workers_stuck(const struct workers *w, const struct hvdjob_sta
             return w->mine[i];
     return NULL;
 }
+
+const struct pod *workers_pending(const struct workers *w, const struct hvdjob_status *status)
+{
+    for (int i = 0; i < w->n; i++)
+        if (worker_alive(status, w->mine[i]) && w->mine[i]->phase == POD_PENDING)
+            return w->mine[i];
+    return NULL;
+}

@@ -33,5 +33,7 @@ bool worker_alive(const struct hvdjob_status *status, const struct pod *p);
 
 /* The first pod that is alive, pending, and says why; NULL: none. */
 const struct pod *workers_stuck(const struct workers *w, const struct hvdjob_status *status);
+/* The first pod that is alive and pending; NULL: none. */
+const struct pod *workers_pending(const struct workers *w, const struct hvdjob_status *status);
 
 #endif

@@ -13,4 +13,9 @@ cluster-down:  ## ends the cluster of make cluster and leaves nothing
 cluster-demo: images  ## k8s/examples/mnist.yaml on a real node: scaled 2, 4, 3, one worker killed, to its end (root)
 	$(Q)$(PY) tests/cluster/demo.py $(BUILD)
 
-.PHONY: cluster cluster-down cluster-demo
+HVD_DAY_MINUTES ?= 40
+
+cluster-day: deps all  ## a day of a cluster of 500 simulated nodes, its tenants and troubles: HVD_SEED=n, HVD_DAY_MINUTES=40, KWOK=500
+	$(Q)$(PY) tests/cluster/day.py --minutes $(HVD_DAY_MINUTES) --nodes $(if $(filter file,$(origin KWOK)),500,$(KWOK)) $(if $(HVD_SEED),--seed $(HVD_SEED))
+
+.PHONY: cluster cluster-down cluster-demo cluster-day

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watches jobs, pods and the lease in the API server, independently of the operator, and checks invariants: each pod name
-is created once; counts and epochs of a job never fall."""
+is created once; counts and epochs of a job never fall. With namespace=None those of all namespaces, which are then called
+"namespace/name"."""
 import contextlib
 import datetime
 import http.client
@@ -25,8 +26,9 @@ class Invariants:
         self.threads, self.connections = [], []
 
     def __enter__(self):
-        self.follow(f"/api/v1/namespaces/{self.namespace}/pods", self.see_pod)
-        self.follow(f"/apis/hvd.dev/v1alpha1/namespaces/{self.namespace}/hvdjobs", self.see_job)
+        within = f"/namespaces/{self.namespace}" if self.namespace else ""
+        self.follow(f"/api/v1{within}/pods", self.see_pod)
+        self.follow(f"/apis/hvd.dev/v1alpha1{within}/hvdjobs", self.see_job)
         self.follow(LEASES, self.see_lease)
         return self
 
@@ -59,20 +61,30 @@ class Invariants:
         except (OSError, ValueError, AttributeError, http.client.HTTPException):
             pass    # the connection was closed by __exit__
 
+    def key(self, meta):
+        return meta["name"] if self.namespace else f"{meta['namespace']}/{meta['name']}"
+
+    def used_up(self, _name):
+        """May no further pod have the name of this earlier one?"""
+        return True
+
+    def violated(self, text):
+        self.wrong.append(text)
+
     def see_pod(self, kind, pod):
         meta = pod["metadata"]
-        uids = self.made.setdefault(meta["name"], [])
+        uids = self.made.setdefault(self.key(meta), [])
         if kind == "ADDED":
-            if uids:
-                self.wrong.append(f"pod {meta['name']} was made {len(uids) + 1} times")
+            if uids and self.used_up(self.key(meta)):
+                self.violated(f"pod {self.key(meta)} was made {len(uids) + 1} times")
             uids.append(meta["uid"])
 
     def see_job(self, kind, job):
-        name, status = job["metadata"]["name"], job.get("status", {})
+        name, status = self.key(job["metadata"]), job.get("status", {})
         before = self.counts.setdefault(name, {})
         for field in RISING:
             if kind != "DELETED" and status.get(field, 0) < before.get(field, 0):
-                self.wrong.append(f"job {name}: {field} went from {before[field]} to {status.get(field, 0)}")
+                self.violated(f"job {name}: {field} went from {before[field]} to {status.get(field, 0)}")
             before[field] = status.get(field, 0)
         phases = self.phases.setdefault(name, [None])
         if status.get("phase") != phases[-1]:

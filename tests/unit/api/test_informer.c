@@ -4,7 +4,7 @@
  * after every byte, 410 as status and as event, objects that are deleted and created again unseen,
  * failures. Afterwards the cache equals the server's objects, and the events were consistent.
  *
- * takes: 13 s, waiting
+ * takes: 17 s, waiting
  */
 #include <stdarg.h>
 #include <setjmp.h>
@@ -308,6 +308,23 @@ static void test_gone(void **state)
     }
 }
 
+/* Regression: after an outage the pause before the new list was as long as the outage's failures had
+ * made it, up to a minute. */
+static void test_gone_after_failures(void **state)
+{
+    (void)state;
+    kube_server_do("make 10 10");
+    begin(false, 10);
+    UNTIL(heard.syncs == 1);
+    kube_server_do("fail 500 10 -1");
+    kube_server_do("forget http touch pod-00007");
+    UNTIL(counts()->gone == 1);
+    assert_int_equal(counts()->failures, 11);
+    uint64_t before = clock_ns();
+    UNTIL(heard.syncs == 2);
+    assert_true(clock_ns() - before < 2 * CLOCK_S);
+}
+
 /* A continue token expires in the middle of a list: the informer then lists without pages. */
 static void test_page_expires(void **state)
 {
@@ -403,6 +420,7 @@ int main(void)
         cmocka_unit_test_teardown(test_cut_streamed_list, after_each),
         cmocka_unit_test_teardown(test_pauses_grow, after_each),
         cmocka_unit_test_teardown(test_gone, after_each),
+        cmocka_unit_test_teardown(test_gone_after_failures, after_each),
         cmocka_unit_test_teardown(test_page_expires, after_each),
         cmocka_unit_test_teardown(test_bookmarks, after_each),
         cmocka_unit_test_teardown(test_failures, after_each),

@@ -308,6 +308,58 @@ static void test_freeing(void **state)
     fini(&w);
 }
 
+/* Regression: a preempted job fitted elsewhere and was admitted at once, but the scheduler placed
+ * its workers on the nodes that had been made free, so it was preempted again, and so on. */
+static void test_claimed_nodes(void **state)
+{
+    static const int at[] = {0};
+    struct world w;
+    struct line_of_jobs l = {.n = 0};
+    (void)state;
+    init(&w);
+    add_node(&w, "a", 2, ",'labels':{'pool':'x'}", "");
+    add_node(&w, "b", 4, "", "");
+    add_job(&l, "victim", "'workers':1", RUNNING("10:00"));
+    place(&l, &w, at, 1);
+    add_job(&l, "high", "'workers':1", QUEUED("13:00"));
+    l.jobs[1].podspec.selector.text = calloc(1, 8);
+    memcpy(l.jobs[1].podspec.selector.text, "pool\0x\0", 8);
+    l.demand[1].spec = l.jobs[1].podspec;
+    last(&l)->priority = 9;
+    add_job(&l, "low", "'workers':1", QUEUED("13:01"));
+    struct world fresh = w;
+    decide(&l, &w.c, NOW);
+    assert_true(verdict(&l, "victim")->preempted);
+    expect_waits(&l, "low",
+                 "could take the nodes on which other jobs are preempted for job ml/high");
+
+    /* Also the victim, and also until the other one's workers have their nodes. */
+    l.jobs[0].status.phase = JOB_QUEUED;
+    l.jobs[0].status.preempted_by = strdup("ml/high");
+    l.jobs[0].status.last_preemption = NOW - MOMENT_S;
+    l.q[0].alive = l.q[0].bound = l.q[0].nat = 0;
+    l.jobs[1].status.phase = JOB_STARTING;
+    memset(w.used, 0, sizeof(w.used));
+    decide(&l, &w.c, NOW);
+    expect_waits(&l, "victim", "could take the nodes");
+    assert_false(verdict(&l, "low")->go);
+    l.jobs[1].status.phase = JOB_RUNNING;
+    l.q[1].alive = l.q[1].bound = 1;
+    w.used[0] = fresh.used[0];
+    memset(&w.used[1], 0, sizeof(w.used[1]));
+    decide(&l, &w.c, NOW);
+    assert_true(verdict(&l, "victim")->go && verdict(&l, "low")->go);
+
+    /* Not for ever, should the workers never end. */
+    l.jobs[1].status.phase = JOB_STARTING;
+    l.q[1].alive = l.q[1].bound = 0;
+    memset(w.used, 0, sizeof(w.used));
+    decide(&l, &w.c, NOW + 300 * MOMENT_S);
+    assert_true(verdict(&l, "low")->go);
+    leave(&l);
+    fini(&w);
+}
+
 /* An elastic job grows only into free room while a job of its priority or a higher one waits. */
 static void test_growth(void **state)
 {
@@ -490,6 +542,7 @@ int main(void)
         cmocka_unit_test(test_quota),
         cmocka_unit_test(test_quota_scopes),
         cmocka_unit_test(test_preemption),
+        cmocka_unit_test(test_claimed_nodes),
         cmocka_unit_test(test_freeing),
         cmocka_unit_test(test_growth),
         cmocka_unit_test(test_probes),
