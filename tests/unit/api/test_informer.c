@@ -308,8 +308,8 @@ static void test_gone(void **state)
     }
 }
 
-/* Regression: after an outage the pause before the new list was as long as the outage's failures had
- * made it, up to a minute. */
+/* Regression: after an outage the pause before the new list was as long as the outage's failures
+ * had made it, up to a minute. */
 static void test_gone_after_failures(void **state)
 {
     (void)state;
