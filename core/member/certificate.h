@@ -22,8 +22,8 @@ int certificate_read(struct certificate *ret, const char *chain_pem, const char 
 
 void certificate_fini(struct certificate *c);
 
-/* The certificate that certificate_choose() returns to handshakes on this thread; NULL: none.
- * GnuTLS gives its callback no argument of the owner. */
+/* Sets the certificate that certificate_choose() returns to handshakes on this thread; NULL: none.
+ * It is a variable of the thread, because GnuTLS passes no user pointer to that callback. */
 void certificate_set_current(struct certificate *c);
 
 /* A gnutls_certificate_retrieve_function2. */

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Larger values are read as this, like the API server does. A pod that requests as much fits
- * nowhere (resources_fit()). */
+/* The API server and quantity_parse() read any larger value as QUANTITY_MAX. A pod that requests
+ * QUANTITY_MAX of a resource fits on no node (resources_fit()). */
 #define QUANTITY_MAX INT64_MAX
 
 enum quantity_unit { QUANTITY_COUNT, QUANTITY_MILLI, QUANTITY_BYTES };

@@ -121,7 +121,7 @@ class Day:
         return self.patch(f"/api/v1/namespaces/{plan.namespace}/pods/{name}/status", {"status": status})
 
     def some_node(self, of_pool):
-        """A node that nothing happens to, rather with workers."""
+        """A node that is not cordoned, drained or lost. A node with workers is preferred."""
         with self.world.lock:
             busy = {p.node for p in self.world.pods.values() if p.owner and p.alive()}
             free = [name for name, one in sorted(self.world.nodes.items())
