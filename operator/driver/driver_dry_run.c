@@ -81,6 +81,10 @@ static void note_failure(struct driver *d, struct entry *e, const struct api_ans
 {
     struct dry_run *r = &e->dry_run;
     int64_t ms = (int64_t)retry_backoff_ms(++r->failures, randombytes_random());
+    int64_t asked = answer->retry_after_s < RETRY_MAX_MS / 1000
+                        ? answer->retry_after_s * INT64_C(1000)
+                        : RETRY_MAX_MS;
+    ms = asked > ms ? asked : ms; /* Retry-After; -1: none */
     r->not_before = clock_ns() + (uint64_t)ms * CLOCK_MS;
     driver_queue_at(d, r->not_before);
     if (r->failures < DRY_RUN_PATIENCE)
