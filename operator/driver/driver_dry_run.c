@@ -76,21 +76,26 @@ static bool is_unsupported(const struct api_answer *answer)
     return answer->status == 400 && strstr(answer->message, "does not support dry run");
 }
 
-/* There was no answer. The job's message says so once DRY_RUN_PATIENCE is reached; the queue keeps
- * that decision until there is an answer. */
+/* There was no answer. From DRY_RUN_PATIENCE on the job's message says so. */
 static void note_failure(struct driver *d, struct entry *e, const struct api_answer *answer)
 {
     struct dry_run *r = &e->dry_run;
     int64_t ms = (int64_t)retry_backoff_ms(++r->failures, randombytes_random());
+    int64_t asked = answer->retry_after_s < RETRY_MAX_MS / 1000
+                        ? answer->retry_after_s * INT64_C(1000)
+                        : RETRY_MAX_MS;
+    ms = asked > ms ? asked : ms; /* Retry-After; -1: none */
     r->not_before = clock_ns() + (uint64_t)ms * CLOCK_MS;
-    if (r->failures == DRY_RUN_PATIENCE) {
+    driver_queue_at(d, r->not_before);
+    if (r->failures < DRY_RUN_PATIENCE)
+        return;
+    r->verdict =
+        refusal("the API server cannot say whether it accepts a worker's pod", answer->message, ms);
+    if (r->failures == DRY_RUN_PATIENCE)
         log_warn("job %s: %u dry runs of a worker's pod failed in a row; it stays queued: %s",
                  e->key, r->failures, answer->message);
-        r->verdict = refusal("the API server cannot say whether it accepts a worker's pod",
-                             answer->message, ms);
-        d->queue_dirty = true;
-    }
-    driver_queue_at(d, r->not_before);
+    /* Else the queue's last decision says the same. */
+    d->queue_dirty |= r->failures == DRY_RUN_PATIENCE || !e->admission;
 }
 
 static void on_answer(void *arg, const struct api_answer *answer)
