@@ -165,7 +165,7 @@ static void on_watch_done(void *arg, const struct api_answer *answer)
     loop_timer_stop(api_loop(inf->config.api), &inf->patience);
     lines_fini(&inf->lines);
     if (inf->state == WATCH_FOLLOWING && was_good(inf, answer))
-        inf->failures = inf->gone_in_row = 0;
+        inf->failures = inf->costly = 0;
     enum watch_event event = watch_end(inf, answer);
     if (event == WATCH_UNSUPPORTED)
         inf->no_streams = true;
@@ -312,12 +312,13 @@ static void act(struct informer *inf, enum watch_action action)
         break;
     case WATCH_DO_JITTER:
         inf->counts.gone++;
-        /* Counted by itself: a server that was restarted refuses each watch with 410, and the
-         * failures of the outage before are no reason to leave the cache as it is for long. */
-        do_pause(inf, ++inf->gone_in_row, RETRY_MAX_MS, randombytes_uniform(JITTER_MS));
+        do_pause(inf, ++inf->costly, RETRY_MAX_MS, randombytes_uniform(JITTER_MS));
         break;
     case WATCH_DO_PAUSE:
-        do_pause(inf, ++inf->failures, inf->progress ? RETRY_MAX_MS : PAUSE_MAX_MS, 0);
+        if (inf->progress)
+            do_pause(inf, ++inf->costly, RETRY_MAX_MS, 0);
+        else
+            do_pause(inf, ++inf->failures, PAUSE_MAX_MS, 0);
         break;
     case WATCH_NOTHING:
     case WATCH_DO_END:

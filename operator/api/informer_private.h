@@ -30,8 +30,10 @@ struct informer {
     bool gone;        /* the watch sent the error 410 */
     bool progress;    /* this request delivered something new */
     uint64_t opened_at;
-    unsigned failures;    /* failed requests in a row */
-    unsigned gone_in_row; /* responses 410 since the last good watch */
+    /* Failures in a row: of requests that cost the server little, and of others (lists that were
+     * cut, 410, which means a new list). Counted apart: an outage is no reason to leave the cache
+     * as it is for long once the server answers again. */
+    unsigned failures, costly;
     long retry_after_s;
     struct err err;
 };

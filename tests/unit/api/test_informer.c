@@ -308,8 +308,8 @@ static void test_gone(void **state)
     }
 }
 
-/* Regression: after an outage the pause before the new list was as long as the outage's failures
- * had made it, up to a minute. */
+/* Regression: after an outage the pause before the new list, or after a list that was cut, was as
+ * long as the outage's failures had made it, up to a minute. */
 static void test_gone_after_failures(void **state)
 {
     (void)state;
@@ -318,9 +318,12 @@ static void test_gone_after_failures(void **state)
     UNTIL(heard.syncs == 1);
     kube_server_do("fail 500 10 -1");
     kube_server_do("forget http touch pod-00007");
+    kube_server_do("cut 600 100000");
     UNTIL(counts()->gone == 1);
     assert_int_equal(counts()->failures, 11);
     uint64_t before = clock_ns();
+    UNTIL(counts()->failures > 11);
+    kube_server_do("cut 0");
     UNTIL(heard.syncs == 2);
     assert_true(clock_ns() - before < 2 * CLOCK_S);
 }
