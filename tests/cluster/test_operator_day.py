@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 200 s, waiting
+# takes: 220 s, waiting
 # needs: kubernetes
 """Three minutes of the day in the life of a shared cluster (day.py), with 60 nodes and a fixed seed. HVD_SEED=n,m,... for
 others. `make cluster-day` runs 40 minutes with 500 nodes.
