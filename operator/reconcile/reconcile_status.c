@@ -168,7 +168,9 @@ static void say_queued(const struct reconciling *r, char *dst, size_t size)
     else if (r->in->admission && r->in->admission->why[0])
         snprintf(dst, size, "%s", r->in->admission->why);
     else
-        snprintf(dst, size, "in the queue");
+        snprintf(dst, size,
+                 "the API server has not answered yet whether it accepts a worker's pod (dry run); "
+                 "then the queue decides");
 }
 
 /* Is this the last moment at which the job's workers were lost or taken away? */

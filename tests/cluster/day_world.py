@@ -34,7 +34,7 @@ REASONS = {phase: [re.compile(one, re.S) for one in forms] for phase, forms in {
         r"the jobs of a namespace may hold \d+ % of the cluster's \S+, and with this job those of \S+ would hold more",
         r"it is not known whether its workers fit \(.+\); ",
         r"fewer than \d+ of its workers got a node within \d+ s, so all were deleted; the job is tried again \d+ s after",
-        r"the API server refuses a worker's pod: .{10}",
+        r"the API server refuses a worker's pod: .{10}", r"the API server has not answered yet whether it accepts",
         r"preempts job \S+ \(priority -?\d+, this one has -?\d+\).*; waits for their workers to end",
         r"its room is being made free: waits for workers of other jobs to end",
         r"its workers could take the nodes on which other jobs are preempted for job \S+; "),
