@@ -358,7 +358,9 @@ int job_coordinator_pod(struct job_coordinator *c, const struct plane_pod *pod, 
     p->worker = pod->worker;
     p->attempt = pod->attempt;
     p->bound = pod->bound;
-    p->deleting = pod->deleting;
+    /* For good: the operator tells of pods that it deletes together before it deletes them, and an
+     * older state of such a pod may arrive after that. */
+    p->deleting |= pod->deleting;
     p->finished = pod->finished;
     urgent(c);
     return 0;

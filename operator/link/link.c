@@ -125,7 +125,7 @@ int link_send(struct link *l, json_t *message)
         return -ENOMEM;
     }
     if (idle)
-        flush(l);
+        set_events(l);
     return 0;
 }
 

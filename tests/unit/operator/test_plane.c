@@ -363,6 +363,23 @@ static void test_who_leaves(void **state)
     job_coordinator_destroy(c);
 }
 
+/* Two pods are deleted together, and an older state of one of them arrives in between: both leave
+ * in one epoch. */
+static void test_two_leave_together(void **state)
+{
+    struct job_coordinator *c = train(4, 1, 4);
+    (void)state;
+    struct plane_pod told[] = {pod_of(0, true, false), pod_of(1, true, false),
+                               pod_of(1, false, false)};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(job_coordinator_pod(c, &told[i], NULL), 0);
+    job_coordinator_tick(c, false, clock_ns());
+    for (int i = 0; i < 4; i++)
+        card(c, i, CARD_BOUNDARY);
+    assert_int_equal(c->roster.size, 2);
+    job_coordinator_destroy(c);
+}
+
 /* A job that stops being elastic with as many workers as before keeps them all from then on. */
 static void test_not_elastic_any_more(void **state)
 {
@@ -501,6 +518,7 @@ int main(void)
         cmocka_unit_test(test_reviews),
         cmocka_unit_test(test_first_world_waits_for_bound_pods),
         cmocka_unit_test(test_who_is_not_lost),
+        cmocka_unit_test(test_two_leave_together),
         cmocka_unit_test(test_who_leaves),
         cmocka_unit_test(test_not_elastic_any_more),
         cmocka_unit_test(test_epochs),
