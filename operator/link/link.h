@@ -7,8 +7,8 @@
  * The other end is not trusted. A frame has at most LINK_FRAME_MAX bytes, and reading pauses after
  * each LINK_READ bytes, so that a flood takes a bounded part of the owner's time. Sending never
  * waits: messages are queued, and sent from the loop, so that those of one turn arrive together:
- * the plane decides on pods that are deleted together at once. The link breaks if the other end takes nothing
- * for 10 s, or if more than LINK_QUEUE_MAX bytes are queued.
+ * the plane decides on pods that are deleted together at once. The link breaks if the other end
+ * takes nothing for 10 s, or if more than LINK_QUEUE_MAX bytes are queued.
  */
 #ifndef HVD_OPERATOR_LINK_LINK_H
 #define HVD_OPERATOR_LINK_LINK_H
