@@ -35,7 +35,7 @@ static void take_quotas(struct queue *q)
         struct tenant *t = &q->tenants[i];
         while (next < q->in->nquotas && strcmp(q->in->quotas[next].namespace, t->namespace) < 0)
             next++;
-        t->quotas = q->in->quotas + next;
+        t->quotas = q->in->quotas ? q->in->quotas + next : NULL;
         for (; next < q->in->nquotas && strcmp(q->in->quotas[next].namespace, t->namespace) == 0;
              next++)
             t->nquotas++;

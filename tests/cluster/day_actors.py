@@ -12,6 +12,7 @@ LEAVE = ("aws-node-termination-handler/spot-itn", "ToBeDeletedByClusterAutoscale
          "cloud.google.com/impending-node-termination")
 WAITING = 14         # ordinary jobs that wait before users create no more
 LEFT = 10            # fair seconds after which no worker is on a node that was announced to end
+CRASH_SEEN = 10      # fair seconds after which a crash that is not in the counts will never be there
 
 
 # ---- tenants
@@ -81,15 +82,18 @@ def kubelet(day):
                     day.end_pod(plan, name, 0)
                 continue
             restarts = job.status.get("restarts", 0) if job else 0
-            if phase != "Running" or len(running) < plan.least or restarts == plan.crashed_at:
-                continue    # after a crash the others wait until the operator has seen it
+            # After a crash the others wait until the operator has seen it. It never counts that of a pod which is being
+            # deleted, for example by a scale-down.
+            waits = plan.crashed_at and restarts == plan.crashed_at[0] and day.world.fair < plan.crashed_at[1] + CRASH_SEEN
+            if phase != "Running" or len(running) < plan.least or waits:
+                continue
             plan.crashed_at = None
             plan.done += passed
             if plan.loops and plan.done >= 1 or plan.crashes and plan.done >= plan.crashes[0][0]:
                 code = 1 if plan.loops else plan.crashes[0][1]
                 day.world.crashes[plan.key] += 1
                 if day.end_pod(plan, day.dice.choice(running), code):
-                    plan.crashed_at = restarts
+                    plan.crashed_at = restarts, day.world.fair
                     plan.done = 0 if plan.loops else plan.done
                     # A pod that was just being deleted does not count as failed: the fatal crash happens again then.
                     plan.crashes = plan.crashes[code != FATAL:]

@@ -36,7 +36,7 @@ class Plan:
     crashes: list = dataclasses.field(default_factory=list)    # [(after how much work, exit code)], in order
     loops: bool = False          # a program fails each time that it has run for a second
     done: float = 0              # work so far
-    crashed_at: int = None       # status.restarts when a program failed, until the operator has seen that
+    crashed_at: tuple = None     # (status.restarts, fair seconds) when a program failed, until the operator has seen that
     ending: bool = False         # its programs exit with 0 now
     made: float = 0              # when it was created
 
