@@ -184,7 +184,8 @@ static void on_rotated(void *arg, const struct api_answer *answer)
         log_warn("Secret %s/%s: its certificate authority could not be replaced: %.200s; tries "
                  "again later",
                  k->namespace, KEYSTORE_SECRET, answer->message);
-    /* What is stored counts, also after a lost response or somebody else's write. */
+    /* The stored Secret is read again: the response may have been lost, or another operator may
+     * have written the Secret. */
     read_it(k);
 }
 

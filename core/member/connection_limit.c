@@ -263,7 +263,8 @@ static void expire_handshakes(struct connection_limit *p)
 
 static void on_pump(void *arg);
 
-/* One connection of each source, as far as there is room. Returns how many. */
+/* Gives the daemon one waiting connection of each source, while handshakes may start. Returns how
+ * many it gave. */
 static size_t one_round(struct connection_limit *p)
 {
     size_t room =

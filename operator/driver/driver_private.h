@@ -35,7 +35,7 @@ struct driver_stats {
     uint64_t requests[STATS_VERBS][STATS_CODES];
 };
 
-/* What the driver remembers of a namespace. */
+/* A namespace: its last admission, and its jobs that wait for a dry run. */
 struct driver_tenant {
     int64_t served;      /* when a gang of it was last admitted; MOMENT_NONE: never */
     struct list waiting; /* dry_run.turn: jobs that wait for a dry run */
@@ -121,7 +121,7 @@ void driver_keep_budget(struct driver *d, struct entry *e);
 uint64_t driver_queue(struct driver *d);
 /* Drops a run that is not complete. */
 void driver_queue_stop(struct driver *d);
-/* What is known of a namespace; NULL: no memory. */
+/* Finds or adds the driver's record of the namespace; NULL: no memory. */
 struct driver_tenant *driver_tenant(struct driver *d, const char *namespace);
 /* A job of this namespace was admitted at that moment. */
 void driver_note_served(struct driver *d, const char *namespace, int64_t at);

@@ -205,8 +205,8 @@ static void take_leaving(struct snapshot *s, const struct entry *e)
     }
 }
 
-/* What the API server has made of a worker, for a job whose dry run was made by another operator.
- */
+/* Takes priority and requests from an existing pod of the job, because this operator has made no
+ * dry run of it. */
 static int take_worker(struct snapshot *s, const struct pod *p, int i)
 {
     struct snapshot_job *of = &s->of[i];

@@ -24,7 +24,8 @@ struct usage {
 struct usage_node;
 struct usage_more;
 
-/* What one pod takes from its node. A cluster has many: kept as small as possible. */
+/* The resources, ports and anti-affinity by which one pod uses its node. A cluster has many pods,
+ * so the struct is kept small. */
 struct usage_pod {
     struct list link;        /* in its node's list */
     struct usage_node *at;   /* NULL: not counted */

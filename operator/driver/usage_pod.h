@@ -11,7 +11,7 @@
 
 struct usage_anti;
 
-/* What few pods have. */
+/* Host ports and anti-affinity, which few pods have. */
 struct usage_more {
     struct usage_pod *pod;
     struct hostports ports;

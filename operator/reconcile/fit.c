@@ -191,17 +191,6 @@ void fit_place(struct cluster *c, int node, const struct podspec *spec, int n)
         c->used[node].amount[RESOURCES_PODS] += QUANTITY_MAX;
 }
 
-void fit_reserve(struct cluster *c, const struct podspec *spec, int n)
-{
-    struct trial t = begin(c, spec);
-    for (int i = 0; i < c->n && n > 0; i++) {
-        int k = room_on(&t, i, n);
-        fit_place(c, i, spec, k);
-        n -= k;
-    }
-    end(&t);
-}
-
 /* ---- messages ------------------------------------------------------------------------------- */
 
 struct words {

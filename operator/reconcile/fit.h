@@ -44,13 +44,10 @@ int fit_count_empty(const struct cluster *c, const struct podspec *spec, int lim
  * how many were placed. */
 int fit_plan(const struct cluster *c, const struct podspec *spec, int n, int *counts);
 
-/* Reserves resources and host ports on one node for n workers, whether they fit there or not. n <
- * 0: gives back the resources of so many, not their ports. */
+/* Reserves resources and host ports on one node for n workers, whether they fit there or not.
+ * Without memory for the ports all of the node is reserved. A negative n gives back the resources
+ * of so many workers, and not their ports. */
 void fit_place(struct cluster *c, int node, const struct podspec *spec, int n);
-
-/* Reserves resources and host ports for n workers, or for as many as fit. Without memory for the
- * ports of a node all of the node is reserved. */
-void fit_reserve(struct cluster *c, const struct podspec *spec, int n);
 
 /* Writes why fewer than want workers fit: "2 of 4 workers fit now; a worker asks for ...", then for
  * each node what is missing, nodes that lack only resources first. At most size bytes. */

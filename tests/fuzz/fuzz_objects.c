@@ -117,7 +117,7 @@ static void count(struct pod *pod, const struct node *node, struct hvdjob *job)
     c.nanti = anti.n;
     if (job) {
         char text[256];
-        fit_reserve(&c, &job->podspec, fit_count(&c, &job->podspec, 3));
+        fit_place(&c, 0, &job->podspec, fit_count(&c, &job->podspec, 3));
         fit_explain(&c, &job->podspec, 3, text, sizeof(text));
     }
     usage_remove(&u, first);

@@ -91,6 +91,16 @@ static inline struct pod make_pod(const char *text)
     return p;
 }
 
+/* Reserves for n workers, or for as many as fit. */
+static inline void reserve(struct cluster *c, const struct podspec *spec, int n)
+{
+    int *counts = calloc((size_t)c->n + 1, sizeof(*counts));
+    fit_plan(c, spec, n, counts);
+    for (int i = 0; i < c->n; i++)
+        fit_place(c, i, spec, counts[i]);
+    free(counts);
+}
+
 /* Makes the pods of a text such as "0-0R 1-0F". The caller has room for them, and frees each with
  * pod_fini(). Returns how many there are. */
 static inline int make_pods(const char *text, struct pod *pods, const struct pod **list)

@@ -137,7 +137,7 @@ static void test_many_kinds(void **state)
     assert_int_equal(fit_count(look(&w), &job.podspec, 99), 10); /* of 19, but 10 pods */
     add_pod(&w, "p", "a", "'containers':[{'resources':{'requests':{'x/mig39':36,'no/such':5}}}]");
     assert_int_equal(fit_count(look(&w), &job.podspec, 99), 1);
-    fit_reserve(&w.c, &job.podspec, 1);
+    reserve(&w.c, &job.podspec, 1);
     assert_int_equal(fit_count(&w.c, &job.podspec, 99), 0);
     expect(&w.c, &job, "node a: x/mig39 2 asked, 1 of 39 free");
     assert_int_equal(fit_count_empty(&w.c, &other.podspec, 99), 0); /* on different nodes */
@@ -160,7 +160,7 @@ static void test_host_ports(void **state)
     assert_int_equal(fit_count(&w.c, &job.podspec, 9), 2);
     expect(&w.c, &job, "host port 70; the whole cluster, empty, has room for 3");
     expect(&w.c, &job, "node a: host port 70/TCP is in use");
-    fit_reserve(&w.c, &job.podspec, 1);
+    reserve(&w.c, &job.podspec, 1);
     assert_int_equal(fit_count(&w.c, &job.podspec, 9), 1);
     assert_int_equal(fit_count(&w.c, &free_port.podspec, 9), 3);
     hvdjob_fini(&job);
@@ -191,7 +191,7 @@ static void test_anti_affinity(void **state)
     assert_int_equal(w.usage.anti.n, 3);                       /* the same terms are stored once */
     assert_int_equal(fit_count(look(&w), &job.podspec, 9), 1); /* d has no zone */
     assert_int_equal(fit_count_empty(&w.c, &job.podspec, 9), 4);
-    fit_reserve(&w.c, &job.podspec, 4);
+    reserve(&w.c, &job.podspec, 4);
     assert_int_equal(w.used[3].amount[RESOURCES_CPU], 8000);
     assert_int_equal(w.used[0].amount[RESOURCES_CPU], 0);
     usage_remove(&w.usage, w.pods[1]);

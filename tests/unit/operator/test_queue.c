@@ -32,7 +32,7 @@ static void test_fit(void **state)
     w.used[0].amount[RESOURCES_CPU] = 2000;
     assert_int_equal(fit_count(&w.c, &job.podspec, 9), 2);
     assert_int_equal(fit_count_empty(&w.c, &job.podspec, 9), 3);
-    fit_reserve(&w.c, &job.podspec, 1);
+    reserve(&w.c, &job.podspec, 1);
     assert_int_equal(w.used[0].amount[RESOURCES_CPU], 4000);
     fit_explain(&w.c, &job.podspec, 4, text, sizeof(text));
     static const char *const words[] = {
