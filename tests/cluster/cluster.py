@@ -179,7 +179,9 @@ class Cluster:
         with open(self.path("ready.json"), encoding="utf-8") as f:
             self.ready = json.load(f)
         with open(self.path("setting.json"), encoding="utf-8") as f:
-            self.programs = json.load(f)["programs"]
+            setting = json.load(f)
+        self.programs = setting["programs"]
+        self.network = None if setting["network"] is None else network.Network(setting["network"])
         self.api = Api.from_kubeconfig(self.kubeconfig, self.ca)
         return self
 

@@ -24,8 +24,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PODS = "/api/v1/namespaces/default/pods"
 
 
-def machine():
-    """Global state that a node could have changed: settings, iptables rules, interfaces, mounts."""
+def settings():
+    """Global settings and folders that a node could have changed."""
     state = {}
     for name in [*nodes.SYSCTLS, "net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding"]:
         try:
@@ -33,14 +33,19 @@ def machine():
                 state[name] = f.read()
         except OSError:
             pass
-    for name, command in {"iptables": ["iptables-save"], "routes": ["ip", "route"]}.items():
-        lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.splitlines()
-        # Ignore those of other tests on this machine.
-        state[name] = sorted(line for line in lines if "KUBE" in line or "CNI" in line or "hvdk" in line)
-    state["interfaces"] = sorted(name for name in os.listdir("/sys/class/net") if name.startswith(("hvdk", "pods")))
-    state["folders"] = {path: os.path.exists(path) for path in
-                        ("/var/lib/kubelet", "/run/containerd", "/var/log/pods", "/opt/containerd", "/run/netns/cni")}
+    for path in ("/var/lib/kubelet", "/run/containerd", "/var/log/pods", "/opt/containerd"):
+        state[path] = os.path.exists(path)
     return state
+
+
+def traces(net):
+    """Interfaces, routes and iptables rules of this machine that name the network of one cluster. Others come and go with
+    the clusters and containers of tests that run meanwhile."""
+    names = (net.interface + " ", net.host, net.node, *(subnet[:-len("0/24")] for subnet in (net.pods, net.services)))
+    lines = []
+    for command in (["ip", "-oneline", "address"], ["ip", "route"], ["iptables-save"]):
+        lines += subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.splitlines()
+    return [line for line in lines if any(name in line + " " for name in names)]
 
 
 def pod(name, command=None, **more):
@@ -54,13 +59,15 @@ def pod(name, command=None, **more):
 class Node(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.before = machine()
+        cls.before = settings()
         script = f'{HERE}/cluster.py start --real --owner $$ && read -r _'
         cls.owner = subprocess.Popen(["bash", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         folder = cls.owner.stdout.readline().strip()
         if not folder:
             raise RuntimeError("the cluster has not started")
         cls.cluster = clusters.Cluster(folder=folder).attach()
+        cls.net = cls.cluster.network
+        assert traces(cls.net), "the cluster's network is not seen"
         print("seconds:", json.dumps(cls.cluster.ready), file=sys.stderr)
 
     @classmethod
@@ -70,8 +77,9 @@ class Node(unittest.TestCase):
         cls.owner.stdin.close()
         cls.owner.stdout.close()
         wait_until("nothing to be left", 30, lambda: not case.left_of(cls.cluster.folder), 0.1)
-        after = machine()
-        assert after == cls.before, f"the node has changed the machine: {cls.before} before, {after} after"
+        changed = {name: (cls.before.get(name), now) for name, now in settings().items() if now != cls.before.get(name)}
+        assert not changed, f"the node has changed the machine (before, after): {changed}"
+        assert not traces(cls.net), f"the node has left its network: {traces(cls.net)}"
 
     def status(self, name):
         return self.cluster.api.get(f"{PODS}/{name}")["status"]
