@@ -147,13 +147,21 @@ static int send_step(struct apply *a, struct step *s, struct err *err)
     return rc;
 }
 
+/* A slow start (1, 2, 4 ...) if nobody knows yet whether the API server accepts the pods. */
+static unsigned first_at_once(const struct apply *a, enum action_kind kind)
+{
+    const struct verdict *v = a->e->dry_run.verdict;
+    bool accepted = v && !v->refused && v->known;
+    return kind == ACTION_CREATE_POD && !accepted ? 1 : AT_ONCE;
+}
+
 static void begin_run(struct apply *a)
 {
     enum action_kind kind = a->steps[a->next].kind;
     unsigned n = 0;
     while (a->next + (int)n < a->n && a->steps[a->next + (int)n].kind == kind)
         n++;
-    slowstart_init(&a->run, n, kind == ACTION_CREATE_POD ? 1 : AT_ONCE, AT_ONCE);
+    slowstart_init(&a->run, n, first_at_once(a, kind), AT_ONCE);
     for (unsigned i = 0; i < n && kind == ACTION_DELETE_POD; i++) {
         const struct step *s = &a->steps[a->next + (int)i];
         a->config.leaves(a->config.arg, a->e, s->name, s->uid);

@@ -210,7 +210,8 @@ int driver_open(struct driver **ret, const struct driver_config *config, struct 
     inflight_init(&d->inflight, IN_FLIGHT);
     if (config->namespace && !(d->config.namespace = strdup(config->namespace)))
         rc = err_set(err, ENOMEM, "no memory for the driver");
-    rc = rc < 0 ? rc : recorder_open(&d->recorder, config->api, config->instance, err);
+    rc =
+        rc < 0 ? rc : recorder_open(&d->recorder, config->api, &d->inflight, config->instance, err);
     rc = rc < 0 ? rc : discovery_open(&d->discovery, config->api, on_served, d, err);
     rc = rc < 0 ? rc : driver_caches_open(d, err);
     if (rc < 0) {

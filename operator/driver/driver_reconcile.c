@@ -241,6 +241,9 @@ static int decide(struct driver *d, struct entry *e, const struct job_facts *fac
                                  .budget_problem = e->budget_problem,
                                  .drains = driver_drains(d),
                                  .facts = facts,
+                                 .status_every = inflight_is_busy(&d->inflight)
+                                                     ? RECONCILE_STATUS_BUSY
+                                                     : RECONCILE_STATUS_EVERY,
                                  .status_written = e->status_written,
                                  .now = driver_now()};
     *actions = (struct actions){.again = INT64_MAX};

@@ -38,6 +38,12 @@ void inflight_register(struct inflight *f, struct inflight_user *user, void (*ca
 bool inflight_acquire(struct inflight *f, struct inflight_user *user);
 void inflight_release(struct inflight *f);
 
+/* Do users wait for a slot? Then what is only for people to read is written later. */
+static inline bool inflight_is_busy(const struct inflight *f)
+{
+    return !list_empty(&f->queue);
+}
+
 /* Removes the user from the queue, if it waits there. */
 void inflight_unqueue(struct inflight_user *user);
 

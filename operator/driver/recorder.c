@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * recorder: see recorder.h. A ring of the last 256 events finds repetitions. Events are for people:
- * they are sent 200 ms later and 4 at a time, so that they never delay the creation of pods.
+ * they are sent 200 ms later, or when no other request waits for a slot, and 4 at a time, so that
+ * they do not delay the creation of pods.
  */
 #include "operator/driver/recorder.h"
 
@@ -18,13 +19,15 @@
 #include "operator/api/request.h"
 #include "operator/objects/stamp.h"
 
-#define RING        256
-#define NAMES_MAX   80
-#define NOTE_MAX    1024
-#define INSTANCE    128 /* the API's limit for reportingInstance, in bytes */
-#define IN_FLIGHT   4
-#define LATER_MS    200
-#define WAITING_MAX 512 /* Events that may wait; further ones are dropped */
+#define RING      256
+#define NAMES_MAX 80
+#define NOTE_MAX  1024
+#define INSTANCE  128 /* the API's limit for reportingInstance, in bytes */
+#define IN_FLIGHT 4
+#define LATER_MS  200
+#define LATEST    (5 * CLOCK_S) /* the oldest Event waits for at most so long while pods are created \
+                                 */
+#define WAITING_MAX 512         /* Events that may wait; further ones are dropped */
 #define TIMEOUT_MS  15000
 #define SAME_FOR    (600 * CLOCK_S)
 #define COUNT_EVERY (10 * CLOCK_S) /* least time between two writes of a count */
@@ -44,12 +47,14 @@ struct writing {
     struct recorder *recorder;
     bool again; /* a patch of the count; else a new Event */
     char *path, *text;
+    uint64_t since;        /* clock_ns() at which it was recorded */
     struct api_call *call; /* NULL: it waits */
     struct list node;      /* in recorder.waiting, then in recorder.writing */
 };
 
 struct recorder {
     struct api *api;
+    const struct inflight *inflight;
     char instance[INSTANCE + 1];
     struct record ring[RING];
     unsigned next;
@@ -58,12 +63,14 @@ struct recorder {
     struct loop_timer later;
 };
 
-int recorder_open(struct recorder **ret, struct api *api, const char *instance, struct err *err)
+int recorder_open(struct recorder **ret, struct api *api, const struct inflight *inflight,
+                  const char *instance, struct err *err)
 {
     struct recorder *s = calloc(1, sizeof(*s));
     if (!s)
         return err_set(err, ENOMEM, "no memory for events");
     s->api = api;
+    s->inflight = inflight;
     snprintf(s->instance, sizeof(s->instance), "%s", instance);
     list_init(&s->waiting);
     list_init(&s->writing);
@@ -83,7 +90,7 @@ static void writing_free(struct writing *w)
     free(w);
 }
 
-static void send_some(struct recorder *s);
+static void go_on(void *arg);
 
 static void on_done(void *arg, const struct api_answer *answer)
 {
@@ -93,7 +100,7 @@ static void on_done(void *arg, const struct api_answer *answer)
         log_debug("the API server refused an Event, which is dropped: %ld %s", answer->status,
                   answer->message);
     writing_free(w);
-    send_some(s);
+    go_on(s);
 }
 
 static void send_some(struct recorder *s)
@@ -117,9 +124,17 @@ static void send_some(struct recorder *s)
     }
 }
 
-static void on_later(void *arg)
+/* Runs after LATER_MS, again while other requests wait for a slot, and after each Event. */
+static void go_on(void *arg)
 {
-    send_some(arg);
+    struct recorder *s = arg;
+    if (s->nwaiting == 0)
+        return;
+    const struct writing *oldest = list_first(&s->waiting, struct writing, node);
+    if (inflight_is_busy(s->inflight) && clock_ns() - oldest->since < LATEST)
+        loop_timer_start(api_loop(s->api), &s->later, LATER_MS, go_on, s);
+    else
+        send_some(s);
 }
 
 static void send_event(struct recorder *s, const struct hvdjob *job, const char *name, json_t *body)
@@ -133,7 +148,8 @@ static void send_event(struct recorder *s, const struct hvdjob *job, const char 
         return;
     }
     request_path(&path, &resource, job->namespace_, name, NULL);
-    *w = (struct writing){.recorder = s, .again = name, .text = json_write(body)};
+    *w = (struct writing){
+        .recorder = s, .again = name, .since = clock_ns(), .text = json_write(body)};
     w->path = (char *)request_text(&path);
     list_append(&s->waiting, &w->node);
     s->nwaiting++;
@@ -142,7 +158,7 @@ static void send_event(struct recorder *s, const struct hvdjob *job, const char 
     if (!w->path || !w->text)
         writing_free(w);
     else if (!s->later.on)
-        loop_timer_start(api_loop(s->api), &s->later, LATER_MS, on_later, s);
+        loop_timer_start(api_loop(s->api), &s->later, LATER_MS, go_on, s);
 }
 
 static void create_event(struct recorder *s, const struct hvdjob *job, bool warning,

@@ -11,12 +11,15 @@
 #include <stdbool.h>
 
 #include "operator/api/api.h"
+#include "operator/driver/inflight.h"
 #include "operator/objects/hvdjob.h"
 
 struct recorder;
 
-/* instance: reportingInstance of the Events; copied. */
-int recorder_open(struct recorder **ret, struct api *api, const char *instance, struct err *err);
+/* instance: reportingInstance of the Events; copied. inflight, which must outlive the recorder:
+ * while other requests wait for a slot, Events wait, too, for five seconds at most. */
+int recorder_open(struct recorder **ret, struct api *api, const struct inflight *inflight,
+                  const char *instance, struct err *err);
 
 /* note: cut after 1,024 bytes. */
 void recorder_event(struct recorder *s, const struct hvdjob *job, bool warning, const char *reason,

@@ -165,7 +165,7 @@ static int take_status(struct pod *p, json_t *status, struct err *err)
         ok = say(&p->why, reason, parts_text(status, "message"));
     }
     const char *unschedulable = conditions_message(conditions, "PodScheduled");
-    if (ok && !p->why && !p->node && p->phase == POD_PENDING && unschedulable)
+    if (ok && !p->why && !p->node && !p->gated && p->phase == POD_PENDING && unschedulable)
         ok = say(&p->why, "Unschedulable", unschedulable);
     return ok ? 0 : err_set(err, ENOMEM, "no memory");
 }
@@ -185,13 +185,30 @@ static int take_needs(struct pod *p, json_t *j)
     return 0;
 }
 
+/* Nobody but its controller knows when a gate of another controller is removed. */
+static bool take_gates(struct pod *p, json_t *gates)
+{
+    json_t *gate;
+    size_t i;
+    json_array_foreach(gates, i, gate)
+    {
+        const char *name = parts_text(gate, "name");
+        if (strcmp(name, POD_GATE) == 0)
+            p->gated = true;
+        else if (!p->why &&
+                 !say(&p->why, "another controller has not removed its scheduling gate", name))
+            return false;
+    }
+    return true;
+}
+
 static int take_spec(struct pod *p, json_t *j, struct err *err)
 {
     json_t *spec = json_object_get(j, "spec");
     const char *node = parts_text(spec, "nodeName");
     p->priority = (int)json_integer_value(json_object_get(spec, "priority"));
-    p->gated = parts_find(json_object_get(spec, "schedulingGates"), "name", POD_GATE) != NULL;
-    if ((*node && !(p->node = strdup(node))) || take_needs(p, j) < 0)
+    if (!take_gates(p, json_object_get(spec, "schedulingGates")) ||
+        (*node && !(p->node = strdup(node))) || take_needs(p, j) < 0)
         return err_set(err, ENOMEM, "no memory");
     return 0;
 }

@@ -24,11 +24,11 @@ static void remove_texts(json_t *status)
         json_object_del(condition, "message");
 }
 
-/* Was the status written less than RECONCILE_STATUS_EVERY ago? A write in the future (the clock was
+/* Was the status written less than status_every ago? A write in the future (the clock was
  * set back) does not count. */
 static bool status_just_written(struct reconciling *r)
 {
-    int64_t written = r->in->status_written, next = written + RECONCILE_STATUS_EVERY;
+    int64_t written = r->in->status_written, next = written + r->in->status_every;
     if (written == MOMENT_NONE || written > r->in->now || r->in->now >= next)
         return false;
     actions_again(r->ret, next);

@@ -14,8 +14,10 @@
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/queue.h"
 
-/* Least time between two status writes that change only counts and messages. */
-#define RECONCILE_STATUS_EVERY INT64_C(2000) /* ms */
+/* Least time between two status writes that change only counts and messages, in ms; the second
+ * while pods of any job wait to be created. */
+#define RECONCILE_STATUS_EVERY INT64_C(2000)
+#define RECONCILE_STATUS_BUSY  INT64_C(6000)
 
 struct reconcile_input {
     const struct hvdjob *job;
@@ -31,6 +33,7 @@ struct reconcile_input {
     const char *budget_problem;    /* refusal of the PodDisruptionBudget; NULL: none */
     const struct drains *drains;   /* nodes that are drained; NULL: nodes are not known */
     const struct job_facts *facts; /* reported by agents; NULL, in tests: not known */
+    int64_t status_every;          /* RECONCILE_STATUS_EVERY or _BUSY */
     int64_t status_written;        /* this operator's last status write; MOMENT_NONE: never */
     int64_t now;                   /* milliseconds since 1970 */
 };

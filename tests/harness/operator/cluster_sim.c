@@ -412,6 +412,7 @@ static void operate(struct cluster_sim *s, int job)
                                  .admission = &admission,
                                  .gang = gates(),
                                  .drains = s->blind ? NULL : &drains,
+                                 .status_every = RECONCILE_STATUS_EVERY,
                                  .status_written = j->status_written,
                                  .now = s->now};
     if (reconcile(&in, &a, &err) < 0)

@@ -140,6 +140,7 @@ static inline struct reconcile_input input(const struct hvdjob *job, const struc
                                     .npods = n,
                                     .admission = admission,
                                     .gang = gang_choose(job, "", api, sizeof(api), NULL),
+                                    .status_every = RECONCILE_STATUS_EVERY,
                                     .now = NOW};
 }
 

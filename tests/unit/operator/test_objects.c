@@ -193,6 +193,27 @@ static void test_long_message(void **state)
     pod_fini(&p);
 }
 
+/* A gate of ours is removed by us, and says nothing; one of another controller is the reason. */
+static void test_gates(void **state)
+{
+#define BLOCKED                                                                                    \
+    "'status':{'phase':'Pending','conditions':[{'type':'PodScheduled','status':'False','reason':"  \
+    "'SchedulingGated','message':'Scheduling is blocked due to non-empty scheduling gates'}]}}"
+    (void)state;
+    struct pod p =
+        read_pod(POD_HEAD "'spec':{'schedulingGates':[{'name':'" POD_GATE "'}]}," BLOCKED);
+    assert_true(p.gated);
+    assert_null(p.why);
+    pod_fini(&p);
+    p = read_pod(POD_HEAD "'spec':{'schedulingGates':[{'name':'" POD_GATE
+                          "'},{'name':'site/quota'},{'name':'b'}]}," BLOCKED);
+    assert_true(p.gated);
+    assert_string_equal(p.why,
+                        "another controller has not removed its scheduling gate: site/quota");
+    pod_fini(&p);
+#undef BLOCKED
+}
+
 /* Containers add up, init containers run one after the other, sidecars beside all that follow. */
 static void test_requests(void **state)
 {
@@ -429,6 +450,7 @@ int main(void)
         cmocka_unit_test(test_pod_ends),
         cmocka_unit_test(test_long_message),
         cmocka_unit_test(test_sizes_of_invalid_specs),
+        cmocka_unit_test(test_gates),
         cmocka_unit_test(test_requests),
         cmocka_unit_test(test_node),
         cmocka_unit_test(test_refused),

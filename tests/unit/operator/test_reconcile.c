@@ -282,18 +282,22 @@ static void test_words_wait(void **state)
     actions_fini(&a);
 
     static const struct {
-        int64_t ago; /* ms since the last write */
+        int64_t every, ago; /* ms; ago: since the last write */
         int writes;
         int64_t again;
     } rows_of_time[] = {
-        {0, 0, NOW + RECONCILE_STATUS_EVERY},
-        {RECONCILE_STATUS_EVERY - 1, 0, NOW + 1},
-        {RECONCILE_STATUS_EVERY, 1, INT64_MAX},
-        {-5, 1, INT64_MAX},
-        {NOW, 1, INT64_MAX}, /* unknown */
+        {RECONCILE_STATUS_EVERY, 0, 0, NOW + RECONCILE_STATUS_EVERY},
+        {RECONCILE_STATUS_EVERY, RECONCILE_STATUS_EVERY - 1, 0, NOW + 1},
+        {RECONCILE_STATUS_EVERY, RECONCILE_STATUS_EVERY, 1, INT64_MAX},
+        {RECONCILE_STATUS_EVERY, -5, 1, INT64_MAX},
+        {RECONCILE_STATUS_EVERY, NOW, 1, INT64_MAX}, /* unknown */
+        {RECONCILE_STATUS_BUSY, RECONCILE_STATUS_EVERY, 0,
+         NOW + RECONCILE_STATUS_BUSY - RECONCILE_STATUS_EVERY},
+        {RECONCILE_STATUS_BUSY, RECONCILE_STATUS_BUSY, 1, INT64_MAX},
     };
     pods[2].phase = POD_RUNNING;
     for (size_t i = 0; i < sizeof(rows_of_time) / sizeof(rows_of_time[0]); i++) {
+        in.status_every = rows_of_time[i].every;
         in.status_written = NOW - rows_of_time[i].ago;
         assert_int_equal(reconcile(&in, &a, NULL), 0);
         assert_int_equal(a.n, rows_of_time[i].writes);
