@@ -76,9 +76,23 @@ static void on_turn(void *arg)
     act(e, action);
 }
 
+/* Called once: the lease is released, or cannot be. */
+static void on_left(void *arg)
+{
+    struct election *e = arg;
+    api_cancel(e->call);
+    e->call = NULL;
+    loop_timer_stop(api_loop(e->config.api), &e->until);
+    e->left(e->config.arg);
+}
+
 static void rest(struct election *e)
 {
     uint32_t ms = (uint32_t)e->config.retry_ms;
+    if (e->left) {
+        on_left(e);
+        return;
+    }
     /* Plus or minus a fifth, so that candidates do not stay in step. Counted from the beginning of
      * the turn, so that after a request that timed out another one fits before the lease ends. */
     uint64_t pause = ms - ms / 5 + randombytes_uniform(2 * ms / 5 + 1);
@@ -131,15 +145,6 @@ static void on_wrote(void *arg, const struct api_answer *answer)
     act(e, next);
 }
 
-static void on_left(void *arg, const struct api_answer *answer)
-{
-    struct election *e = arg;
-    e->call = NULL;
-    if (answer->status != 200)
-        note_problem(e, answer);
-    e->left(e->config.arg);
-}
-
 static void send_request(struct election *e, const char *method, bool named, const char *body,
                          api_done_f *done)
 {
@@ -151,25 +156,20 @@ static void send_request(struct election *e, const char *method, bool named, con
                             .path = request_text(&path),
                             .body = body,
                             .urgent = true,
-                            .timeout_ms =
-                                (int)(done == on_left ? LEAVE_MS : e->config.renew_ms / 2)};
+                            .timeout_ms = (int)(e->left ? LEAVE_MS : e->config.renew_ms / 2)};
     int rc = q.path ? api_send(e->config.api, &q, done, e, &e->call, &e->err)
                     : err_set(&e->err, ENOMEM, "no memory for a request");
     buf_fini(&path);
-    if (rc < 0 && done == on_left)
-        e->left(e->config.arg);
-    else if (rc < 0)
+    if (rc < 0)
         rest(e);
 }
 
-static void send_wish(struct election *e, bool create, api_done_f *done)
+static void send_wish(struct election *e, bool create)
 {
     struct lease wish = leader_desired(&e->leader, clock_ns(), (int64_t)clock_wall_us());
     char *body = lease_body(&wish, e->config.namespace, e->config.name);
     if (body)
-        send_request(e, create ? "POST" : "PUT", !create, body, done);
-    else if (done == on_left)
-        e->left(e->config.arg);
+        send_request(e, create ? "POST" : "PUT", !create, body, on_wrote);
     else
         rest(e);
     free(body);
@@ -185,10 +185,10 @@ static void act(struct election *e, enum leader_action action)
         send_request(e, "GET", true, NULL, on_read);
         break;
     case LEADER_CREATE:
-        send_wish(e, true, on_wrote);
+        send_wish(e, true);
         break;
     case LEADER_WRITE:
-        send_wish(e, false, on_wrote);
+        send_wish(e, false);
         break;
     }
 }
@@ -244,12 +244,10 @@ void election_leave(struct election *e, void (*left)(void *arg))
     e->call = NULL;
     loop_timer_stop(loop, &e->turn);
     loop_timer_stop(loop, &e->until);
+    loop_timer_start(loop, &e->until, LEAVE_MS, on_left, e);
     enum leader_action action = leader_leave(&e->leader, clock_ns());
     tell(e);
-    if (action == LEADER_WRITE)
-        send_wish(e, false, on_left);
-    else
-        left(e->config.arg);
+    act(e, action);
 }
 
 uint64_t election_late(const struct election *e)

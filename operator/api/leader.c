@@ -58,7 +58,7 @@ enum leader_action leader_turn(struct leader *l, uint64_t now)
 
 enum leader_action leader_saw(struct leader *l, const struct lease *seen, uint64_t now)
 {
-    if (l->leaving)
+    if (l->leaving && (!seen || strcmp(seen->holder, l->config.identity) != 0))
         return LEADER_WAIT;
     if (!seen) {
         l->have = false;
@@ -79,6 +79,7 @@ struct lease leader_desired(struct leader *l, uint64_t now, int64_t wall_us)
 {
     struct lease wish = l->have ? l->seen : (struct lease){0};
     l->sent_at = now;
+    l->unsure = true;
     wish.renewed_us = wall_us;
     wish.duration_s = (int64_t)(l->config.duration_ms + 999) / 1000;
     if (l->leaving) {
@@ -99,8 +100,10 @@ struct lease leader_desired(struct leader *l, uint64_t now, int64_t wall_us)
 enum leader_action leader_wrote(struct leader *l, enum leader_result result,
                                 const struct lease *answer, uint64_t now)
 {
-    if (l->leaving)
-        return LEADER_WAIT;
+    if (result == LEADER_DONE)
+        l->unsure = false;
+    if (l->leaving) /* the conflict may be with a renewal whose answer was not waited for */
+        return result == LEADER_CONFLICT && l->conflicts++ == 0 ? LEADER_READ : LEADER_WAIT;
     if (!l->taking && !leader_leads(l, now))
         l->leading = false; /* the response came too late: leading again needs a new term */
     if (result == LEADER_DONE) {
@@ -120,5 +123,6 @@ enum leader_action leader_leave(struct leader *l, uint64_t now)
     bool held = leader_leads(l, now);
     l->leading = false;
     l->leaving = true;
-    return held ? LEADER_WRITE : LEADER_WAIT;
+    l->conflicts = 0;
+    return held ? LEADER_WRITE : l->unsure ? LEADER_READ : LEADER_WAIT;
 }

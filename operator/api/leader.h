@@ -45,6 +45,7 @@ struct leader {
     int64_t highest;     /* the highest term ever seen; -1: none */
     uint64_t renewed_at; /* when the last successful write was sent */
     unsigned conflicts;  /* since the last turn */
+    bool unsure; /* a write was sent, and it is not known whether the server has executed it */
     bool leaving;
 };
 
@@ -72,7 +73,9 @@ uint64_t leader_until(const struct leader *l);
 /* The term, while leading. */
 int64_t leader_term(const struct leader *l);
 
-/* Stops leading. LEADER_WRITE: leader_desired() releases the lease. */
+/* Stops leading for good. Returns what to do to release the lease: leader_desired() releases it. An
+ * answer to an earlier request is not to be passed on any more. LEADER_WAIT, from this and the
+ * functions above: nothing is left to do. */
 enum leader_action leader_leave(struct leader *l, uint64_t now);
 
 #endif

@@ -316,6 +316,51 @@ static void test_until(void **state)
     assert_int_equal(leader_desired(&l, t + 11 * CLOCK_S, 3).transitions, 4);
 }
 
+/* A renewal is in flight when the leader leaves, and the server executes it: the release conflicts
+ * with it, and is written again. */
+static void test_leaving_in_a_renewal(void **state)
+{
+    struct leader l;
+    struct lease answer = lease_of("me", "5"), renewed = lease_of("me", "6");
+    uint64_t t = 50 * CLOCK_S;
+    (void)state;
+    leader_init(&l, &config);
+    leader_saw(&l, NULL, t);
+    leader_desired(&l, t, 1);
+    leader_wrote(&l, LEADER_DONE, &answer, t);
+    assert_int_equal(leader_turn(&l, t + CLOCK_S), LEADER_WRITE);
+    leader_desired(&l, t + CLOCK_S, 2);
+    assert_int_equal(leader_leave(&l, t + CLOCK_S), LEADER_WRITE);
+    assert_false(leader_leads(&l, t + CLOCK_S));
+    assert_string_equal(leader_desired(&l, t + CLOCK_S, 3).version, "5");
+    assert_int_equal(leader_wrote(&l, LEADER_CONFLICT, NULL, t + CLOCK_S), LEADER_READ);
+    assert_int_equal(leader_saw(&l, &renewed, t + CLOCK_S), LEADER_WRITE);
+    struct lease wish = leader_desired(&l, t + CLOCK_S, 4);
+    assert_string_equal(wish.version, "6");
+    assert_string_equal(wish.holder, "");
+    assert_int_equal(leader_wrote(&l, LEADER_CONFLICT, NULL, t + CLOCK_S), LEADER_WAIT);
+    assert_false(leader_leads(&l, t + CLOCK_S));
+}
+
+/* The same with the write that takes the lease; and another process has it by now. */
+static void test_leaving_while_taking(void **state)
+{
+    struct leader l;
+    struct lease theirs = lease_of("other", "7"), ours = lease_of("me", "6");
+    (void)state;
+    for (int taken = 0; taken < 2; taken++) {
+        leader_init(&l, &config);
+        assert_int_equal(leader_leave(&l, CLOCK_S), LEADER_WAIT); /* nothing was sent yet */
+        leader_init(&l, &config);
+        assert_int_equal(leader_saw(&l, NULL, CLOCK_S), LEADER_CREATE);
+        leader_desired(&l, CLOCK_S, 1);
+        assert_int_equal(leader_leave(&l, CLOCK_S), LEADER_READ);
+        assert_int_equal(leader_saw(&l, taken ? &ours : &theirs, CLOCK_S),
+                         taken ? LEADER_WRITE : LEADER_WAIT);
+        assert_false(leader_leads(&l, CLOCK_S));
+    }
+}
+
 /* The lease was deleted: terms continue from the highest. */
 static void test_deleted(void **state)
 {
@@ -392,10 +437,14 @@ static void test_lease_foreign(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_expiry_is_local), cmocka_unit_test(test_until),
-        cmocka_unit_test(test_deleted),         cmocka_unit_test(test_leave),
-        cmocka_unit_test(test_lease_text),      cmocka_unit_test(test_lease_foreign),
-        cmocka_unit_test(test_many_candidates)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_expiry_is_local),
+                                       cmocka_unit_test(test_until),
+                                       cmocka_unit_test(test_leaving_in_a_renewal),
+                                       cmocka_unit_test(test_leaving_while_taking),
+                                       cmocka_unit_test(test_deleted),
+                                       cmocka_unit_test(test_leave),
+                                       cmocka_unit_test(test_lease_text),
+                                       cmocka_unit_test(test_lease_foreign),
+                                       cmocka_unit_test(test_many_candidates)};
     return cmocka_run_group_tests_name("api/leader", tests, NULL, NULL);
 }
