@@ -62,7 +62,8 @@ bench-elastic: all  ## elastic jobs: SIGKILL to the next result, planned changes
 bench-operator: all $(addprefix $(BUILD)/tests/,bench/bench_pods bench/bench_queue programs/plane_try programs/agents_try programs/steps)  ## jobs to running pods on a real API server and simulated nodes, beside bare pods; 2,000 agents at once; a failover with 10,000 (minutes)
 	$(Q)$(BUILD)/tests/bench/bench_queue
 	$(Q)$(PY) tests/bench/operator.py $(BUILD)
-	$(Q)HVD_TEST_CROWD=2000 BUILD=$(BUILD) $(PY) tests/cluster/test_operator_agents.py Crowd
+	$(Q)HVD_TEST_CROWD=2000 BUILD=$(BUILD) $(PY) tests/cluster/test_operator_agents.py Crowd CrowdWithTokens
+	$(Q)BUILD=$(BUILD) $(PY) tests/bench/operator_scale.py $(BUILD)
 
 bench-doctor: all  ## a level-1 look of hvd-doctor: seconds and memory
 	$(Q)$(PY) tests/bench/doctor.py $(BUILD)

@@ -29,6 +29,15 @@ def needs():
             raise binaries.Missing("programs", f"{program} is not built (make all tests-bin)")
 
 
+def bound_token(api, meta, audience):
+    """A token of the service account "default" that is bound to the pod with this metadata."""
+    return api.create(f"/api/v1/namespaces/{meta['namespace']}/serviceaccounts/default/token", {
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+        "spec": {"audiences": [audience], "expirationSeconds": 3600,
+                 "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": meta["name"], "uid": meta["uid"]}}},
+    )["status"]["token"]
+
+
 class Kubelet:
     """A kubelet without images and volumes: runs the first container's command of each pod of a job that has a node, with
     its environment, and reports its exit code and the end of its log. It gets tokens from the API server, like a
@@ -49,13 +58,7 @@ class Kubelet:
             path = f"/api/v1/namespaces/{meta['namespace']}/secrets/{volume['secret']['secretName']}"
             text = base64.b64decode(self.job.api.get(path)["data"]["token"]).decode()
         else:
-            audience = volume["projected"]["sources"][0]["serviceAccountToken"]["audience"]
-            path = f"/api/v1/namespaces/{meta['namespace']}/serviceaccounts/default/token"
-            text = self.job.api.create(path, {
-                "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-                "spec": {"audiences": [audience], "expirationSeconds": 3600,
-                         "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": meta["name"],
-                                            "uid": meta["uid"]}}})["status"]["token"]
+            text = bound_token(self.job.api, meta, volume["projected"]["sources"][0]["serviceAccountToken"]["audience"])
         name = os.path.join(self.folder, f"token-{meta['name']}")
         with open(name, "w", encoding="ascii") as f:
             f.write(text)

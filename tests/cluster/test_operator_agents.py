@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 300 s, waiting
+# takes: 340 s, waiting
 # needs: kubernetes
 """hvd-operator as the coordinator of real agents, which dial it over TLS with tokens that the API server reviews, and of
 real ranks that train (agents.py).
 timeout: 3000"""
 import base64
+import concurrent.futures
+import contextlib
 import os
 import re
 import signal
@@ -18,7 +20,7 @@ import agents  # noqa: E402
 import case  # noqa: E402
 import operators  # noqa: E402
 from agents import Case  # noqa: E402
-from api import Refused, wait_until  # noqa: E402
+from api import Api, Refused, wait_until  # noqa: E402
 from operators import Job  # noqa: E402
 from invariants import Invariants  # noqa: E402
 
@@ -43,13 +45,13 @@ class Alone(Case):
 class Crowd(Case):
     """Many agents without ranks (HVD_TEST_CROWD, 200 by default), which all use their job's key."""
     crowd = int(os.environ.get("HVD_TEST_CROWD") or "200")
-    overlay, options = "namespaced", ("--namespace", operators.SYSTEM)
+    overlay, options, space = "namespaced", ("--namespace", operators.SYSTEM), operators.SYSTEM
     nodes = crowd // 100 + 1
 
     def test_lease_beside_a_crowd(self):
         """All agents connect at once, lose their operator, and rejoin the next one at once: no renewal of the lease is
         delayed by a second."""
-        job = Job(self.cluster, "crowd", self.crowd, namespace=operators.SYSTEM, cpu="10m", minWorkers=1,
+        job = Job(self.cluster, "crowd", self.crowd, namespace=self.space, cpu="10m", minWorkers=1,
                   maxWorkers=self.crowd, doctor={"policy": "off"})
         wait_until("all pods", 60 + self.crowd / 5, lambda: len(job.running()) == self.crowd, 1)
         with Invariants(self.cluster, operators.SYSTEM) as invariants:
@@ -71,19 +73,37 @@ class Crowd(Case):
             self.assertEqual(term, invariants.renewals[0][1] + 1)    # only the killed operator lost the lease
             self.assertLess(late, 1)
 
+    def tokens(self, pods):
+        """The token of each of these pods: the key of their job."""
+        secrets = f"/api/v1/namespaces/{operators.SYSTEM}/secrets?labelSelector=hvd.dev%2Fjob%3Dcrowd"
+        key = self.cluster.api.get(secrets)["items"][0]["data"]["token"]
+        return [base64.b64decode(key).decode().strip()] * len(pods)
+
     def arguments(self, job):
         """The command line of agents_try."""
-        secrets = f"/api/v1/namespaces/{operators.SYSTEM}/secrets"
-        ca = self.cluster.api.get(f"{secrets}/hvd-operator-ca")["data"]["ca.crt"]
-        key = self.cluster.api.get(f"{secrets}?labelSelector=hvd.dev%2Fjob%3Dcrowd")["items"][0]["data"]["token"]
-        uid, token = job.get()["metadata"]["uid"], base64.b64decode(key).decode().strip()
-        lines = "".join(f"{uid} {pod['metadata']['uid']} {token}\n" for pod in job.pods().values())
+        secret = f"/api/v1/namespaces/{operators.SYSTEM}/secrets/hvd-operator-ca"
+        ca = self.cluster.api.get(secret)["data"]["ca.crt"]
+        uid, pods = job.get()["metadata"]["uid"], [pod["metadata"] for pod in job.pods().values()]
+        lines = "".join(f"{uid} {pod['uid']} {token}\n" for pod, token in zip(pods, self.tokens(pods)))
         paths = []
         for name, text in (("ca", base64.b64decode(ca)), ("agents", lines.encode())):
             paths.append(self.cluster.path(f"crowd-{name}"))
             with open(paths[-1], "wb") as f:
                 f.write(text)
         return [agents.CROWD, f"https://127.0.0.1:{self.port}", *paths, "1000", "0"]
+
+
+class CrowdWithTokens(Crowd):
+    """The same, but each has a token of its own pod, which the API server reviews again for the next operator."""
+    overlay, options, space = "cluster", (), "default"
+
+    def tokens(self, pods):
+        def token(pod):
+            with contextlib.closing(Api.from_kubeconfig(self.cluster.kubeconfig, self.cluster.ca)) as api:
+                return agents.bound_token(api, pod, "hvd-operator")
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            return list(pool.map(token, pods))
 
 
 class Away(Case):
