@@ -347,6 +347,7 @@ static int by_text(const void *a, const void *b)
 /* The namespaces of the jobs, where a pod's anti-affinity asks for labels of namespaces. */
 static int take_namespaces(struct driver *d, struct snapshot *s)
 {
+    int n = 0;
     if (!s->antis.by_namespace)
         return 0;
     auto_free const char **names = malloc(((size_t)s->n + 1) * sizeof(*names));
@@ -354,10 +355,11 @@ static int take_namespaces(struct driver *d, struct snapshot *s)
     s->cluster.namespaces = s->namespaces;
     if (!names || !s->namespaces)
         return -ENOMEM;
-    for (int i = 0; i < s->n; i++)
-        names[i] = s->of[i].item->job.namespace_;
-    qsort(names, (size_t)s->n, sizeof(*names), by_text);
-    for (int i = 0; i < s->n; i++) {
+    for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e))
+        if (counts(e) && n < s->n)
+            names[n++] = e->job->job.namespace_;
+    qsort(names, (size_t)n, sizeof(*names), by_text);
+    for (int i = 0; i < n; i++) {
         struct fit_namespace *to = &s->namespaces[s->cluster.nnamespaces];
         const struct labels *labels = informer_get(d->namespaces, names[i]);
         if (!labels || (i > 0 && strcmp(names[i], names[i - 1]) == 0))
