@@ -181,6 +181,8 @@ bool driver_ready(const struct driver *cd, const char **ret_why)
     return is_there(d->jobs, "hvdjobs", ret_why, d) && is_there(d->pods, "pods", ret_why, d) &&
            is_there_or_hidden(d->nodes, "nodes", ret_why, d) &&
            is_there_or_hidden(d->others, "pods of others", ret_why, d) &&
+           is_there_or_hidden(d->daemonsets, "daemonsets", ret_why, d) &&
+           is_there_or_hidden(d->namespaces, "namespaces", ret_why, d) &&
            is_there_or_hidden(d->quotas, "resourcequotas", ret_why, d);
 }
 
@@ -207,6 +209,7 @@ int driver_open(struct driver **ret, const struct driver_config *config, struct 
     d->queue_next = ENTRY_NEVER;
     list_init(&d->turns);
     entries_init(&d->entries, d);
+    daemons_init(&d->daemons, &d->usage);
     inflight_init(&d->inflight, IN_FLIGHT);
     if (config->namespace && !(d->config.namespace = strdup(config->namespace)))
         rc = err_set(err, ENOMEM, "no memory for the driver");

@@ -8,6 +8,7 @@
 #include "core/base/clock.h"
 #include "operator/api/informer.h"
 #include "operator/driver/apply.h"
+#include "operator/driver/daemons.h"
 #include "operator/driver/driver.h"
 #include "operator/driver/entries.h"
 #include "operator/driver/recorder.h"
@@ -46,7 +47,8 @@ struct driver {
     struct driver_config config;
     struct loop *loop;
     struct informer *jobs, *pods;
-    struct informer *nodes, *others; /* others: pods of no job. NULL in one-namespace mode */
+    /* others: pods of no job. All four are NULL in one-namespace mode. */
+    struct informer *nodes, *others, *daemonsets, *namespaces;
     struct informer *budgets, *quotas;
     struct group_cache groups[GROUP_CACHES];
     struct discovery *discovery;
@@ -54,6 +56,7 @@ struct driver {
     struct inflight inflight;
     struct entries entries;
     struct usage usage;
+    struct daemons daemons;
     struct drains drains; /* of driver_drains() */
     bool drains_stale;
     bool leading;
@@ -85,7 +88,7 @@ const struct pod_item *driver_pod(const struct driver *d, const struct entry *e,
 /* Called after the list of any cache. */
 void driver_on_synced(void *arg);
 
-/* driver_nodes.c: the caches of nodes and of pods of no job. */
+/* driver_nodes.c: the caches of nodes, pods of no job, DaemonSets and namespaces. */
 int driver_nodes_open(struct driver *d, struct err *err);
 void driver_nodes_close(struct driver *d);
 

@@ -132,6 +132,9 @@ static void begin(struct driver *d)
     d->queue_ran_at = clock_ns();
     if (!discovery_text(d->discovery) || !any_needs_decision(d))
         return;
+    uint64_t expires = daemons_expire(&d->daemons, d->queue_ran_at);
+    if (expires != UINT64_MAX)
+        driver_queue_at(d, expires);
     if (snapshot_take(d, &d->snapshot) < 0) {
         log_warn("no memory for a snapshot of the queue; no gang is admitted until the next try");
         d->queue_dirty = true;

@@ -150,6 +150,47 @@ int items_foreign(json_t *object, struct usage_pod **ret, struct err *err)
     return 0;
 }
 
+/* ---- DaemonSets and namespaces --------------------------------------------------------------- */
+
+int items_daemonset(json_t *object, struct daemonset **ret, struct err *err)
+{
+    struct daemonset *item = calloc(1, sizeof(*item));
+    if (!item)
+        return no_memory(err);
+    int rc = daemonset_parse(object, item, err);
+    if (rc < 0)
+        free(item);
+    else
+        *ret = item;
+    return rc;
+}
+
+void items_daemonset_destroy(struct daemonset *item)
+{
+    daemonset_fini(item);
+    free(item);
+}
+
+int items_namespace(json_t *object, struct labels **ret, struct err *err)
+{
+    json_t *labels = json_object_get(json_object_get(object, "metadata"), "labels");
+    struct labels *item = calloc(1, sizeof(*item));
+    if (!item)
+        return no_memory(err);
+    int rc = labels_parse(labels, item, err);
+    if (rc < 0)
+        free(item);
+    else
+        *ret = item;
+    return rc;
+}
+
+void items_namespace_destroy(struct labels *item)
+{
+    labels_fini(item);
+    free(item);
+}
+
 /* ---- groups ---------------------------------------------------------------------------------- */
 
 int items_group(const struct gang_ops *ops, json_t *object, struct group_item **ret,

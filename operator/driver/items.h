@@ -8,6 +8,7 @@
 #define HVD_OPERATOR_DRIVER_ITEMS_H
 
 #include "operator/objects/budget.h"
+#include "operator/objects/daemonset.h"
 #include "operator/objects/hvdjob.h"
 #include "operator/objects/node.h"
 #include "operator/objects/pod.h"
@@ -68,6 +69,14 @@ void items_pod_destroy(struct pod_item *item);
 
 /* A pod of no job: only what it takes from its node is kept. usage_pod_destroy() frees it. */
 int items_foreign(json_t *object, struct usage_pod **ret, struct err *err);
+
+/* items_daemonset_destroy() and items_namespace_destroy() free them. */
+int items_daemonset(json_t *object, struct daemonset **ret, struct err *err);
+void items_daemonset_destroy(struct daemonset *item);
+
+/* Of a namespace only its labels are kept. */
+int items_namespace(json_t *object, struct labels **ret, struct err *err);
+void items_namespace_destroy(struct labels *item);
 
 int items_group(const struct gang_ops *ops, json_t *object, struct group_item **ret,
                 struct err *err);

@@ -33,6 +33,9 @@ void snapshot_drop(struct snapshot *s)
             hostports_fini(&s->cluster.ports[i]);
     }
     usage_antis_fini(&s->antis);
+    for (int i = 0; i < s->cluster.nnamespaces; i++)
+        labels_fini(&s->namespaces[i].labels);
+    free(s->namespaces);
     for (int i = 0; i < s->nquotas; i++)
         quota_fini(&s->quotas[i]);
     free(s->jobs);
@@ -334,6 +337,41 @@ static int take_jobs(struct driver *d, struct snapshot *s)
     return 0;
 }
 
+/* ---- namespaces ------------------------------------------------------------------------------ */
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The namespaces of the jobs, where a pod's anti-affinity asks for labels of namespaces. */
+static int take_namespaces(struct driver *d, struct snapshot *s)
+{
+    int n = 0;
+    if (!s->antis.by_namespace)
+        return 0;
+    auto_free const char **names = malloc(((size_t)s->n + 1) * sizeof(*names));
+    s->namespaces = calloc((size_t)s->n + 1, sizeof(*s->namespaces));
+    s->cluster.namespaces = s->namespaces;
+    if (!names || !s->namespaces)
+        return -ENOMEM;
+    for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e))
+        if (counts(e) && n < s->n)
+            names[n++] = e->job->job.namespace_;
+    qsort(names, (size_t)n, sizeof(*names), by_text);
+    for (int i = 0; i < n; i++) {
+        struct fit_namespace *to = &s->namespaces[s->cluster.nnamespaces];
+        const struct labels *labels = informer_get(d->namespaces, names[i]);
+        if (!labels || (i > 0 && strcmp(names[i], names[i - 1]) == 0))
+            continue;
+        if (labels_copy(labels, &to->labels) < 0)
+            return -ENOMEM;
+        to->name = names[i]; /* of the job, which the snapshot holds */
+        s->cluster.nnamespaces++;
+    }
+    return 0;
+}
+
 int snapshot_take(struct driver *d, struct snapshot **ret)
 {
     bool blind = !d->nodes || !informer_synced(d->nodes) || !informer_synced(d->others);
@@ -345,6 +383,7 @@ int snapshot_take(struct driver *d, struct snapshot **ret)
     rc = rc < 0 ? rc : take_quotas(d, s);
     rc = rc < 0 ? rc : take_jobs(d, s);
     rc = rc < 0 ? rc : take_ports(d, s);
+    rc = rc < 0 ? rc : take_namespaces(d, s);
     s->in = (struct queue_input){.jobs = s->jobs,
                                  .n = s->n,
                                  .cluster = blind ? NULL : &s->cluster,

@@ -32,6 +32,7 @@ struct snapshot {
     struct node *nodes;       /* shallow copies of items */
     struct node_item **items; /* [nnodes], one reference each */
     struct usage_antis antis;
+    struct fit_namespace *namespaces;    /* cluster.namespaces; copies of the labels */
     struct resources *freeing, *foreign; /* queue_input */
     struct quota *quotas;
     int nquotas;

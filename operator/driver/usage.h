@@ -18,11 +18,12 @@
 
 struct usage {
     struct store nodes; /* struct usage_node, by the node's name */
-    struct store anti;  /* struct usage_anti, by the text of antiaffinity_text() */
+    struct store anti;  /* struct usage_terms, by the text of antiaffinity_text() */
 };
 
 struct usage_node;
 struct usage_more;
+struct usage_terms;
 
 /* The resources, ports and anti-affinity by which one pod uses its node. A cluster has many pods,
  * so the struct is kept small. */
@@ -31,10 +32,14 @@ struct usage_pod {
     struct usage_node *at;   /* NULL: not counted */
     char *node;              /* until it is counted; NULL: the pod uses no node */
     struct usage_more *more; /* ports and anti-affinity; NULL: none */
+    uint64_t owner;          /* usage_owner() of its controller */
     uint16_t others;         /* number of kinds that not all pods have */
     uint8_t base;            /* bit i set: amounts[] has one of base kind i, in this order */
     int64_t amounts[];       /* then each other kind and its amount */
 };
+
+/* A hash of the uid of a pod's controller; 0: it has none. */
+uint64_t usage_owner(const char *uid);
 
 /* The caller calls usage_pod_destroy(). NULL: no memory. */
 struct usage_pod *usage_pod_make(const struct pod *pod);
@@ -43,6 +48,9 @@ void usage_pod_destroy(struct usage_pod *p);
 
 /* True if both take the same amounts. */
 bool usage_pod_same(const struct usage_pod *a, const struct usage_pod *b);
+
+/* The name of its node, valid until it is removed; NULL: it uses none. */
+const char *usage_pod_node(const struct usage_pod *p);
 
 static inline bool usage_pod_counts(const struct usage_pod *p)
 {
@@ -54,6 +62,9 @@ static inline bool usage_pod_counts(const struct usage_pod *p)
 int usage_add(struct usage *u, struct usage_pod *p, const char *name);
 /* Does nothing for a pod that is not counted. NULL is fine. */
 void usage_remove(struct usage *u, struct usage_pod *p);
+
+/* Is a pod of this controller on the node? */
+bool usage_has_owner(const struct usage *u, const char *node, uint64_t owner);
 
 /* Tells the kinds of resources that the node offers; NULL: the node is gone. -ENOMEM: the node
  * counts as full until the next call. */
@@ -68,13 +79,15 @@ int usage_get(struct usage *u, const char *node, int index, struct resources *re
 int usage_ports(const struct usage *u, const char *node, struct hostports *ret);
 
 /* The anti-affinity of all pods on nodes of the cluster, after usage_get() of each of them: a copy
- * that does not point into the usage. The caller calls usage_antis_fini(). -ENOMEM. */
+ * that stays valid while the usage changes. The caller calls usage_antis_fini(). -ENOMEM. */
 struct usage_antis {
     struct fit_anti *list; /* [n] */
     int n;
-    struct antiaffinity *terms; /* [nterms] */
+    bool by_namespace;          /* a term asks for labels of namespaces */
+    struct usage_terms **terms; /* [nterms], one reference each */
     int nterms;
-    char *names; /* of the pods */
+    struct fit_keeper *keepers;
+    char *names; /* of the keepers */
 };
 int usage_anti(const struct usage *u, struct usage_antis *ret);
 void usage_antis_fini(struct usage_antis *a);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * usage_pod: see usage.h and usage_pod.h.
+ * usage_pod: see usage.h and usage_private.h.
  */
-#include "operator/driver/usage_pod.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/base/hash.h"
+#include "operator/driver/usage_private.h"
 
 /* An amount that does not fit is more than any node has. */
 static int64_t stored(resources_sum amount)
@@ -37,12 +38,11 @@ static struct usage_pod *pack(const struct resources *r)
     return p;
 }
 
-static struct usage_more *make_more(struct usage_pod *p, const struct pod *pod)
+static struct usage_more *make_more(const struct pod *pod)
 {
     struct usage_more *more = calloc(1, sizeof(*more));
     if (!more)
         return NULL;
-    more->pod = p;
     list_init(&more->link);
     more->anti = pod->anti ? strdup(pod->anti) : NULL;
     if ((pod->anti && !more->anti) || hostports_add(&more->ports, &pod->ports) < 0) {
@@ -53,6 +53,11 @@ static struct usage_more *make_more(struct usage_pod *p, const struct pod *pod)
     return more;
 }
 
+uint64_t usage_owner(const char *uid)
+{
+    return *uid ? hash_str(uid) : 0;
+}
+
 struct usage_pod *usage_pod_make(const struct pod *pod)
 {
     static const struct resources nothing;
@@ -61,8 +66,9 @@ struct usage_pod *usage_pod_make(const struct pod *pod)
     if (!p || !uses)
         return p;
     bool more = pod->anti || pod->ports.n > 0;
+    p->owner = usage_owner(pod->owner);
     p->node = strdup(pod->node);
-    if (!p->node || (more && !(p->more = make_more(p, pod)))) {
+    if (!p->node || (more && !(p->more = make_more(pod)))) {
         usage_pod_destroy(p);
         return NULL;
     }

@@ -108,12 +108,15 @@ static bool known_of_worker(const char *key)
     return strcmp(key, POD_LABEL_WORKER) != 0 && strcmp(key, POD_LABEL_ATTEMPT) != 0;
 }
 
-static bool about_namespace(const struct anti_term *t, const char *namespace)
+static bool about_namespace(const struct anti_term *t, const char *namespace,
+                            const struct labels *known)
 {
     char text[128];
     for (const char *p = t->namespaces; *p; p += strlen(p) + 1)
         if (strcmp(p, namespace) == 0)
             return true;
+    if (known)
+        return selector_matches(&t->namespace_selector, known, NULL);
     /* One label: name NUL value NUL NUL. */
     int n = snprintf(text, sizeof(text) - 1, "%s%c%.63s", NAMESPACE_NAME, '\0', namespace);
     text[n + 1] = '\0';
@@ -121,7 +124,8 @@ static bool about_namespace(const struct anti_term *t, const char *namespace)
 }
 
 bool anti_term_selects(const struct anti_term *t, const char *namespace,
-                       const struct labels *labels)
+                       const struct labels *namespace_labels, const struct labels *labels)
 {
-    return about_namespace(t, namespace) && selector_matches(&t->pods, labels, known_of_worker);
+    return about_namespace(t, namespace, namespace_labels) &&
+           selector_matches(&t->pods, labels, known_of_worker);
 }

@@ -32,10 +32,10 @@ int antiaffinity_text(json_t *pod, char **ret);
 int antiaffinity_parse(const char *text, struct antiaffinity *ret);
 void antiaffinity_fini(struct antiaffinity *a);
 
-/* True if the term keeps pods with these labels away. Labels of namespaces are not known, except
- * kubernetes.io/metadata.name, and neither are a worker's number and attempt: requirements of these
- * count as fulfilled, so the term may seem to keep away more. */
+/* True if the term keeps pods with these labels away. namespace_labels: NULL: not known, except
+ * kubernetes.io/metadata.name. Not known either are a worker's number and attempt. Requirements of
+ * what is not known count as fulfilled, so the term may seem to keep away more. */
 bool anti_term_selects(const struct anti_term *t, const char *namespace,
-                       const struct labels *labels);
+                       const struct labels *namespace_labels, const struct labels *labels);
 
 #endif

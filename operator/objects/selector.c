@@ -4,6 +4,7 @@
  */
 #include "operator/objects/selector.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,8 +44,9 @@ static void put(struct buf *values, json_t *value)
 
 static enum selector_op op_of(const char *text)
 {
-    static const char *const names[] = {"In", "NotIn", "Exists", "DoesNotExist"};
-    for (int i = 0; i < 4; i++)
+    static const char *const names[SELECTOR_ANY] = {"In",           "NotIn", "Exists",
+                                                    "DoesNotExist", "Gt",    "Lt"};
+    for (int i = 0; i < SELECTOR_ANY; i++)
         if (strcmp(names[i], text) == 0)
             return (enum selector_op)i;
     return SELECTOR_ANY;
@@ -92,6 +94,20 @@ static bool has_value(const struct requirement *r, const char *value)
     return false;
 }
 
+/* Both must be whole numbers, as the scheduler reads them. Returns their difference's sign; 0:
+ * equal or no numbers. */
+static int compare(const struct requirement *r, const char *value)
+{
+    char *end, *wanted_end;
+    if (!value || r->len == 0 || !*value || !*r->values)
+        return 0;
+    errno = 0;
+    long long have = strtoll(value, &end, 10), want = strtoll(r->values, &wanted_end, 10);
+    if (errno || *end || *wanted_end)
+        return 0;
+    return (have > want) - (have < want);
+}
+
 static bool fulfilled(const struct requirement *r, const struct labels *labels)
 {
     const char *value = labels_get(labels, r->key);
@@ -104,6 +120,10 @@ static bool fulfilled(const struct requirement *r, const struct labels *labels)
         return value;
     case SELECTOR_MISSING:
         return !value;
+    case SELECTOR_GREATER:
+        return compare(r, value) > 0;
+    case SELECTOR_LESS:
+        return compare(r, value) < 0;
     case SELECTOR_ANY:
         break;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * selector: a LabelSelector. Pure; the caller of selector_parse() calls selector_fini().
+ * selector: a LabelSelector, or a term of a node affinity. Pure; the caller of selector_parse()
+ * calls selector_fini().
  */
 #ifndef HVD_OPERATOR_OBJECTS_SELECTOR_H
 #define HVD_OPERATOR_OBJECTS_SELECTOR_H
@@ -9,10 +10,18 @@
 
 #include "operator/objects/labels.h"
 
-enum selector_op { SELECTOR_IN, SELECTOR_NOT_IN, SELECTOR_EXISTS, SELECTOR_MISSING, SELECTOR_ANY };
+enum selector_op {
+    SELECTOR_IN,
+    SELECTOR_NOT_IN,
+    SELECTOR_EXISTS,
+    SELECTOR_MISSING,
+    SELECTOR_GREATER, /* only in a node affinity */
+    SELECTOR_LESS,    /* only in a node affinity */
+    SELECTOR_ANY      /* an unknown operator, which counts as fulfilled */
+};
 
 struct requirement {
-    enum selector_op op; /* SELECTOR_ANY: an unknown operator, which counts as fulfilled */
+    enum selector_op op;
     char *key;
     char *values; /* texts, each with its NUL; a value may be empty */
     size_t len;   /* bytes of values */

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/cleanup.h"
-
 #define NODES_NAMED 4 /* in a message; further nodes are counted by obstacle */
 
 /* Why no worker may run on a node now, other than for a lack of resources. The order is that of
@@ -33,74 +31,19 @@ enum obstacle {
 struct trial {
     const struct cluster *c;
     const struct podspec *spec;
-    const char **kept_by; /* [n]: the pod whose anti-affinity keeps workers off the node, NULL:
-                             none; NULL: no pod does */
-    bool failed;          /* no memory: nothing fits */
+    uint64_t *kept; /* the nodes that pods' anti-affinity keeps workers off; NULL: none */
+    bool looked;    /* kept is known */
+    bool failed;    /* no memory: nothing fits */
 };
-
-/* ---- anti-affinity --------------------------------------------------------------------------- */
-
-/* A domain and the pod that keeps workers away from it. */
-struct domain {
-    const char *value, *pod;
-};
-
-static int by_value(const void *a, const void *b)
-{
-    return strcmp(((const struct domain *)a)->value, ((const struct domain *)b)->value);
-}
-
-/* Marks the nodes of the domains of n pods that have the same term. False: no memory. */
-static bool mark_domains(struct trial *t, const struct fit_anti *anti, int n)
-{
-    const char *topology = anti->term->topology;
-    auto_free struct domain *domains = malloc((size_t)n * sizeof(*domains));
-    size_t found = 0;
-    if (!domains)
-        return false;
-    for (int i = 0; i < n; i++) {
-        const char *value = labels_get(&t->c->nodes[anti[i].node].labels, topology);
-        if (value)
-            domains[found++] = (struct domain){value, anti[i].pod};
-    }
-    if (found > 1)
-        qsort(domains, found, sizeof(*domains), by_value);
-    for (int i = 0; i < t->c->n && found > 0; i++) {
-        struct domain key = {labels_get(&t->c->nodes[i].labels, topology), NULL};
-        const struct domain *d =
-            key.value ? bsearch(&key, domains, found, sizeof(*domains), by_value) : NULL;
-        if (d)
-            t->kept_by[i] = d->pod;
-    }
-    return true;
-}
-
-static void mark_kept_away(struct trial *t)
-{
-    const struct fit_anti *anti = t->c->anti;
-    static const char nobody[] = "";
-    for (int i = 0, n = 1; i < t->c->nanti && !t->failed; i += n) {
-        for (n = 1; i + n < t->c->nanti && anti[i + n].term == anti[i].term; n++)
-            continue;
-        if (!anti_term_selects(anti[i].term, t->spec->namespace_ ? t->spec->namespace_ : nobody,
-                               &t->spec->labels))
-            continue;
-        if (!t->kept_by)
-            t->kept_by = calloc((size_t)t->c->n + 1, sizeof(*t->kept_by));
-        t->failed = !t->kept_by || !mark_domains(t, &anti[i], n);
-    }
-}
 
 static struct trial begin(const struct cluster *c, const struct podspec *spec)
 {
-    struct trial t = {.c = c, .spec = spec};
-    mark_kept_away(&t);
-    return t;
+    return (struct trial){.c = c, .spec = spec};
 }
 
 static void end(struct trial *t)
 {
-    free(t->kept_by);
+    free(t->kept);
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -123,12 +66,26 @@ static const struct hostport *port_conflict(const struct trial *t, int node)
     return t->c->ports ? hostports_conflict(&t->c->ports[node], &t->spec->ports) : NULL;
 }
 
-static enum obstacle obstacle(const struct trial *t, int node)
+static void look(struct trial *t)
+{
+    if (!t->looked)
+        t->failed = fit_anti_nodes(t->c, t->spec, &t->kept) < 0;
+    t->looked = true;
+}
+
+/* In a busy cluster most trials end before a node has room: kept is computed once one has. */
+static bool is_kept(struct trial *t, int node)
+{
+    look(t);
+    return t->failed || fit_anti_has(t->kept, node);
+}
+
+static enum obstacle obstacle(struct trial *t, int node)
 {
     enum obstacle lasting = lasting_obstacle(&t->c->nodes[node], t->spec);
     if (lasting != OBSTACLE_NONE)
         return lasting;
-    if (t->kept_by && t->kept_by[node])
+    if (is_kept(t, node))
         return OBSTACLE_ANTI;
     return port_conflict(t, node) ? OBSTACLE_PORT : OBSTACLE_NONE;
 }
@@ -139,7 +96,7 @@ static int most_per_node(const struct podspec *spec, int limit)
     return spec->ports.n > 0 && limit > 1 ? 1 : limit;
 }
 
-static int room_on(const struct trial *t, int node, int limit)
+static int room_on(struct trial *t, int node, int limit)
 {
     if (t->failed || limit <= 0)
         return 0;
@@ -241,20 +198,21 @@ static void say_short(struct words *w, const struct cluster *c, int node,
     }
 }
 
-static void say_node(struct words *w, const struct trial *t, int node)
+static void say_node(struct words *w, struct trial *t, int node)
 {
     const struct podspec *spec = t->spec;
     const struct node *n = &t->c->nodes[node];
     const struct taint *taint = taints_refuse(&n->taints, &spec->tolerated);
     const struct hostport *port = port_conflict(t, node);
-    const char *missing;
+    const char *missing, *keeper;
     say(w, "; node %.63s: ", n->name);
     switch (obstacle(t, node)) {
     case OBSTACLE_PORT:
         say(w, "host port %d/%s is in use", port->port, port->protocol);
         return;
     case OBSTACLE_ANTI:
-        say(w, "the anti-affinity of pod %.127s keeps workers off it", t->kept_by[node]);
+        keeper = fit_anti_keeper(t->c, spec, node);
+        say(w, "the anti-affinity of pod %.127s keeps workers off it", keeper ? keeper : "");
         return;
     case OBSTACLE_NOT_READY:
         say(w, "not ready");
@@ -304,7 +262,7 @@ static bool say_never(struct words *w, const struct cluster *c, const struct pod
 
 /* Names up to NODES_NAMED nodes, with their room or obstacle, and counts the others by obstacle.
  * Nodes that only lack resources come first. */
-static void say_nodes(struct words *w, const struct trial *t)
+static void say_nodes(struct words *w, struct trial *t)
 {
     static const char *const causes[] = {
         [OBSTACLE_NONE] = "without room",
@@ -345,6 +303,7 @@ void fit_explain(const struct cluster *c, const struct podspec *spec, int want, 
 {
     struct words w = {dst, size, 0};
     struct trial t = begin(c, spec);
+    look(&t);
     dst[0] = '\0';
     say(&w, "%d of %d workers fit now; ", fit_count(c, spec, want), want);
     say_asked(&w, spec);

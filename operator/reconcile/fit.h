@@ -10,16 +10,9 @@
 #ifndef HVD_OPERATOR_RECONCILE_FIT_H
 #define HVD_OPERATOR_RECONCILE_FIT_H
 
-#include "operator/objects/antiaffinity.h"
 #include "operator/objects/node.h"
 #include "operator/objects/podspec.h"
-
-/* A pod on a node that keeps other pods away from its domain. */
-struct fit_anti {
-    const struct anti_term *term;
-    int node;        /* index in the cluster */
-    const char *pod; /* "namespace/name" */
-};
+#include "operator/reconcile/fit_anti.h"
 
 /* Nodes and what is used on each: by bound pods, and by reservations for admitted gangs whose pods
  * are not bound yet. The caller owns the arrays and their contents. */
@@ -29,9 +22,12 @@ struct cluster {
     /* [n]; with each other kind that the node's allocatable has, else reservations of that kind are
      * not counted (resources_zero_like()). */
     struct resources *used;
-    struct hostports *ports;     /* [n] in use; NULL: none, and none are reserved */
-    const struct fit_anti *anti; /* [nanti], all entries of a term one after the other */
+    struct hostports *ports; /* [n] in use; NULL: none, and none are reserved */
+    struct fit_anti *anti;   /* [nanti] */
     int nanti;
+    const struct fit_namespace
+        *namespaces; /* [nnamespaces], by name; of others no label is known */
+    int nnamespaces;
 };
 
 /* How many workers fit beside what is used, at most limit. */

@@ -21,7 +21,7 @@ $(BUILD)/tests/bench/bench_pods: $(BUILD)/tests/bench/bench_pods.o $(OPERATOR_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(OPERATOR_LIBS)
 
-$(BUILD)/tests/bench/bench_queue: $(BUILD)/tests/bench/bench_queue.o $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
+$(BUILD)/tests/bench/bench_queue $(BUILD)/tests/bench/bench_usage: %: %.o $(OPERATOR_A) $(MEMBER_A) $(LIB_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $^ $(LDFLAGS) $(OPERATOR_LIBS)
 
@@ -59,8 +59,9 @@ bench-elastic: all  ## elastic jobs: SIGKILL to the next result, planned changes
 	$(Q)$(PY) tests/bench/elastic.py $(BUILD)
 
 # The second command is a test, with many more agents than in make test.
-bench-operator: all $(addprefix $(BUILD)/tests/,bench/bench_pods bench/bench_queue programs/plane_try programs/agents_try programs/steps)  ## jobs to running pods on a real API server and simulated nodes, beside bare pods; 2,000 agents at once; a failover with 10,000 (minutes)
+bench-operator: all $(addprefix $(BUILD)/tests/,bench/bench_pods bench/bench_queue bench/bench_usage programs/plane_try programs/agents_try programs/steps)  ## jobs to running pods on a real API server and simulated nodes, beside bare pods; 2,000 agents at once; a failover with 10,000 (minutes)
 	$(Q)$(BUILD)/tests/bench/bench_queue
+	$(Q)$(BUILD)/tests/bench/bench_usage
 	$(Q)$(PY) tests/bench/operator.py $(BUILD)
 	$(Q)HVD_TEST_CROWD=2000 BUILD=$(BUILD) $(PY) tests/cluster/test_operator_agents.py Crowd CrowdWithTokens
 	$(Q)BUILD=$(BUILD) $(PY) tests/bench/operator_scale.py $(BUILD)

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # takes: 30 s, waiting
 # needs: kubernetes
-"""hvd-operator beside other programs: those that write fields into the status of its jobs, and those that drain nodes.
+"""hvd-operator beside other programs: those that write fields into the status of its jobs, those that drain nodes, and pods
+that need room or keep its workers off.
 timeout: 1200"""
 import os
 import sys
@@ -38,6 +39,51 @@ class Beside(Installed):
     def job(self, name, workers=1, **more):
         self.jobs.append(Job(self.cluster, name, workers, **more))
         return self.jobs[-1]
+
+    # ---- other pods
+
+    def says(self, job, words):
+        wait_until(f"job {job.name} to say {words}", 30, lambda: words in job.status().get("message", ""))
+
+    def test_daemonset(self):
+        """A gang gets no room of pods that a DaemonSet will have, and these pods do not count twice once they are there."""
+        path = "/apis/apps/v1/namespaces/default/daemonsets"
+        container = {"name": "a", "image": "none", "resources": {"requests": {"cpu": "6"}}}
+        self.cluster.ask("stop kube-controller-manager")    # as if it were slow
+        try:
+            self.cluster.api.create(path, {"metadata": {"name": "logs"}, "spec": {
+                "selector": {"matchLabels": {"app": "logs"}},
+                "template": {"metadata": {"labels": {"app": "logs"}}, "spec": {"containers": [container]}}}})
+            time.sleep(0.5)    # the operator's watch
+            job = self.job("beside-logs", 2, cpu="4")
+            self.says(job, "cpu 4 asked, 2 of 8 free")
+        finally:
+            self.cluster.ask("start kube-controller-manager")
+        wait_until("the DaemonSet's pods", 60, lambda: self.cluster.api.get(f"{path}/logs").get("status", {}).get(
+            "numberReady") == self.nodes)
+        small = self.job("small", self.nodes, cpu="2")
+        small.wait_running(self.nodes)
+        self.assertEqual(job.status()["phase"], "Queued")
+        self.cluster.api.delete(f"{path}/logs")
+        job.wait_running(2)
+
+    def test_labels_of_namespaces(self):
+        """The anti-affinity of another pod is about the jobs of namespaces with a label."""
+        path, namespace = "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default"
+        term = {"topologyKey": "type", "namespaceSelector": {"matchLabels": {"team": "a"}},
+                "labelSelector": {"matchExpressions": [{"key": "hvd.dev/job", "operator": "Exists"}]}}
+        self.cluster.api.create(path, {"metadata": {"name": "alone"}, "spec": {
+            "containers": [{"name": "a", "image": "none"}], "terminationGracePeriodSeconds": 0,
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}})
+        wait_until("the pod", 60, lambda: self.cluster.api.get(f"{path}/alone")["status"]["phase"] == "Running")
+        self.job("of-no-team").wait_running(1)
+        self.cluster.api.call("PATCH", namespace, {"metadata": {"labels": {"team": "a"}}}, kind=MERGE)
+        time.sleep(0.5)    # the operator's watch
+        job = self.job("of-a-team")
+        self.says(job, "the anti-affinity of pod default/alone keeps workers off it")
+        self.cluster.api.call("PATCH", namespace, {"metadata": {"labels": {"team": None}}}, kind=MERGE)
+        job.wait_running(1)
+        self.cluster.api.delete(f"{path}/alone")
 
     # ---- several writers of one status
 

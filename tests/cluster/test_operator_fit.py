@@ -3,7 +3,7 @@
 # takes: 20 s
 # needs: kubernetes
 """The operator's fit test against kube-scheduler: in seeded random clusters the number of workers that the operator says
-fit is the number that kube-scheduler binds. HVD_SEED=n takes another seed.
+fit is the number that kube-scheduler binds, also before the pods of DaemonSets exist. HVD_SEED=n takes another seed.
 timeout: 900"""
 import json
 import os
@@ -23,6 +23,8 @@ from binaries import Missing  # noqa: E402
 
 PROGRAM = os.path.join(operators.ROOT, os.environ.get("BUILD") or "build", "tests", "programs", "fit_of")
 CASES = 60
+SEED = 5
+DAEMONS = "daemons"    # the namespace of all DaemonSets: without a LimitRange, which the operator does not apply to their templates
 GPU = [f"x.test/mig-{number}" for number in range(40)]    # more names than the operator once could count
 
 
@@ -32,7 +34,11 @@ class Maker:
     def __init__(self, dice, number):
         self.dice, self.name = dice, f"case-{number}"
         self.gpus = dice.sample(GPU, 2)
+        self.zones = [f"{self.name}-{zone}" for zone in "xyz"]    # anti-affinity of one case does not reach the others
         self.runtime = None
+
+    def namespace(self):
+        return {"metadata": {"name": self.name, "labels": {"team": self.dice.choice("ab")} if self.maybe(70) else {}}}
 
     def maybe(self, percent):
         return self.dice.randrange(100) < percent
@@ -43,7 +49,7 @@ class Maker:
                   "ephemeral-storage": f"{dice.randrange(2, 20)}Gi", "hugepages-2Mi": f"{dice.randrange(4, 16) * 64}Mi"}
         offers.update({gpu: str(dice.randrange(3, 12)) for gpu in self.gpus if self.maybe(90)})
         taints = [{"key": "t", "value": dice.choice("ab"), "effect": dice.choice(("NoSchedule", "PreferNoSchedule"))}]
-        return {"metadata": {"name": name, "labels": {"case": self.name, "host": name, "zone": dice.choice("xyz"),
+        return {"metadata": {"name": name, "labels": {"case": self.name, "host": name, "zone": dice.choice(self.zones), "size": str(dice.randrange(9)),
                                                       **({"vm": "yes"} if self.maybe(70) else {})}},
                 "spec": {"taints": taints if self.maybe(35) else [], "unschedulable": self.maybe(8)},
                 "status": {"allocatable": offers, "capacity": offers,
@@ -106,16 +112,41 @@ class Maker:
                                                        "values": ["work", "x"]}]},
                                 {"matchExpressions": [{"key": "hvd.dev/job", "operator": dice.choice(("Exists", "DoesNotExist"))}]}))
         where = dice.choice(({}, {"namespaces": [self.name]}, {"namespaces": ["default"]},
-                             {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.name}}}))
+                             {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.name}}},
+                             *({"namespaceSelector": one} for one in (
+                                 {}, {"matchLabels": {"team": dice.choice("ab")}},
+                                 {"matchExpressions": [{"key": "team", "operator": dice.choice(("Exists", "DoesNotExist"))}]},
+                                 {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a"]}]}))))
         return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
             {"topologyKey": dice.choice(("host", "zone", "missing")), "labelSelector": selector, **where}]}}
 
     def pod(self, number, node):
         spec = {**self.spec(30), "nodeName": node}
         spec.pop("resources", None if not self.maybe(50) else "none")
-        if self.maybe(15):
+        if self.maybe(20):
             spec["affinity"] = self.keeps_away()
         return {"metadata": {"name": f"p{number}", "namespace": self.name, "labels": {"app": "here"}}, "spec": spec}
+
+    def daemonset(self, number):
+        """Its pods are small, so that most find room beside the others."""
+        dice, name = self.dice, f"{self.name}-{number}"
+        spec = {"containers": [self.container("a", 15, 500)], "nodeSelector": {"case": self.name}}
+        if self.maybe(30):
+            spec["initContainers"] = [self.container("i", 0, 500, **({"restartPolicy": "Always"} if self.maybe(50) else {}))]
+        if self.maybe(25):
+            spec["nodeSelector"]["vm"] = "yes"
+        if self.maybe(50):
+            spec["tolerations"] = [dice.choice(({"operator": "Exists"}, {"key": "t", "value": dice.choice("ab")}))]
+        if self.maybe(10):
+            spec["affinity"] = self.keeps_away()
+        if self.maybe(25):
+            wanted = dice.choice(({"key": "zone", "operator": dice.choice(("In", "NotIn")), "values": dice.sample(self.zones, 2)},
+                                  {"key": "vm", "operator": dice.choice(("Exists", "DoesNotExist"))},
+                                  {"key": "size", "operator": dice.choice(("Gt", "Lt")), "values": ["5"]}))
+            spec.setdefault("affinity", {})["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [wanted]}]}}
+        return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"daemon": name}}, "template": {
+            "metadata": {"labels": {"daemon": name, "of": self.name}}, "spec": spec}}}
 
     def resized(self):
         """The status of a pod whose first container is being resized in place."""
@@ -151,6 +182,10 @@ class Maker:
         return self.runtime
 
 
+def decided(pod):
+    return pod["spec"].get("nodeName") or condition(pod, "PodScheduled") == "False"
+
+
 class Fit(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -166,9 +201,10 @@ class Fit(unittest.TestCase):
     def items(self, path):
         return self.api.get(path)["items"]
 
-    def make_namespaces(self, names):
-        for name in names:
-            self.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    def make_namespaces(self, makers):
+        for namespace in [maker.namespace() for maker in makers] + [{"metadata": {"name": DAEMONS}}]:
+            self.api.create("/api/v1/namespaces", namespace)
+        names = [DAEMONS, *(maker.name for maker in makers)]
         wait_until("service accounts", 60, lambda: set(names) <= {one["metadata"]["namespace"] for one in self.items(
             "/api/v1/serviceaccounts")})
         # It would taint nodes without a kubelet, and delete pods without owner.
@@ -186,6 +222,8 @@ class Fit(unittest.TestCase):
             self.api.create(f"/api/v1/namespaces/{maker.name}/limitranges", limits)
         if runtime:
             self.api.create("/apis/node.k8s.io/v1/runtimeclasses", runtime)
+        for one in range(maker.dice.randrange(3)):
+            self.api.create(f"/apis/apps/v1/namespaces/{DAEMONS}/daemonsets", maker.daemonset(one))
         for one in range(maker.dice.randrange(1, 3)):
             node = maker.node(one)
             self.make_node(node)
@@ -209,30 +247,76 @@ class Fit(unittest.TestCase):
             self.assertIn("aggregate container requests", str(refused))
             return None
 
-    def say(self, jobs, runs=()):
-        """The operator's answers. runs: what dry runs of one worker of each job returned."""
-        state = {"nodes": self.items("/api/v1/nodes"), "pods": self.items("/api/v1/pods"), "jobs": jobs, "dryRuns": list(runs)}
+    def say(self, jobs, runs=(), daemons=True, namespaces=True):
+        """The operator's answers. runs: what dry runs of one worker of each job returned. daemons, namespaces: it may list them."""
+        state = {"nodes": self.items("/api/v1/nodes"), "pods": self.items("/api/v1/pods"), "jobs": jobs, "dryRuns": list(runs),
+                 "daemonSets": self.items("/apis/apps/v1/daemonsets") if daemons else [],
+                 "namespaces": self.items("/api/v1/namespaces") if namespaces else []}
         done = subprocess.run([PROGRAM], input=json.dumps(state), capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
+    def fits(self, *arguments, **options):
+        return [answer["fits"] for answer in self.say(*arguments, **options)]
+
+    def daemon_pods(self):
+        """The pods of all DaemonSets, once the controller has made them and the scheduler has decided on all."""
+        for one in self.items("/apis/apps/v1/daemonsets"):
+            status = one["status"]
+            if status.get("observedGeneration") != 1 or status["currentNumberScheduled"] < status["desiredNumberScheduled"]:
+                return None
+        pods = self.items(f"/api/v1/namespaces/{DAEMONS}/pods")
+        return pods if all(map(decided, pods)) else None
+
+    def run_daemons(self):
+        """Lets the DaemonSet controller make its pods. Returns the names of cases with such a pod that found no node."""
+        program, log = self.cluster.programs["kube-controller-manager"], self.cluster.path("log", "daemons.log")
+        with open(log, "wb") as out, subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", program, f"--kubeconfig={self.cluster.kubeconfig}", "--secure-port=0",
+                 "--controllers=daemonset-controller", "--leader-elect=false", "--kube-api-qps=5000", "--kube-api-burst=5000"],
+                stdout=out, stderr=out) as controller:
+            try:
+                pods = wait_until("the DaemonSets' pods", 60, self.daemon_pods, pause=0.3)
+            finally:
+                controller.kill()
+        self.assertGreater(len(pods), CASES / 2)
+        return {pod["metadata"]["labels"]["of"] for pod in pods if not pod["spec"].get("nodeName")}
+
+    def check_daemons(self, makers, jobs, runs):
+        """What the operator foresees is what it sees once the DaemonSets' pods are there, neither less nor twice."""
+        without, foreseen = self.fits(jobs, runs, daemons=False), self.fits(jobs, runs)
+        late = self.run_daemons()
+        there, twice = self.fits(jobs, runs, daemons=False), self.fits(jobs, runs)
+        rows = [row for row in zip(makers, without, foreseen, there, twice) if row[0].name not in late]
+        wrong = [f"{maker.name}: {before} foreseen, {after} fit, {again} with the DaemonSets"
+                 for maker, _, before, after, again in rows if not before == after == again]
+        self.assertEqual(wrong, [])
+        self.assertGreater(sum(row[1] != row[2] for row in rows), 2)    # DaemonSets take room
+
     def bound(self):
         """{namespace: number of workers with a node}, once the scheduler has decided on all."""
         workers = self.items("/api/v1/pods?labelSelector=hvd.dev/job")
-        if not all(pod["spec"].get("nodeName") or condition(pod, "PodScheduled") == "False" for pod in workers):
+        if not all(map(decided, workers)):
             return None
         return Counter(pod["metadata"]["namespace"] for pod in workers if pod["spec"].get("nodeName"))
 
     def test_as_the_scheduler(self):
-        seed = int(os.environ.get("HVD_SEED") or 5)
+        seed = int(os.environ.get("HVD_SEED") or SEED)
         makers = [Maker(random.Random(seed * 1000 + number), number) for number in range(CASES)]
-        self.make_namespaces([maker.name for maker in makers])
+        self.make_namespaces(makers)
         for maker in makers:
             self.make(maker)
         jobs = [maker.job() for maker in makers]
         time.sleep(1)    # the scheduler's and the API server's informers
         runs = [self.dry_run(maker, answer["pods"][0]) for maker, answer in zip(makers, self.say(jobs))]
-        answers = self.say(jobs, runs)
+        self.check_daemons(makers, jobs, runs)
+        # Without DaemonSets, as once their pods have had their time: some never find a node.
+        answers = self.say(jobs, runs, daemons=False)
+        unknown = self.fits(jobs, runs, daemons=False, namespaces=False)
+        fewer = [answer["fits"] - fits for answer, fits in zip(answers, unknown)]
+        self.assertGreaterEqual(min(fewer), 0)    # labels that are not known count as those that match
+        if seed == SEED:
+            self.assertGreater(max(fewer), 0)
         for maker, answer, run in zip(makers, answers, runs):
             self.assertIsNone(answer["unjudged"])
             answer["made"] = run is not None

@@ -27,7 +27,8 @@ JOBS = {
     **{(group, "podgroups", ""): "create get list watch"
        for group in ("scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")},
 }
-CLUSTER = {("", "nodes", ""): "list watch", ("authentication.k8s.io", "tokenreviews", ""): "create"}
+CLUSTER = {("", "nodes", ""): "list watch", ("", "namespaces", ""): "list watch", ("apps", "daemonsets", ""): "list watch",
+           ("authentication.k8s.io", "tokenreviews", ""): "create"}
 OWN = {
     ("coordination.k8s.io", "leases", ""): "create",
     ("coordination.k8s.io", "leases", "hvd-operator"): "get update",

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "core/json/json.h"
-#include "operator/driver/usage.h"
+#include "operator/driver/daemons.h"
 #include "operator/objects/sanitize.h"
 #include "operator/reconcile/budget.h"
 #include "operator/reconcile/injection.h"
@@ -133,6 +133,31 @@ static void count(struct pod *pod, const struct node *node, struct hvdjob *job)
     usage_fini(&u);
 }
 
+/* A DaemonSet's pod on a node of usage, until its time is over. */
+static void walk_daemons(json_t *j, const struct node *node)
+{
+    struct usage u = {0};
+    struct daemons d;
+    struct daemonset set;
+    bool changed;
+    if (daemonset_parse(j, &set, NULL) < 0)
+        return;
+    daemons_init(&d, &u);
+    if (usage_set_node(&u, node->name, &node->allocatable) < 0 ||
+        daemons_note_node(&d, node->name, node, 0) < 0 ||
+        daemons_note_set(&d, NULL, &set, 0, &changed) < 0)
+        abort();
+    bool counts = !list_empty(&d.awaited);
+    if (counts != daemonset_runs_on(&set, node) || daemons_expire(&d, DAEMONS_WAIT) != UINT64_MAX)
+        abort();
+    daemons_fini(&d);
+    usage_set_node(&u, node->name, NULL);
+    if (u.nodes.n || u.anti.n)
+        abort();
+    usage_fini(&u);
+    daemonset_fini(&set);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct hvdjob job;
@@ -150,6 +175,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (have_node < 0 && !err.msg[0])
         abort();
     walk_quota(j);
+    if (have_node == 0)
+        walk_daemons(j, &node);
     int have_pod = pod_parse(j, &pod, &err);
     int have_job = hvdjob_parse(j, &job, &err);
     struct cluster c = {.n = have_node == 0, .nodes = &node, .used = &used};

@@ -3,16 +3,18 @@
  * fit_of: how many workers of each job fit, as the operator counts them. For a comparison with
  * kube-scheduler.
  *
- * Reads from standard input {"nodes", "pods", "jobs", "dryRuns"}: lists of objects, as the API
- * server has them; dryRuns: for each job what the server returned for a dry run of one worker, or
- * null. Prints a list, for each job: {"fits": how many of its workers, "why": the operator's
- * message, "unjudged": the field or null, "pods": the pods that the operator would create}.
+ * Reads from standard input {"nodes", "pods", "daemonSets", "namespaces", "jobs", "dryRuns"}: lists
+ * of objects, as the API server has them; dryRuns: for each job what the server returned for a dry
+ * run of one worker, or null. Prints a list, for each job: {"fits": how many of its workers, "why":
+ * the operator's message, "unjudged": the field or null, "pods": the pods that the operator would
+ * create}.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/json/json.h"
+#include "operator/driver/daemons.h"
 #include "operator/driver/items.h"
 #include "operator/objects/demand.h"
 #include "operator/objects/parts.h"
@@ -23,6 +25,9 @@ struct world {
     struct usage usage;
     struct usage_pod **pods;
     struct usage_antis anti;
+    struct daemons daemons;
+    struct daemonset **sets;
+    struct fit_namespace *namespaces;
     struct cluster c;
 };
 
@@ -63,6 +68,55 @@ static void read_pods(struct world *w)
             usage_add(&w->usage, w->pods[i], name) < 0)
             die("a pod", &err);
     }
+}
+
+/* After the pods: only DaemonSets without a pod on a node are awaited there. */
+static void read_daemonsets(struct world *w)
+{
+    json_t *list = json_object_get(w->input, "daemonSets"), *j;
+    struct err err = {0};
+    bool changed;
+    size_t i;
+    w->sets = calloc(json_array_size(list) + 1, sizeof(struct daemonset *));
+    daemons_init(&w->daemons, &w->usage);
+    for (int k = 0; k < w->c.n; k++)
+        if (daemons_note_node(&w->daemons, w->c.nodes[k].name, &w->c.nodes[k], 0) < 0)
+            die("a node", &err);
+    json_array_foreach(list, i, j)
+    {
+        if (!w->sets || items_daemonset(j, &w->sets[i], &err) < 0 ||
+            daemons_note_set(&w->daemons, NULL, w->sets[i], 0, &changed) < 0)
+            die("a DaemonSet", &err);
+    }
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct fit_namespace *)a)->name, ((const struct fit_namespace *)b)->name);
+}
+
+static void read_namespaces(struct world *w)
+{
+    json_t *list = json_object_get(w->input, "namespaces"), *j;
+    size_t i, n = json_array_size(list);
+    struct err err = {0};
+    w->namespaces = calloc(n + 1, sizeof(*w->namespaces));
+    json_array_foreach(list, i, j)
+    {
+        json_t *meta = json_object_get(j, "metadata");
+        if (!w->namespaces ||
+            labels_parse(json_object_get(meta, "labels"), &w->namespaces[i].labels, &err) < 0)
+            die("a namespace", &err);
+        w->namespaces[i].name = parts_text(meta, "name");
+    }
+    qsort(w->namespaces, n, sizeof(*w->namespaces), by_name);
+    w->c.namespaces = w->namespaces;
+    w->c.nnamespaces = (int)n;
+}
+
+static void take_usage(struct world *w)
+{
+    struct err err = {0};
     for (int k = 0; k < w->c.n; k++)
         if (usage_get(&w->usage, w->c.nodes[k].name, k, &w->c.used[k]) < 0 ||
             usage_ports(&w->usage, w->c.nodes[k].name, &w->c.ports[k]) < 0)
@@ -107,6 +161,12 @@ static json_t *judge(struct world *w, json_t *object, json_t *worker)
 static void fini(struct world *w)
 {
     size_t npods = json_array_size(json_object_get(w->input, "pods"));
+    size_t nsets = json_array_size(json_object_get(w->input, "daemonSets"));
+    daemons_fini(&w->daemons);
+    for (size_t i = 0; i < nsets; i++)
+        items_daemonset_destroy(w->sets[i]);
+    for (int i = 0; i < w->c.nnamespaces; i++)
+        labels_fini(&w->namespaces[i].labels);
     for (size_t i = 0; i < npods; i++) {
         usage_remove(&w->usage, w->pods[i]);
         usage_pod_destroy(w->pods[i]);
@@ -116,6 +176,8 @@ static void fini(struct world *w)
         resources_fini(&w->c.used[i]);
         hostports_fini(&w->c.ports[i]);
     }
+    free(w->sets);
+    free(w->namespaces);
     free(w->pods);
     usage_antis_fini(&w->anti);
     free((struct node *)w->c.nodes);
@@ -138,6 +200,9 @@ int main(void)
     }
     read_nodes(&w);
     read_pods(&w);
+    read_daemonsets(&w);
+    read_namespaces(&w);
+    take_usage(&w);
     json_array_foreach(json_object_get(w.input, "jobs"), i, job)
     {
         json_array_append_new(

@@ -168,9 +168,11 @@ static void test_host_ports(void **state)
     fini(&w);
 }
 
-#define ANTI(key, selector)                                                                        \
+#define ANTI_OF(key, selector, namespaces)                                                         \
     "'affinity':{'podAntiAffinity':{'requiredDuringSchedulingIgnoredDuringExecution':[{"           \
-    "'topologyKey':'" key "','namespaceSelector':{},'labelSelector':{" selector "}}]}}"
+    "'topologyKey':'" key "','namespaceSelector':{" namespaces "},'labelSelector':{" selector      \
+    "}}]}}"
+#define ANTI(key, selector) ANTI_OF(key, selector, "")
 
 static void test_anti_affinity(void **state)
 {
@@ -200,12 +202,88 @@ static void test_anti_affinity(void **state)
     fini(&w);
 }
 
+/* Pods with the same terms on one node are one keeper, until the last of them goes. */
+static void test_same_terms(void **state)
+{
+    struct world w = {.npods = 0};
+    struct hvdjob job = job_with("'resources':{'requests':{'cpu':8}}");
+    (void)state;
+    add_node(&w, "a", "'host':'a'", "");
+    add_node(&w, "b", "'host':'b'", "");
+    for (int i = 0; i < 6; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "db-%d", i);
+        add_pod(&w, name, i < 5 ? "a" : "b", ANTI("host", "'matchLabels':{'app':'a'}"));
+    }
+    add_pod(&w, "gone", "no-such-node", ANTI("host", "'matchLabels':{'app':'a'}"));
+    look(&w);
+    assert_int_equal(w.antis.n, 1);
+    assert_int_equal(w.antis.list[0].n, 2);
+    assert_int_equal(fit_count(&w.c, &job.podspec, 9), 0);
+    usage_remove(&w.usage, w.pods[5]);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(fit_count(look(&w), &job.podspec, 9), 1);
+        usage_remove(&w.usage, w.pods[i]);
+    }
+    assert_int_equal(fit_count(look(&w), &job.podspec, 9), 2);
+    assert_int_equal(w.antis.n, 0);
+    hvdjob_fini(&job);
+    fini(&w);
+}
+
+/* A snapshot of terms stays valid when the pods go. */
+static void test_snapshot_outlives(void **state)
+{
+    struct world w = {.npods = 0};
+    struct hvdjob job = job_with("'resources':{'requests':{'cpu':8}}");
+    (void)state;
+    add_node(&w, "a", "'host':'a'", "");
+    add_pod(&w, "db", "a", ANTI("host", "'matchLabels':{'app':'a'}"));
+    look(&w);
+    usage_remove(&w.usage, w.pods[0]);
+    usage_pod_destroy(w.pods[0]);
+    w.npods = 0;
+    assert_int_equal(w.usage.anti.n, 0);
+    assert_int_equal(fit_count(&w.c, &job.podspec, 9), 0);
+    expect(&w.c, &job, "node a: the anti-affinity of pod web/db keeps workers off it");
+    hvdjob_fini(&job);
+    fini(&w);
+}
+
+/* The workers' namespace is ml. */
+static void test_namespace_labels(void **state)
+{
+    static const struct {
+        const char *team; /* label of ml; NULL: the namespace is not known */
+        int fit;
+    } rows[] = {{NULL, 0}, {"a", 0}, {"b", 1}, {"", 1}};
+    struct world w = {.npods = 0};
+    struct hvdjob job = job_with("'resources':{'requests':{'cpu':8}}");
+    (void)state;
+    add_node(&w, "a", "'host':'a'", "");
+    add_pod(&w, "db", "a",
+            ANTI_OF("host", "'matchLabels':{'app':'a'}", "'matchLabels':{'team':'a'}"));
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct fit_namespace ml[] = {{.name = "default"}, {.name = "ml"}, {.name = "web"}};
+        auto_json json_t *j = json_pack("{s:s}", "team", rows[i].team ? rows[i].team : "");
+        assert_int_equal(labels_parse(j, &ml[1].labels, NULL), 0);
+        look(&w);
+        assert_true(w.antis.by_namespace);
+        w.c.namespaces = ml;
+        w.c.nnamespaces = rows[i].team ? 3 : 1;
+        assert_int_equal(fit_count(&w.c, &job.podspec, 9), rows[i].fit);
+        labels_fini(&ml[1].labels);
+    }
+    hvdjob_fini(&job);
+    fini(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many_kinds),
-        cmocka_unit_test(test_host_ports),
-        cmocka_unit_test(test_anti_affinity),
+        cmocka_unit_test(test_many_kinds),        cmocka_unit_test(test_host_ports),
+        cmocka_unit_test(test_anti_affinity),     cmocka_unit_test(test_same_terms),
+        cmocka_unit_test(test_snapshot_outlives), cmocka_unit_test(test_namespace_labels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

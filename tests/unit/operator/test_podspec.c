@@ -256,7 +256,7 @@ static void test_anti_affinity(void **state)
         assert_int_equal(antiaffinity_parse(terms, &a), 0);
         assert_int_equal(a.n, 1);
         assert_string_equal(a.all[0].topology, "zone");
-        if (anti_term_selects(&a.all[0], "ml", &labels) != rows[i].selects)
+        if (anti_term_selects(&a.all[0], "ml", NULL, &labels) != rows[i].selects)
             fail_msg("%s", rows[i].term);
         antiaffinity_fini(&a);
     }
