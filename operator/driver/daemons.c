@@ -18,17 +18,17 @@ struct daemons_set {
 struct daemons_node {
     struct store_entry *entry;
     const struct node *node;
+    uint64_t until;    /* clock_ns() */
     struct list lacks; /* struct await.on_node */
     int n;
 };
 
-/* A pod that its node lacks. */
+/* A pod that its node lacks, and that counts as if it were there. */
 struct await {
-    struct list on_node, due; /* due: in daemons.awaited while it counts */
+    struct list on_node, due; /* due: in daemons.awaited */
     struct daemons_node *node;
     const struct daemons_set *of;
-    struct usage_pod *pod; /* NULL: its time is over */
-    uint64_t until;
+    struct usage_pod *pod;
 };
 
 void daemons_init(struct daemons *d, struct usage *usage)
@@ -40,17 +40,11 @@ void daemons_init(struct daemons *d, struct usage *usage)
 
 /* ---- one pod --------------------------------------------------------------------------------- */
 
-static void stop_counting(struct daemons *d, struct await *a)
+static void drop(struct daemons *d, struct await *a)
 {
     usage_remove(d->usage, a->pod);
     usage_pod_destroy(a->pod);
-    a->pod = NULL;
     list_remove(&a->due);
-}
-
-static void drop(struct daemons *d, struct await *a)
-{
-    stop_counting(d, a);
     list_remove(&a->on_node);
     a->node->n--;
     free(a);
@@ -69,8 +63,16 @@ static struct usage_pod *make_pod(struct daemons *d, const struct daemons_set *o
     return p;
 }
 
-static int add(struct daemons *d, const struct daemons_set *of, struct daemons_node *n,
-               uint64_t now)
+static void enqueue(struct daemons *d, struct await *a)
+{
+    struct list *after = d->awaited.prev;
+    while (after != &d->awaited &&
+           list_entry(after, struct await, due)->node->until > a->node->until)
+        after = after->prev;
+    list_append(after->next, &a->due); /* inserts in front of after->next */
+}
+
+static int add(struct daemons *d, const struct daemons_set *of, struct daemons_node *n)
 {
     struct await *a = calloc(1, sizeof(*a));
     if (!a || !(a->pod = make_pod(d, of, n))) {
@@ -79,9 +81,8 @@ static int add(struct daemons *d, const struct daemons_set *of, struct daemons_n
     }
     a->node = n;
     a->of = of;
-    a->until = now + DAEMONS_WAIT;
     list_append(&n->lacks, &a->on_node);
-    list_append(&d->awaited, &a->due);
+    enqueue(d, a);
     n->n++;
     return 0;
 }
@@ -101,12 +102,12 @@ static struct await *find(const struct daemons_node *n, const struct daemons_set
 static int look(struct daemons *d, const struct daemons_set *of, struct daemons_node *n,
                 uint64_t now)
 {
-    bool lacks =
-        daemonset_runs_on(of->set, n->node) && !usage_has_owner(d->usage, n->entry->key, of->owner);
+    bool lacks = n->until > now && daemonset_runs_on(of->set, n->node) &&
+                 !usage_has_owner(d->usage, n->entry->key, of->owner);
     struct await *a = find(n, of);
     if (a && !lacks)
         drop(d, a);
-    return !a && lacks && n->n < DAEMONS_A_NODE ? add(d, of, n, now) : 0;
+    return !a && lacks && n->n < DAEMONS_A_NODE ? add(d, of, n) : 0;
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -138,7 +139,8 @@ static void drop_node(struct daemons *d, struct daemons_node *n)
     free(n);
 }
 
-int daemons_note_node(struct daemons *d, const char *name, const struct node *node, uint64_t now)
+int daemons_note_node(struct daemons *d, const char *name, const struct node *node, uint64_t until,
+                      uint64_t now)
 {
     struct store_entry *e = store_find(&d->nodes, name);
     int rc = 0;
@@ -151,6 +153,8 @@ int daemons_note_node(struct daemons *d, const char *name, const struct node *no
     if (!n)
         return -ENOMEM;
     n->node = node;
+    if (!n->until) /* the order of what is awaited depends on it */
+        n->until = until;
     list_for_each(pos, tmp, &d->sets)
     {
         if (look(d, list_entry(pos, struct daemons_set, link), n, now) < 0)
@@ -232,9 +236,9 @@ uint64_t daemons_expire(struct daemons *d, uint64_t now)
     list_for_each(pos, tmp, &d->awaited)
     {
         struct await *a = list_entry(pos, struct await, due);
-        if (a->until > now)
-            return a->until;
-        stop_counting(d, a);
+        if (a->node->until > now)
+            return a->node->until;
+        drop(d, a);
     }
     return UINT64_MAX;
 }

@@ -4,9 +4,11 @@
  * them, and they come when the DaemonSet controller and the scheduler have seen the node. Until
  * then they are counted in the usage as if they were there, so that no gang gets their room.
  *
- * A pod is awaited for DAEMONS_WAIT from the time that its node lacks it. One that has not come by
- * then never may: it is larger than the node, or its namespace's quota refuses it. What is awaited
- * is computed when a node, a DaemonSet or a pod of one changes. Owned by the driver, one thread.
+ * Pods are awaited on a node until DAEMONS_WAIT after it joined. One that has not come by then
+ * never may: it is larger than the node, or its namespace's quota refuses it. Later nothing is
+ * awaited there, so whoever may create DaemonSets cannot keep gangs off nodes with pods that do not
+ * exist. What is awaited is computed when a node, a DaemonSet or a pod of one changes. Owned by the
+ * driver, one thread.
  */
 #ifndef HVD_OPERATOR_DRIVER_DAEMONS_H
 #define HVD_OPERATOR_DRIVER_DAEMONS_H
@@ -19,7 +21,7 @@
 
 /* Of 1,000 nodes that join with 20 DaemonSets the last pod has its node after about 70 s, at the
  * 300 bindings a second of kube-scheduler. */
-#define DAEMONS_WAIT (120 * CLOCK_S)
+#define DAEMONS_WAIT_MS INT64_C(120000)
 /* A node has 110 pods by default. The limits bound what a tenant with many DaemonSets costs. */
 #define DAEMONS_A_NODE 64
 #define DAEMONS_MAX    1000 /* DaemonSets; further ones are not awaited */
@@ -29,7 +31,7 @@ struct daemons {
     struct list sets; /* struct daemons_set */
     size_t nsets;
     struct store nodes;  /* struct daemons_node, by the node's name */
-    struct list awaited; /* struct await.due; the first ends first */
+    struct list awaited; /* struct await.due, sorted by the node's until */
 };
 
 void daemons_init(struct daemons *d, struct usage *usage);
@@ -39,8 +41,9 @@ void daemons_fini(struct daemons *d);
 /* now: clock_ns(). The node and the DaemonSet are borrowed until the next call for the same one.
  * All return -ENOMEM: some pods are not awaited. */
 
-/* node NULL: it is gone. */
-int daemons_note_node(struct daemons *d, const char *name, const struct node *node, uint64_t now);
+/* node NULL: it is gone. until: clock_ns() until which its pods are awaited. */
+int daemons_note_node(struct daemons *d, const char *name, const struct node *node, uint64_t until,
+                      uint64_t now);
 
 /* was NULL: it is new; is NULL: it is gone. *ret_changed: it is not the status alone that changed.
  */
@@ -50,8 +53,8 @@ int daemons_note_set(struct daemons *d, const struct daemonset *was, const struc
 /* A pod of this controller was added to the usage of the node, or removed. */
 int daemons_note_pod(struct daemons *d, const char *node, uint64_t owner, uint64_t now);
 
-/* Ends the awaiting of pods that have not come in time. Returns when the next one's time ends;
- * UINT64_MAX: none is awaited. */
+/* Ends the awaiting of pods that have not come in time. Returns when the next node's time ends;
+ * UINT64_MAX: no pod is awaited. */
 uint64_t daemons_expire(struct daemons *d, uint64_t now);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "core/base/log.h"
 #include "operator/driver/driver_private.h"
+#include "operator/objects/moment.h"
 
 static void queue_changed(struct driver *d)
 {
@@ -41,6 +42,14 @@ static void destroy_node(void *item)
     items_node_unref(item);
 }
 
+/* How long the pods of DaemonSets are awaited on it. Clocks may differ: at most DAEMONS_WAIT_MS. */
+static uint64_t daemons_until(const struct node *n)
+{
+    int64_t age = driver_now() - n->created;
+    int64_t rest = n->created == MOMENT_NONE || age < 0 ? DAEMONS_WAIT_MS : DAEMONS_WAIT_MS - age;
+    return clock_ns() + (rest > 0 ? (uint64_t)rest * CLOCK_MS : 0);
+}
+
 static void on_node(void *arg, const char *key, const void *before, const void *after)
 {
     struct driver *d = arg;
@@ -49,7 +58,10 @@ static void on_node(void *arg, const char *key, const void *before, const void *
     driver_note_node(d, was, is);
     if (usage_set_node(&d->usage, key, is ? &is->allocatable : NULL) < 0)
         log_warn("no memory for node %s: no gang is admitted to it before its next change", key);
-    check_daemons(key, daemons_note_node(&d->daemons, key, is, clock_ns()));
+    if (was && is && was->created != is->created) /* another node of that name */
+        daemons_note_node(&d->daemons, key, NULL, 0, clock_ns());
+    check_daemons(key,
+                  daemons_note_node(&d->daemons, key, is, is ? daemons_until(is) : 0, clock_ns()));
     queue_changed(d);
 }
 

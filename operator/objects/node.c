@@ -9,6 +9,8 @@
 
 #include "core/json/json.h"
 #include "operator/objects/conditions.h"
+#include "operator/objects/moment.h"
+#include "operator/objects/parts.h"
 
 void node_fini(struct node *n)
 {
@@ -33,6 +35,8 @@ int node_parse(json_t *j, struct node *ret, struct err *err)
         return rc;
     n.cordoned = cordoned;
     n.ready = conditions_true(conditions, "Ready");
+    n.created = MOMENT_NONE;
+    moment_parse(parts_text(json_object_get(j, "metadata"), "creationTimestamp"), &n.created);
     n.name = strdup(name);
     rc = n.name ? 0 : err_set(err, ENOMEM, "no memory");
     rc = rc < 0 ? rc : labels_parse(labels, &n.labels, err);

@@ -6,12 +6,15 @@
 #ifndef HVD_OPERATOR_OBJECTS_NODE_H
 #define HVD_OPERATOR_OBJECTS_NODE_H
 
+#include <stdint.h>
+
 #include "operator/objects/labels.h"
 #include "operator/objects/resources.h"
 #include "operator/objects/taints.h"
 
 struct node {
     char *name;
+    int64_t created; /* MOMENT_NONE: not known */
     bool ready, cordoned;
     struct labels labels;
     struct taints taints;

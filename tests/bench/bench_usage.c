@@ -195,12 +195,12 @@ static void measure_daemons(void)
             exit(1);
     uint64_t at = clock_ns();
     for (int i = 0; i < NODES; i++)
-        if (daemons_note_node(&d, nodes[i].name, &nodes[i], 0) < 0)
+        if (daemons_note_node(&d, nodes[i].name, &nodes[i], UINT64_MAX, 0) < 0)
             exit(1);
     double join = (double)(clock_ns() - at) / 1e3;
     at = clock_ns();
     for (int i = 0; i < NODES; i++)
-        daemons_note_node(&d, nodes[i].name, &nodes[i], 0);
+        daemons_note_node(&d, nodes[i].name, &nodes[i], UINT64_MAX, 0);
     double change = (double)(clock_ns() - at) / 1e3;
     at = clock_ns();
     if (daemons_note_set(&d, sets[0], NULL, 0, &changed) < 0 ||

@@ -45,10 +45,26 @@ class Beside(Installed):
     def says(self, job, words):
         wait_until(f"job {job.name} to say {words}", 30, lambda: words in job.status().get("message", ""))
 
+    def join_anew(self):
+        """All nodes leave and join again."""
+        for number in range(self.nodes):
+            path = f"/api/v1/nodes/kwok-{number}"
+            node = self.cluster.api.get(path)
+            self.cluster.api.delete(path)
+            self.cluster.api.create("/api/v1/nodes", {
+                "metadata": {"name": node["metadata"]["name"], "labels": node["metadata"]["labels"]},
+                "status": {key: node["status"][key] for key in ("allocatable", "capacity")}})
+        wait_until("all nodes to be ready", 60, lambda: sum(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for node in self.cluster.api.get("/api/v1/nodes")["items"]
+            for condition in node["status"].get("conditions", [])) == self.nodes)
+
     def test_daemonset(self):
-        """A gang gets no room of pods that a DaemonSet will have, and these pods do not count twice once they are there."""
+        """A gang gets no room of pods that a DaemonSet will have on new nodes, and these pods do not count twice once they
+        are there."""
         path = "/apis/apps/v1/namespaces/default/daemonsets"
         container = {"name": "a", "image": "none", "resources": {"requests": {"cpu": "6"}}}
+        self.join_anew()
         self.cluster.ask("stop kube-controller-manager")    # as if it were slow
         try:
             self.cluster.api.create(path, {"metadata": {"name": "logs"}, "spec": {

@@ -144,11 +144,11 @@ static void walk_daemons(json_t *j, const struct node *node)
         return;
     daemons_init(&d, &u);
     if (usage_set_node(&u, node->name, &node->allocatable) < 0 ||
-        daemons_note_node(&d, node->name, node, 0) < 0 ||
+        daemons_note_node(&d, node->name, node, 1, 0) < 0 ||
         daemons_note_set(&d, NULL, &set, 0, &changed) < 0)
         abort();
     bool counts = !list_empty(&d.awaited);
-    if (counts != daemonset_runs_on(&set, node) || daemons_expire(&d, DAEMONS_WAIT) != UINT64_MAX)
+    if (counts != daemonset_runs_on(&set, node) || daemons_expire(&d, 1) != UINT64_MAX)
         abort();
     daemons_fini(&d);
     usage_set_node(&u, node->name, NULL);

@@ -80,7 +80,7 @@ static void read_daemonsets(struct world *w)
     w->sets = calloc(json_array_size(list) + 1, sizeof(struct daemonset *));
     daemons_init(&w->daemons, &w->usage);
     for (int k = 0; k < w->c.n; k++)
-        if (daemons_note_node(&w->daemons, w->c.nodes[k].name, &w->c.nodes[k], 0) < 0)
+        if (daemons_note_node(&w->daemons, w->c.nodes[k].name, &w->c.nodes[k], UINT64_MAX, 0) < 0)
             die("a node", &err);
     json_array_foreach(list, i, j)
     {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tests of operator/objects/daemonset and operator/driver/daemons: on which nodes a DaemonSet runs,
- * and that what a node lacks of it is counted until it comes, and no longer than DAEMONS_WAIT.
+ * and that what a node lacks of it is counted until it comes, and no longer than a node is new.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -110,12 +110,12 @@ static void test_runs_on(void **state)
 struct world {
     struct usage usage;
     struct daemons daemons;
-    uint64_t now;
+    uint64_t now, until; /* of nodes that join now */
 };
 
 static void init(struct world *w)
 {
-    *w = (struct world){.now = CLOCK_S};
+    *w = (struct world){.now = CLOCK_S, .until = 100 * CLOCK_S};
     daemons_init(&w->daemons, &w->usage);
 }
 
@@ -131,7 +131,7 @@ static void note_node(struct world *w, const char *name, const struct node *n)
 {
     if (n)
         assert_int_equal(usage_set_node(&w->usage, name, &n->allocatable), 0);
-    assert_int_equal(daemons_note_node(&w->daemons, name, n, w->now), 0);
+    assert_int_equal(daemons_note_node(&w->daemons, name, n, w->until, w->now), 0);
     if (!n)
         assert_int_equal(usage_set_node(&w->usage, name, NULL), 0);
 }
@@ -212,40 +212,49 @@ static void test_until_it_comes(void **state)
     fini(&w);
 }
 
-/* A pod that does not come in time is not awaited any longer, also if the node or the status of the
- * DaemonSet changes, until it has come once. */
+/* On a node that is not new any more nothing is awaited, whatever changes. */
 static void test_no_longer(void **state)
 {
     struct world w;
-    struct node a = node_of("a", "", "");
+    struct node a = node_of("a", "", ""), b = node_of("b", "", ""), c = node_of("c", "", "");
     struct daemonset *set = set_of("u1", 1, CPU("2")), *same = set_of("u1", 1, CPU("2"));
     struct daemonset *larger = set_of("u1", 2, CPU("3"));
     (void)state;
     init(&w);
     note_node(&w, "a", &a);
+    w.until = 50 * CLOCK_S; /* b joined earlier, and is seen later */
+    note_node(&w, "b", &b);
     note_set(&w, NULL, set);
     assert_int_equal(used(&w, "a", "cpu"), 2000);
-    assert_true(daemons_expire(&w.daemons, w.now + DAEMONS_WAIT - 1) == w.now + DAEMONS_WAIT);
+    assert_int_equal(used(&w, "b", "cpu"), 2000);
+    assert_true(daemons_expire(&w.daemons, 50 * CLOCK_S - 1) == 50 * CLOCK_S);
+    assert_true(daemons_expire(&w.daemons, 50 * CLOCK_S) == 100 * CLOCK_S);
     assert_int_equal(used(&w, "a", "cpu"), 2000);
-    w.now += DAEMONS_WAIT;
+    assert_int_equal(used(&w, "b", "cpu"), 0);
+    w.now = 100 * CLOCK_S;
     assert_true(daemons_expire(&w.daemons, w.now) == UINT64_MAX);
     assert_int_equal(used(&w, "a", "cpu"), 0);
     note_node(&w, "a", &a);
     assert_false(note_set(&w, set, same));
     items_daemonset_destroy(set);
-    note_node(&w, "a", &a);
-    assert_int_equal(used(&w, "a", "cpu"), 0);
     unbind(&w, "a", bind(&w, "a", "u1", "2"));
-    assert_int_equal(used(&w, "a", "cpu"), 2000);
-    daemons_expire(&w.daemons, w.now + DAEMONS_WAIT);
     assert_true(note_set(&w, same, larger)); /* another template */
-    assert_int_equal(used(&w, "a", "cpu"), 3000);
     items_daemonset_destroy(same);
-    note_set(&w, larger, NULL);
     assert_int_equal(used(&w, "a", "cpu"), 0);
+    w.until = 200 * CLOCK_S;
+    note_node(&w, "a", &a); /* still the same node */
+    note_node(&w, "c", &c);
+    assert_int_equal(used(&w, "a", "cpu"), 0);
+    assert_int_equal(used(&w, "c", "cpu"), 3000);
+    note_set(&w, larger, NULL);
+    assert_int_equal(used(&w, "c", "cpu"), 0);
     items_daemonset_destroy(larger);
     note_node(&w, "a", NULL);
+    note_node(&w, "b", NULL);
+    note_node(&w, "c", NULL);
     node_fini(&a);
+    node_fini(&b);
+    node_fini(&c);
     fini(&w);
 }
 
