@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/utf8.h"
 #include "diagnostics/proc.h"
 
 static const char *const status_names[] = {"pass", "info", "warn", "fail", "skip", "error"};
@@ -61,7 +62,7 @@ static size_t character(const unsigned char *s)
     size_t n = *s < 0x80 ? 1 : *s >> 5 == 6 ? 2 : *s >> 4 == 14 ? 3 : *s >> 3 == 30 ? 4 : 0;
     unsigned code = n < 2 ? *s : *s & (0x7fu >> n);
     for (size_t i = 1; i < n; i++) {
-        if ((s[i] & 0xc0) != 0x80)
+        if (!utf8_inside(s[i]))
             return 0;
         code = code << 6 | (s[i] & 0x3fu);
     }

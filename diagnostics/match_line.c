@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/utf8.h"
+
 #define ESC          0x1b
 #define PREFIXES     8
 #define LEVEL_WINDOW 200
@@ -68,7 +70,7 @@ static size_t utf8_len(const uint8_t *p, const uint8_t *end)
     if (*p < 0xc2 || *p > 0xf4 || (size_t)(end - p) < n)
         return 0;
     for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
+        if (!utf8_inside(p[i]))
             return 0;
     if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) || (*p == 0xf0 && p[1] < 0x90) ||
         (*p == 0xf4 && p[1] > 0x8f))
@@ -124,7 +126,7 @@ void match_line_show(const uint8_t *raw, size_t len, size_t at, char *dst, size_
     size_t n = show(raw, raw + head, dst, head);
     n += (size_t)snprintf(dst + n, size - n, " ... ");
     from -= size / 4;
-    while (from < end && (*from & 0xc0) == 0x80)
+    while (from < end && utf8_inside(*from))
         from++;
     show(from, end, dst + n, size - n);
 }

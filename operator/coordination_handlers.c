@@ -29,10 +29,9 @@ static void on_job(void *arg, const struct hvdjob *job)
                                .namespace_ = job->namespace_,
                                .name = job->name,
                                .workers = job->workers,
-                               .min = job->elastic ? job->min : job->workers,
-                               .max = job->elastic ? job->max : job->workers,
+                               .min = job->min,
+                               .max = job->max,
                                .slots = job->slots,
-                               .elastic = job->elastic,
                                .began =
                                    job->status.epoch > 0 || job->status.admitted != MOMENT_NONE};
     if (!c->listens)

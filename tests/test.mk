@@ -35,7 +35,8 @@ TSAN_TESTS := $(patsubst %.c,$(BUILD)/thread/%,$(TSAN_SRCS))
 PY_ASAN    := BUILD=$(BUILD)/address $(PY) tests
 ASAN_PLANE := 'asan/e2e/test_plane:60,waiting=$(PY_ASAN)/e2e/test_plane.py' \
               'asan/e2e/test_plane_crowd:30,waiting=$(PY_ASAN)/e2e/test_plane_crowd.py' \
-              'asan/cluster/test_operator:70,waiting=$(PY_ASAN)/cluster/test_operator.py' \
+              'asan/cluster/test_operator:50,waiting=$(PY_ASAN)/cluster/test_operator.py' \
+              'asan/cluster/test_operator_gangs:20,waiting=$(PY_ASAN)/cluster/test_operator_gangs.py' \
               'asan/cluster/test_operator_plane:130,waiting=$(PY_ASAN)/cluster/test_operator_plane.py' \
               'asan/cluster/test_operator_storm:60,waiting=$(PY_ASAN)/cluster/test_operator_storm.py Storms' \
               'asan/cluster/test_operator_agents:190,waiting=$(PY_ASAN)/cluster/test_operator_agents.py Agents'

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "core/base/utf8.h"
 
 static void put(struct buf *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -31,7 +32,7 @@ static size_t utf8(const unsigned char *s)
     if (s[0] >= 0xf5)
         return 0;
     for (size_t i = 1; i < n; i++) {
-        if ((s[i] & 0xc0) != 0x80)
+        if (!utf8_inside(s[i]))
             return 0;
     }
     if ((n == 3 && s[0] == 0xe0 && s[1] < 0xa0) || (n == 3 && s[0] == 0xed && s[1] > 0x9f) ||

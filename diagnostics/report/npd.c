@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/utf8.h"
 #include "diagnostics/report/verdict.h"
 
 /* The first finding of this status, NULL: none; *ret_n: how many there are. */
@@ -31,7 +32,7 @@ static size_t cut(const char *s, size_t max)
     size_t n = strlen(s);
     if (n <= max)
         return n;
-    while (max && ((unsigned char)s[max] & 0xc0) == 0x80)
+    while (max && utf8_inside((unsigned char)s[max]))
         max--;
     return max;
 }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/utf8.h"
 #include "diagnostics/report/redact_form.h"
 #include "diagnostics/report/redact_value.h"
 
@@ -95,11 +96,6 @@ void redact_destroy(struct redact *r)
 /* A cut is widened to whole characters (of UTF-8, of an escape): half of one would make the text
  * invalid, as JSON for instance. */
 
-static bool is_inner(char c)
-{
-    return ((unsigned char)c & 0xc0) == 0x80;
-}
-
 static bool is_escaped(const char *text, size_t at)
 {
     size_t n = 0;
@@ -125,7 +121,7 @@ static size_t escape_start(const char *text, size_t at)
 
 static size_t whole_start(const char *text, size_t at)
 {
-    for (int n = 0; n < 3 && at && is_inner(text[at]); n++)
+    for (int n = 0; n < 3 && at && utf8_inside((unsigned char)text[at]); n++)
         at--;
     return escape_start(text, at);
 }
@@ -139,7 +135,7 @@ static size_t whole_end(const char *text, size_t len, size_t at)
         while (u && at < len && at < start + 6 && isxdigit((unsigned char)text[at]))
             at++;
     }
-    for (int n = 0; n < 3 && at < len && is_inner(text[at]); n++)
+    for (int n = 0; n < 3 && at < len && utf8_inside((unsigned char)text[at]); n++)
         at++;
     return at;
 }
@@ -178,7 +174,7 @@ void redact_string(const struct redact *r, char *text, size_t size)
     struct buf clean = {0};
     redact_text(r, text, strlen(text), &clean);
     size_t n = clean.len < size ? clean.len : size - 1;
-    while (n < clean.len && n && is_inner((char)clean.data[n]))
+    while (n < clean.len && n && utf8_inside(clean.data[n]))
         n--;
     memcpy(text, clean.failed ? "" : (const char *)clean.data, clean.failed ? 0 : n);
     text[clean.failed ? 0 : n] = '\0';

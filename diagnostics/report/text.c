@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/utf8.h"
 #include "diagnostics/report/verdict.h"
 
 #define INDENT 10
@@ -37,7 +38,7 @@ static int columns(const char *s, size_t n)
 {
     int c = 0;
     for (size_t i = 0; i < n; i++)
-        c += ((unsigned char)s[i] & 0xc0) != 0x80;
+        c += !utf8_inside((unsigned char)s[i]);
     return c;
 }
 

@@ -251,8 +251,8 @@ static void take_job(struct job_coordinator *c, const struct plane_job *job)
 {
     memcpy(c->key_hash, job->key_hash, sizeof(c->key_hash));
     c->workers = job->workers;
-    c->min = job->elastic ? job->min : job->workers;
-    c->max = job->elastic ? job->max : job->workers;
+    c->min = job->min;
+    c->max = job->max;
     c->slots = job->slots;
     c->start_timeout = job->start_timeout ? job->start_timeout : START_TIMEOUT_S;
 }

@@ -241,9 +241,7 @@ void driver_close(struct driver *d)
     driver_caches_close(d);
     driver_drains_fini(d);
     usage_fini(&d->usage);
-    for (struct store_entry *e = store_next(&d->tenants, NULL); e; e = store_next(&d->tenants, e))
-        free(e->item);
-    store_fini(&d->tenants);
+    driver_tenants_fini(d);
     free((char *)d->config.namespace);
     free(d);
 }

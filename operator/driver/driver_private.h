@@ -41,6 +41,7 @@ struct driver_tenant {
     int64_t served;      /* when a gang of it was last admitted; MOMENT_NONE: never */
     struct list waiting; /* dry_run.turn: jobs that wait for a dry run */
     struct list turn;    /* in driver.turns while jobs wait */
+    bool used;           /* only while records are dropped: the namespace has a job */
 };
 
 struct driver {
@@ -67,6 +68,7 @@ struct driver {
     uint64_t queue_next;       /* clock_ns() at which a decision may change by itself */
     int dry_runs;              /* in flight */
     struct store tenants;      /* namespace -> struct driver_tenant */
+    size_t tenants_full;       /* the number of records at which unused ones are dropped */
     struct list turns;         /* driver_tenant.turn, in the order in which they get a dry run */
     struct loop_timer tick;
     struct driver_handlers handlers;
@@ -124,15 +126,19 @@ void driver_keep_budget(struct driver *d, struct entry *e);
 uint64_t driver_queue(struct driver *d);
 /* Drops a run that is not complete. */
 void driver_queue_stop(struct driver *d);
-/* Finds or adds the driver's record of the namespace; NULL: no memory. */
+/* Sets entry.gang: the job's gang back end, by the API groups that the cluster serves. Does nothing
+ * when it is known already. */
+void driver_choose_gang(struct driver *d, struct entry *e);
+
+/* driver_tenants.c: a record of each namespace. driver_tenant: finds or adds it; NULL: no memory.
+ * Valid until the next call: one that adds a record may drop others, of namespaces that have no job
+ * and in which no gang was admitted for an hour. */
 struct driver_tenant *driver_tenant(struct driver *d, const char *namespace);
 /* A job of this namespace was admitted at that moment. */
 void driver_note_served(struct driver *d, const char *namespace, int64_t at);
 /* The last such moment; MOMENT_NONE: none is known. */
 int64_t driver_served(const struct driver *d, const char *namespace);
-/* Sets entry.gang: the job's gang back end, by the API groups that the cluster serves. Does nothing
- * when it is known already. */
-void driver_choose_gang(struct driver *d, struct entry *e);
+void driver_tenants_fini(struct driver *d);
 
 /* driver_dry_run.c: the API server's verdict on a worker's pod. NULL: it has not answered; the call
  * is in flight or waits for its turn, or a run of the queue at queue_next asks again. */

@@ -9,7 +9,6 @@
 #include "core/base/log.h"
 #include "operator/driver/driver_private.h"
 #include "operator/driver/snapshot.h"
-#include "operator/objects/moment.h"
 
 #define SLICE      (3 * CLOCK_MS) /* of a run in one turn of the loop */
 #define LONGEST_MS 3600000        /* between two runs while a decision depends on time */
@@ -75,40 +74,6 @@ static void hand_out(struct driver *d, const struct queue_job *q, const struct j
         log_info("job %s: preempted by job %s", e->key, q->ret.why);
     *e->admission = q->ret;
     driver_enqueue(d, e);
-}
-
-/* ---- namespaces ------------------------------------------------------------------------------ */
-
-struct driver_tenant *driver_tenant(struct driver *d, const char *namespace)
-{
-    struct store_entry *e = store_find(&d->tenants, namespace);
-    if (e)
-        return e->item;
-    struct driver_tenant *fresh = calloc(1, sizeof(*fresh));
-    e = fresh ? store_add(&d->tenants, namespace) : NULL;
-    if (!e) {
-        free(fresh);
-        return NULL;
-    }
-    fresh->served = MOMENT_NONE;
-    list_init(&fresh->waiting);
-    list_init(&fresh->turn);
-    e->item = fresh;
-    return fresh;
-}
-
-/* Without memory the order of namespaces with equal shares is by age. */
-void driver_note_served(struct driver *d, const char *namespace, int64_t at)
-{
-    struct driver_tenant *t = driver_tenant(d, namespace);
-    if (t && at > t->served)
-        t->served = at;
-}
-
-int64_t driver_served(const struct driver *d, const char *namespace)
-{
-    const struct store_entry *e = store_find(&d->tenants, namespace);
-    return e ? ((const struct driver_tenant *)e->item)->served : MOMENT_NONE;
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */

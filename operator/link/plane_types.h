@@ -32,10 +32,9 @@ struct plane_job {
     const char *uid, *namespace_, *name;
     uint8_t key_hash[PLANE_HASH_SIZE]; /* SHA-256 of the job's key as text */
     int workers;                       /* spec.workers */
-    int min, max; /* workers; both equal to workers if the job is not elastic */
-    int slots;    /* ranks per worker */
-    bool elastic;
-    int start_timeout; /* seconds that ready ranks wait for starting ones; 0: 60 */
+    int min, max;                      /* workers; as in struct hvdjob */
+    int slots;                         /* ranks per worker */
+    int start_timeout;                 /* seconds that ready ranks wait for starting ones; 0: 60 */
     bool began; /* the job may have agents already: the roster is rebuilt from their reports */
 };
 

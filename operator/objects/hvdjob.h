@@ -31,7 +31,8 @@ struct hvdjob {
     bool deleting;
     bool ours; /* managedBy names no other controller */
 
-    /* A job with neither minWorkers nor maxWorkers is not elastic: it needs all workers. */
+    /* A job with neither minWorkers nor maxWorkers is not elastic: it needs all workers, and min
+     * and max are equal to workers. */
     bool elastic;
     int workers, min, max, slots;
     bool sized; /* false: the spec's sizes are invalid, and these are those of the job's workers */

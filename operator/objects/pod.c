@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/utf8.h"
 #include "core/json/json.h"
 #include "operator/objects/antiaffinity.h"
 #include "operator/objects/conditions.h"
@@ -52,7 +53,7 @@ static const char *message_end(const char *message)
     const char *end = message + n - MESSAGE_MAX, *line = strchr(end, '\n');
     if (line && line[1])
         return line + 1;
-    while ((*end & 0xC0) == 0x80) /* inside a UTF-8 character */
+    while (utf8_inside((unsigned char)*end))
         end++;
     return end;
 }

@@ -4,12 +4,13 @@
  */
 #include <stdlib.h>
 
+#include "core/base/utf8.h"
 #include "operator/page/page_private.h"
 
 json_t *page_text(const char *text, size_t max)
 {
     size_t n = text ? strnlen(text, max) : 0;
-    while (n > 0 && n == max && ((unsigned char)text[n] & 0xc0) == 0x80)
+    while (n > 0 && n == max && utf8_inside((unsigned char)text[n]))
         n = --max;
     return json_lossy_string(text ? text : "", n);
 }

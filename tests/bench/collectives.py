@@ -17,6 +17,8 @@ import statistics
 import subprocess
 import sys
 
+from output import output_of
+
 SIZES = [4, 64, 1024, 16384, 65536, 262144, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
 QUICK = [4, 65536, 1 << 20, 16 << 20]
 TARGETS = {64 << 20: 3.0, 16 << 20: 2.0, 1 << 20: 1.2, 65536: 1.0}
@@ -44,11 +46,8 @@ def programs(build, ranks, ms, sizes):
 
 def run_one(argv, timeout):
     """(bytes, place) -> p50 in ns, from the lines "bytes place calls p50 p90"."""
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(argv[:6])} ... ended with {done.returncode}:\n{done.stderr[-2000:]}")
     result = {}
-    for line in done.stdout.splitlines():
+    for line in output_of(argv, timeout).splitlines():
         word = line.split()
         if len(word) == 5 and word[0].isdigit():
             result[int(word[0]), word[1]] = int(word[3])

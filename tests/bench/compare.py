@@ -13,21 +13,17 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 
 from collectives import run_one
+from output import output_of
 
 PYTHON = "/usr/bin/python3"
 SIZES = ["4", "1024", "16384", "65536", "262144", "1048576", "4194304", "16777216", "67108864"]
 
 
-def output_of(root, argv):
-    done = subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=600, check=False,
-                          env={**os.environ, "HVD_LIBRARY": os.path.join(root, "build", "libhvd.so")})
-    if done.returncode != 0:
-        sys.exit(f"{root}: {' '.join(argv[:4])} ... ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    return done.stdout
+def run(root, argv):
+    return output_of(argv, env={"HVD_LIBRARY": os.path.join(root, "build", "libhvd.so")}, cwd=root)
 
 
 def collectives(root):
@@ -43,14 +39,14 @@ def collectives(root):
 
 def gradients(root):
     """Milliseconds for the gradients of ResNet-50."""
-    report = json.loads(output_of(root, [PYTHON, "tests/bench/bench_torch.py", "2", "8"]).splitlines()[-1])
+    report = json.loads(run(root, [PYTHON, "tests/bench/bench_torch.py", "2", "8"]).splitlines()[-1])
     return {name: value for name, value in report["milliseconds"].items() if name.startswith("hvd")}
 
 
 def elastic(root):
     """Milliseconds: from SIGKILL or a change to the next result (p50), and an allreduce in a fixed and an elastic job."""
-    output_of(root, [PYTHON, "tests/bench/elastic.py", "build", "--only", "kill,change,cost", "--kills", "16", "--changes", "6",
-                     "--rounds", "2", "--mib", "64"])
+    run(root, [PYTHON, "tests/bench/elastic.py", "build", "--only", "kill,change,cost", "--kills", "16", "--changes", "6",
+               "--rounds", "2", "--mib", "64"])
     with open(os.path.join(root, "build", "bench", "elastic.json"), encoding="utf-8") as file:
         report = json.load(file)
     found = {name: row["p50"] for name, row in report.items() if isinstance(row, dict) and "p50" in row}

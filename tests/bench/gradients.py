@@ -11,25 +11,18 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
+
+from output import output_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MPIRUN = ["mpirun", "--allow-run-as-root", "--bind-to", "core", "-np", "2"]
 NO_CMA = ["--mca", "btl_vader_single_copy_mechanism", "none"]
 
 
-def output_of(argv, env=None):
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False,
-                          env={**os.environ, **(env or {})})
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(argv[:4])} ... ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    return done.stdout
-
-
 def ours(build, calls):
     text = output_of([sys.executable, os.path.join(HERE, "bench_torch.py"), "2", str(calls)],
-                     {"HVD_LIBRARY": os.path.abspath(os.path.join(build, "libhvd.so"))})
+                     env={"HVD_LIBRARY": os.path.abspath(os.path.join(build, "libhvd.so"))})
     return json.loads(text.splitlines()[-1])
 
 

@@ -12,9 +12,9 @@ import datetime
 import json
 import os
 import statistics
-import subprocess
 
 from collectives import MPIRUN
+from output import output_of
 
 SIZES = [4, 1 << 20, 16 << 20, 64 << 20]
 TARGET = 1.03
@@ -32,12 +32,9 @@ def one_round(build, ranks, ms, threads):
     """(bytes, place) -> (MPI's median, ours), in ns."""
     bind = ["--bind-to", "core" if ranks <= len(os.sched_getaffinity(0)) else "none"]
     program = os.path.join(build, "tests", "bench", "bench_both")
-    env = {**os.environ, "HVD_BACKEND": "mpi", "HVD_MPI_FLAT": "1", "HVD_MPI_THREADS": threads}
+    env = {"HVD_BACKEND": "mpi", "HVD_MPI_FLAT": "1", "HVD_MPI_THREADS": threads}
     argv = MPIRUN + bind + ["-np", str(ranks), program, "-t", str(ms)] + [str(s) for s in SIZES]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False, env=env)
-    if done.returncode != 0:
-        raise SystemExit(f"bench_both ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    lines = [line.split() for line in done.stdout.splitlines()]
+    lines = [line.split() for line in output_of(argv, env=env).splitlines()]
     return {(int(w[0]), w[1]): (int(w[3]), int(w[4])) for w in lines if len(w) == 5 and w[0].isdigit()}
 
 

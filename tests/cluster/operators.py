@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 import unittest
 import urllib.request
@@ -63,6 +64,45 @@ class Installed(unittest.TestCase):
         cls.cluster.stop()
         left = case.left_of(cls.cluster.folder)
         assert not left, f"left behind: {left}"
+
+    def setUp(self):
+        self.jobs = []
+
+    def job(self, name, workers=1, **more):
+        """A new job, which delete_jobs() deletes."""
+        self.jobs.append(Job(self.cluster, name, workers, **more))
+        return self.jobs[-1]
+
+    def delete_jobs(self):
+        for job in self.jobs:
+            if job.get():
+                job.delete()
+        for job in self.jobs:
+            job.wait_gone()
+
+
+class Operated(Installed):
+    """With an operator that runs during all tests of the class."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        try:
+            cls.operator = Operator(cls.cluster, name=cls.__name__.lower()).start().wait_ready()
+        except BaseException:
+            cls.cluster.stop()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.operator.stop()
+        if os.environ.get("HVD_KEEP_LOG"):
+            print(cls.operator.tail(4000), file=sys.stderr)
+        super().tearDownClass()
+
+    def tearDown(self):
+        self.assertTrue(self.operator.alive(), self.operator.tail())
+        self.delete_jobs()
 
 
 def served(cluster):

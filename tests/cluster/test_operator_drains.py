@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import case  # noqa: E402
 import operators  # noqa: E402
 from api import Refused, wait_until  # noqa: E402
-from operators import Installed, Job, Operator  # noqa: E402
+from operators import Installed, Operator  # noqa: E402
 
 APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 LIMIT = 6   # seconds: --drain-limit
@@ -25,20 +25,12 @@ class Beside(Installed):
     nodes = 3   # of 8 processors each
 
     def setUp(self):
-        self.jobs = []
+        super().setUp()
         self.operator = Operator(self.cluster, "--drain-limit", str(LIMIT)).start().wait_ready()
 
     def tearDown(self):
-        for job in self.jobs:
-            if job.get():
-                job.delete()
-        for job in self.jobs:
-            job.wait_gone()
+        self.delete_jobs()
         self.operator.stop()
-
-    def job(self, name, workers=1, **more):
-        self.jobs.append(Job(self.cluster, name, workers, **more))
-        return self.jobs[-1]
 
     # ---- other pods
 

@@ -8,13 +8,12 @@ import os
 import subprocess
 import sys
 import time
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import case  # noqa: E402
 import operators  # noqa: E402
 from api import wait_until  # noqa: E402
-from operators import Job, Operator  # noqa: E402
+from operators import Operator  # noqa: E402
 
 NODES = 4   # of 8 processors each
 SPREAD = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
@@ -29,28 +28,16 @@ def template(cpu="1", **spec):
 class Tenants(operators.Installed):
     nodes = NODES
 
-    def setUp(self):
-        self.jobs = []
-
     def operator(self, *more):
         one = Operator(self.cluster, *more).start().wait_ready()
         self.addCleanup(self.end, one)
         return one
 
     def end(self, operator):
-        for job in self.jobs:
-            if job.get():
-                job.delete()
-        for job in self.jobs:
-            job.wait_gone()
+        self.delete_jobs()
         operator.stop()
         if os.environ.get("HVD_KEEP_LOG"):
             print(operator.tail(4000), file=sys.stderr)
-
-    def job(self, name, workers=1, **more):
-        job = Job(self.cluster, name, workers, **more)
-        self.jobs.append(job)
-        return job
 
     def namespace(self, name):
         try:

@@ -40,7 +40,6 @@ static struct job_coordinator *make_job(bool began)
                             .min = 1,
                             .max = 4,
                             .slots = 2,
-                            .elastic = true,
                             .began = began};
     struct plane_pod pods[] = {{.uid = "p0", .name = "job-0", .bound = true},
                                {.uid = "p1", .name = "job-1", .worker = 1, .bound = !began}};

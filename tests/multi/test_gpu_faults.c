@@ -5,7 +5,7 @@
  * the middle.
  *
  * timeout: 300
- * takes: 12 s
+ * takes: 16 s
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -145,11 +145,12 @@ static int fail_second(struct gpu_side *g, int rank, int size, bool ends,
     int rc = gpu_job_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 1000, true, 4);
     if (rc)
         return rc;
+    rc = hvd_barrier("b"); /* behind it every rank has finished the sum, also a slow one */
     if (ends && rank == 1) {
         signal(SIGALRM, go);
         alarm(1);
     }
-    rc = rank_wait(&r, &h);
+    rc = rc < 0 ? rc : rank_wait(&r, &h);
     if (rc >= 0)
         return FAIL("it is done");
     for (int i = 0; i < 3 && words[i]; i++)
@@ -230,8 +231,10 @@ static void test_broken(void **state)
 static void test_nccl_fails(void **state)
 {
     const char *const *env = gpu_job_nccl("2.27", NULL);
-    const char *const stall[] = {env[0], "HVD_STALL_CHECK_TIME_SECONDS=1",
-                                 "HVD_STALL_SHUTDOWN_TIME_SECONDS=2", NULL};
+    /* The operation before the one that hangs has 6 s, too. A rank has a quarter of the check time,
+     * at most 4 s, to answer that it still runs. */
+    const char *const stall[] = {env[0], "HVD_STALL_CHECK_TIME_SECONDS=16",
+                                 "HVD_STALL_SHUTDOWN_TIME_SECONDS=6", NULL};
     gpu_job_run(2, stall, (struct gpu_job){NULL, NULL, 0, -1, hangs});
     gpu_job_run(3, env, (struct gpu_job){NULL, NULL, 0, -1, fails_later});
     gpu_job_run(3, env, (struct gpu_job){NULL, NULL, 0, -1, fails_first});

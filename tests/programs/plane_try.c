@@ -100,7 +100,6 @@ static void do_job(struct try *t, char **w)
                             .min = atoi(w[4]),
                             .max = atoi(w[5]),
                             .slots = atoi(w[6]),
-                            .elastic = strcmp(w[4], w[5]) != 0,
                             .start_timeout = 300,
                             .began = atoi(w[7])};
     keys_job_hash(&t->keys, job.uid, job.key_hash);

@@ -16,7 +16,7 @@
 
 #include "core/base/clock.h"
 #include "core/json/json.h"
-#include "operator/coordinator/plane_private.h"
+#include "tests/harness/operator/job_agents.h"
 
 #define TERM3(n) (3u << ROSTER_TERM_SHIFT | (n)) /* this operator's term */
 #define TERM2(n) (2u << ROSTER_TERM_SHIFT | (n))
@@ -32,26 +32,15 @@ static void on_changed(void *arg, struct job_coordinator *job)
 
 static void pod_is(struct job_coordinator *c, int i, bool finished)
 {
-    char uid[16], name[16];
-    snprintf(uid, sizeof(uid), "p%d", i);
-    snprintf(name, sizeof(name), "job-%d", i);
-    struct plane_pod pod = {
-        .uid = uid, .name = name, .worker = i, .bound = true, .finished = finished};
+    struct plane_pod pod = job_agents_pod(i, false, finished);
     assert_int_equal(job_coordinator_pod(c, &pod, NULL), 0);
 }
 
 static struct job_coordinator *make(int workers)
 {
     struct job_coordinator *c;
-    struct plane_job job = {.uid = "job",
-                            .namespace_ = "default",
-                            .name = "job",
-                            .workers = workers,
-                            .min = 1,
-                            .max = 8,
-                            .slots = 1,
-                            .elastic = true,
-                            .began = true};
+    struct plane_job job = job_agents_job(workers, 1, 8);
+    job.began = true;
     gather = (struct gather){.base_ms = GATHER_MS};
     begun = clock_ns();
     assert_int_equal(job_coordinator_create(&c, &job, 3, &gather, on_changed, NULL, NULL), 0);
@@ -63,17 +52,13 @@ static struct job_coordinator *make(int workers)
 
 static int post(struct job_coordinator *c, int pod, const char *path, char *body)
 {
-    char peer[16];
-    struct server_reply reply = {0};
-    struct server_request q = {
-        .method = "POST", .path = path, .body = body, .len = strlen(body), .peer = peer};
-    snprintf(peer, sizeof(peer), "p%d", pod);
-    job_coordinator_heard(job_coordinator_find_pod(c, peer));
-    assert_int_equal(service_handle(&c->service, &q, &reply), 0);
-    snprintf(said, sizeof(said), "%s", reply.body ? reply.body : "");
-    free(reply.body);
-    free(body);
-    return reply.status;
+    char uid[16];
+    snprintf(uid, sizeof(uid), "p%d", pod);
+    job_coordinator_heard(job_coordinator_find_pod(c, uid));
+    auto_free char *text = NULL;
+    int status = job_agents_post(c, pod, path, body, &text);
+    snprintf(said, sizeof(said), "%s", text ? text : "");
+    return status;
 }
 
 /* The agent of a pod tells what it knows: world of epoch `epoch` with members 0 to size - 1, one a

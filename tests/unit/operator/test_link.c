@@ -44,7 +44,6 @@ static void test_jobs_and_pods(void **state)
                                   .min = 2,
                                   .max = 4,
                                   .slots = 8,
-                                  .elastic = true,
                                   .start_timeout = 7,
                                   .began = true};
     const struct plane_pod pod = {.uid = "p-1",
@@ -62,7 +61,7 @@ static void test_jobs_and_pods(void **state)
     assert_string_equal(job2.uid, "u-1");
     assert_string_equal(job2.name, "digits");
     assert_memory_equal(job2.key_hash, job.key_hash, sizeof(job.key_hash));
-    assert_true(job2.elastic && job2.began && job2.max == 4 && job2.slots == 8);
+    assert_true(job2.began && job2.max == 4 && job2.slots == 8);
     json_object_set_new(a, "keyHash", json_string("0102"));
     assert_int_equal(plane_read_job(a, &job2, NULL), -EINVAL);
     json_object_del(a, "keyHash");

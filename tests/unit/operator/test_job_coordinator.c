@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tests of operator/coordinator/job_coordinator without a network: agents join and leave, and are
+ * declared lost only for good reasons.
+ */
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+#include <sodium.h>
+
+#include "core/base/clock.h"
+#include "tests/harness/operator/job_agents.h"
+
+static void test_first_world_waits_for_bound_pods(void **state)
+{
+    struct job_coordinator *c = job_agents_make(2, 1, 4);
+    struct plane_pod late = job_agents_pod(1, false, true);
+    (void)state;
+    assert_int_equal(job_agents_join(c, 0), 200);
+    job_agents_started(c, 0);
+    job_agents_card(c, 0, CARD_JOIN);
+    job_coordinator_tick(c, false, clock_ns());
+    assert_int_equal(c->roster.epoch, 0);
+    assert_int_equal(job_coordinator_pod(c, &late, NULL), 0); /* its agent never joins */
+    job_coordinator_tick(c, false, clock_ns());
+    assert_int_equal(c->roster.size, 1);
+    assert_int_equal(roster_epoch_number(c->roster.epoch), 1);
+    job_coordinator_destroy(c);
+}
+
+static void test_who_is_not_lost(void **state)
+{
+    struct job_coordinator *c = job_agents_train(3, 1, 4);
+    (void)state;
+    uint64_t now = clock_ns();
+    job_coordinator_closed(c, "p1.x", now);
+    job_coordinator_tick(c, false, now + 5 * CLOCK_S);
+    assert_int_equal(job_coordinator_count_agents(c),
+                     3);                  /* a closed connection alone is not a loss yet */
+    job_agents_card(c, 0, CARD_REVOKED);  /* another rank has seen a loss */
+    now = c->roster.next.answering_since; /* measured without the clock: on a slow machine 25 ms may
+                                             have passed */
+    assert_int_not_equal(now, 0);
+    job_coordinator_tick(c, false, now + 1 * CLOCK_MS);
+    assert_int_equal(job_coordinator_count_agents(c), 3);
+    job_coordinator_tick(c, false, now + 25 * CLOCK_MS);
+    assert_int_equal(job_coordinator_count_agents(c), 2);
+    assert_int_equal(c->losses, 1);
+    job_agents_card(c, 2, CARD_REVOKED);
+    assert_int_equal(c->roster.size, 2);
+    job_coordinator_tick(c, true, clock_ns() + 100 * CLOCK_S); /* the plane itself was late */
+    assert_int_equal(job_coordinator_count_agents(c), 2);
+    job_coordinator_tick(c, false, clock_ns() + 200 * CLOCK_S);
+    assert_int_equal(job_coordinator_count_agents(c), 0);
+    job_coordinator_destroy(c);
+}
+
+/* A scale-down removes the last worker; an eviction keeps the target. */
+static void test_who_leaves(void **state)
+{
+    struct job_coordinator *c = job_agents_train(3, 1, 4);
+    struct plane_job two = job_agents_job(2, 1, 4);
+    struct plane_pod evicted = job_agents_pod(0, true, false);
+    (void)state;
+    assert_int_equal(job_coordinator_update(c, &two, NULL), 0);
+    for (int i = 0; i < c->roster.members.n; i++)
+        assert_int_equal(c->roster.members.list[i].leaving,
+                         c->roster.agents.list[c->roster.members.list[i].agent].order == 2);
+    for (int i = 0; i < 3; i++)
+        job_agents_card(c, i, CARD_BOUNDARY);
+    assert_int_equal(c->roster.size, 2);
+    assert_int_equal(job_coordinator_pod(c, &evicted, NULL), 0);
+    job_coordinator_tick(c, false, clock_ns());
+    for (int i = 0; i < 2; i++)
+        job_agents_card(c, i, CARD_BOUNDARY);
+    /* The replacement starts at once on the idle agent of worker 2. */
+    assert_int_equal(c->roster.target, 2);
+    assert_int_equal(c->roster.size, 1);
+    job_coordinator_destroy(c);
+}
+
+/* Two pods are deleted together, and an older state of one of them arrives in between: both leave
+ * in one epoch. */
+static void test_two_leave_together(void **state)
+{
+    struct job_coordinator *c = job_agents_train(4, 1, 4);
+    (void)state;
+    struct plane_pod told[] = {job_agents_pod(0, true, false), job_agents_pod(1, true, false),
+                               job_agents_pod(1, false, false)};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(job_coordinator_pod(c, &told[i], NULL), 0);
+    job_coordinator_tick(c, false, clock_ns());
+    for (int i = 0; i < 4; i++)
+        job_agents_card(c, i, CARD_BOUNDARY);
+    assert_int_equal(c->roster.size, 2);
+    job_coordinator_destroy(c);
+}
+
+/* A job that stops being elastic with as many workers as before keeps them all from then on. */
+static void test_not_elastic_any_more(void **state)
+{
+    struct job_coordinator *c = job_agents_train(3, 1, 4);
+    struct plane_job fixed = job_agents_job(3, 3, 3);
+    (void)state;
+    assert_int_equal(job_coordinator_update(c, &fixed, NULL), 0);
+    assert_int_equal(c->roster.elastic.min, 3);
+    assert_int_equal(c->roster.elastic.max, 3);
+    job_coordinator_destroy(c);
+}
+
+static void test_refused(void **state)
+{
+    struct job_coordinator *c = job_agents_make(2, 1, 4);
+    struct join_body body = {.slots = 1, .pid = 1, .agent = "p1.x", .host = "h"};
+    struct plane_job odd = job_agents_job(2, 3, 4);
+    struct plane_pod over = job_agents_pod(0, false, true);
+    struct err err = {0};
+    (void)state;
+    assert_int_equal(job_agents_post(c, 0, "/v1/join", join_write(&body), NULL), 403);
+    assert_int_equal(job_coordinator_update(c, &odd, &err), -EINVAL);
+    assert_int_equal(job_coordinator_pod(c, &over, NULL), 0);
+    assert_int_equal(job_agents_join(c, 0), 409);
+    assert_int_equal(job_agents_join(c, 1), 200);
+    job_coordinator_end(c, clock_ns());
+    snprintf(body.agent, sizeof(body.agent), "p1.y");
+    assert_int_equal(job_agents_post(c, 1, "/v1/join", join_write(&body), NULL), 409);
+    job_coordinator_destroy(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_first_world_waits_for_bound_pods),
+        cmocka_unit_test(test_who_is_not_lost),
+        cmocka_unit_test(test_two_leave_together),
+        cmocka_unit_test(test_who_leaves),
+        cmocka_unit_test(test_not_elastic_any_more),
+        cmocka_unit_test(test_refused),
+    };
+    if (sodium_init() < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
