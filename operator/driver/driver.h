@@ -85,7 +85,7 @@ void driver_pods(const struct driver *d, const struct hvdjob *job,
                  void (*each)(void *arg, const struct pod *pod), void *arg);
 
 /* Appends the driver's metrics in Prometheus' text format. */
-void driver_metrics(const struct driver *d, struct buf *dst);
+void driver_metrics(struct driver *d, struct buf *dst);
 
 /* NULL is fine. */
 void driver_close(struct driver *d);
