@@ -18,6 +18,8 @@
 #define AGING_MAX 3600000 /* ms between two looks at the age of certificates */
 #define READY_MS  200     /* between two checks whether the driver's caches have synced */
 
+#define PATIENCE_MAX 120000 /* ms */
+
 /* Planes of one leader that have terms of their own: their epochs are higher than those of the
  * planes before. A plane that takes over after more restarts relies on the agents' reports alone.
  */
@@ -47,19 +49,27 @@ static void set_injection(struct coordination *c)
     free(before);
 }
 
-static void on_listening(void *arg, int port)
+static void begin_driver(struct coordination *c)
 {
-    struct coordination *c = arg;
     const struct driver_handlers handlers = coordination_handlers(c);
-    if (c->listens)
-        return;
-    c->listens = true;
-    log_info("hvd-plane listens for agents on port %d; they dial %s", port, c->config.url);
     set_injection(c);
     driver_set_handlers(c->config.driver, &handlers);
     if (!c->begun)
         driver_lead(c->config.driver);
     c->begun = true;
+}
+
+static void on_listening(void *arg, int port)
+{
+    struct coordination *c = arg;
+    if (c->listens)
+        return;
+    c->listens = true;
+    c->gave_up = false;
+    c->patience_ms = 1000 * (uint64_t)c->config.plane_s;
+    loop_timer_stop(c->loop, &c->missing);
+    log_info("hvd-plane listens for agents on port %d; they dial %s", port, c->config.url);
+    begin_driver(c);
     on_ready(c);
 }
 
@@ -112,10 +122,40 @@ static void drop_plane(struct coordination *c)
     reviewer_close(c->reviewer);
     link_close(c->link);
     plane_mirror_destroy(c->mirror);
+    if (c->link)
+        c->away_since = clock_ns();
     c->reviewer = NULL;
     c->link = NULL;
     c->mirror = NULL;
     c->listens = false;
+}
+
+static void on_missing(void *arg);
+
+/* Gives the plane time to listen. A time that has begun goes on, however often the plane connects.
+ */
+static void wait_for_plane(struct coordination *c)
+{
+    if (c->leads && !c->listens && !c->missing.on && c->config.missing)
+        loop_timer_start(c->loop, &c->missing, c->patience_ms, on_missing, c);
+}
+
+static void on_missing(void *arg)
+{
+    struct coordination *c = arg;
+    if (!keystore_keys(c->keystore)) { /* the plane cannot listen without, nor can another one */
+        wait_for_plane(c);
+        return;
+    }
+    c->gave_up = true;
+    c->patience_ms = 2 * c->patience_ms < PATIENCE_MAX ? 2 * c->patience_ms : PATIENCE_MAX;
+    c->config.missing(c->config.arg, coordination_problem(c));
+}
+
+bool coordination_misses_plane(const struct coordination *c)
+{
+    return c->gave_up ||
+           (!c->link && clock_ns() - c->away_since >= (uint64_t)c->config.plane_s * CLOCK_S);
 }
 
 static void on_broken(void *arg, const char *why)
@@ -123,6 +163,7 @@ static void on_broken(void *arg, const char *why)
     struct coordination *c = arg;
     log_warn("hvd-plane is disconnected: %s. Agents are served again once it has come back", why);
     drop_plane(c);
+    wait_for_plane(c);
 }
 
 static int64_t wall_s(void)
@@ -236,6 +277,11 @@ static void on_keys(void *arg, const struct keys *keys)
         renew(c);
     else
         begin(c);
+    if (c->leads && c->gave_up && !c->begun) {
+        log_warn("no other operator leads: this one reconciles jobs, although hvd-plane serves no "
+                 "agents");
+        begin_driver(c);
+    }
 }
 
 void coordination_lead(struct coordination *c, int64_t term)
@@ -245,6 +291,7 @@ void coordination_lead(struct coordination *c, int64_t term)
     c->planes = 0;
     if (!c->link)
         log_info("waits for hvd-plane on %s", c->config.socket);
+    wait_for_plane(c);
     keystore_reload(c->keystore); /* another leader may have replaced the CA */
 }
 
@@ -252,6 +299,7 @@ void coordination_stop_leading(struct coordination *c)
 {
     c->leads = false;
     c->begun = false;
+    loop_timer_stop(c->loop, &c->missing);
     driver_stop_leading(c->config.driver);
     driver_set_handlers(c->config.driver, NULL);
     if (c->mirror) /* the plane closes its port when the connection ends, and connects again */
@@ -299,6 +347,8 @@ int coordination_open(struct coordination **ret, const struct coordination_confi
         return err_set(err, ENOMEM, "no memory for the coordinator");
     c->config = *config;
     c->loop = api_loop(config->api);
+    c->away_since = clock_ns();
+    c->patience_ms = 1000 * (uint64_t)config->plane_s;
     const struct plane_socket_config socket = {.loop = c->loop,
                                                .path = config->socket,
                                                .uid = config->plane_uid,

@@ -30,7 +30,11 @@ struct coordination {
     char *roots;    /* that pods trust; the driver borrows it */
     int64_t issued; /* seconds since 1970 at which the server's certificate was issued */
     int64_t until;  /* end of its life */
-    struct loop_timer ready, aging;
+    /* gave_up: the plane was missing while this operator led, and has not listened since. */
+    bool gave_up;
+    uint64_t away_since;  /* clock_ns() since which the plane is not connected */
+    uint64_t patience_ms; /* time for the plane to listen, before config.missing() */
+    struct loop_timer ready, aging, missing;
     struct histogram recovery[2]; /* [0]: planned changes, [1]: losses */
 };
 

@@ -71,8 +71,10 @@ enum leader_action leader_saw(struct leader *l, const struct lease *seen, uint64
     uint64_t duration = (uint64_t)seen->duration_s * CLOCK_S;
     /* The lease has this process's identity although it does not lead: the response to a write was
      * lost. It counts as free, because the identity is unique. */
-    bool is_free = !seen->holder[0] || ours(l) || now - l->seen_at >= duration;
-    return is_free ? LEADER_WRITE : LEADER_WAIT;
+    uint64_t free_at = l->seen_at + (seen->holder[0] && !ours(l) ? duration : 0);
+    if (l->yields)
+        free_at += l->config.duration_ms * CLOCK_MS;
+    return now >= free_at ? LEADER_WRITE : LEADER_WAIT;
 }
 
 struct lease leader_desired(struct leader *l, uint64_t now, int64_t wall_us)
@@ -81,7 +83,9 @@ struct lease leader_desired(struct leader *l, uint64_t now, int64_t wall_us)
     l->sent_at = now;
     wish.renewed_us = wall_us;
     wish.duration_s = (int64_t)(l->config.duration_ms + 999) / 1000;
-    if (l->leaving) {
+    if (l->leaving || l->releasing) {
+        l->releasing = false;
+        l->taking = false;
         wish.holder[0] = '\0';
         wish.duration_s = 1;
         return wish;
@@ -113,6 +117,13 @@ enum leader_action leader_wrote(struct leader *l, enum leader_result result,
     /* Somebody wrote the lease; it may have been this process, if a response was lost. Read it at
      * once after the first conflict of a turn, later ones wait for the next turn. */
     return result == LEADER_CONFLICT && l->conflicts++ == 0 ? LEADER_READ : LEADER_WAIT;
+}
+
+enum leader_action leader_release(struct leader *l, uint64_t now)
+{
+    l->releasing = leader_leads(l, now);
+    l->leading = false;
+    return l->releasing ? LEADER_WRITE : LEADER_WAIT;
 }
 
 enum leader_action leader_leave(struct leader *l, uint64_t now)

@@ -46,6 +46,10 @@ struct leader {
     uint64_t renewed_at; /* when the last successful write was sent */
     unsigned conflicts;  /* since the last turn */
     bool leaving;
+    bool releasing; /* the next write releases the lease */
+    /* Another candidate could do more. This one takes a lease only after it has been free for
+     * duration_ms, so that the other one takes it if there is one. Set by the caller. */
+    bool yields;
 };
 
 void leader_init(struct leader *l, const struct leader_config *config);
@@ -72,7 +76,10 @@ uint64_t leader_until(const struct leader *l);
 /* The term, while leading. */
 int64_t leader_term(const struct leader *l);
 
-/* Stops leading. LEADER_WRITE: leader_desired() releases the lease. */
+/* Stops leading, and remains a candidate. LEADER_WRITE: leader_desired() releases the lease. */
+enum leader_action leader_release(struct leader *l, uint64_t now);
+
+/* Stops leading for good. LEADER_WRITE: as above. */
 enum leader_action leader_leave(struct leader *l, uint64_t now);
 
 #endif
