@@ -16,7 +16,8 @@
 #include "operator/link/plane_message.h"
 
 #define AGING_MAX 3600000 /* ms between two looks at the age of certificates */
-#define READY_MS  200     /* between two checks whether the driver's caches have synced */
+#define DAY_S     (24 * 3600)
+#define READY_MS  200 /* between two checks whether the driver's caches have synced */
 
 #define PATIENCE_MAX 120000 /* ms */
 
@@ -201,25 +202,58 @@ static void renew(struct coordination *c)
 {
     struct authority a = {0};
     struct err err = {0};
-    if (issue(c, &a, &err) < 0) {
-        log_error("the plane keeps its certificate: %s", err_text(&err));
+    int rc = issue(c, &a, &err);
+    snprintf(c->renewal, sizeof(c->renewal), "%s", rc < 0 ? err_text(&err) : "");
+    if (rc < 0) {
+        log_error("the plane keeps its certificate: %s", c->renewal);
         return;
     }
     link_send(c->link, plane_write_renew(a.cert_pem, a.key_pem));
     authority_fini(&a);
 }
 
+/* A pod trusts the CA with which it was created, so the oldest pod decides which predecessors are
+ * needed. Pods that are being created, and clocks that differ, are given a day. */
+static int64_t needed_s(const struct coordination *c)
+{
+    int64_t oldest = driver_oldest_pod(c->config.driver) / 1000, now = wall_s();
+    int grace = c->config.ca_s < DAY_S ? c->config.ca_s : DAY_S;
+    return (oldest < now ? oldest : now) - grace;
+}
+
+static void warn_of_certificates(struct coordination *c, const struct certificates *life)
+{
+    char note[1024];
+    enum certificates_state state = certificates_judge(life, wall_s(), note, sizeof(note));
+    if (state != c->certificates && state != CERTIFICATES_FINE)
+        c->config.warn(c->config.arg, certificates_reason(state), note);
+    c->certificates = state;
+}
+
+static void look_at_certificates(struct coordination *c)
+{
+    const struct keys *keys = keystore_keys(c->keystore);
+    struct certificates life = {.issued = c->issued,
+                                .until = c->until,
+                                .ca_s = c->config.ca_s,
+                                .problem = c->renewal,
+                                .ca_problem = keystore_rotation_problem(c->keystore)};
+    if (!c->listens || !keys ||
+        authority_span(keys->ca_pem, &life.ca_issued, &life.ca_until, NULL) < 0)
+        return;
+    warn_of_certificates(c, &life);
+    if (certificates_due(&life, wall_s()))
+        renew(c);
+    /* Without all pods it is not known which predecessors are needed. */
+    if (certificates_ca_due(&life, wall_s()) && driver_ready(c->config.driver, NULL))
+        keystore_rotate(c->keystore, needed_s(c));
+}
+
 /* Looks at the clock now and then instead of waiting for a time, because the clock may be set. */
 static void on_aging(void *arg)
 {
     struct coordination *c = arg;
-    const struct keys *keys = keystore_keys(c->keystore);
-    int64_t made = 0, until = 0, now = wall_s();
-    if (c->listens && keys && 3 * (now - c->issued) >= 2 * (c->until - c->issued))
-        renew(c);
-    if (c->listens && keys && authority_span(keys->ca_pem, &made, &until, NULL) == 0 &&
-        now - made >= c->config.ca_s)
-        keystore_rotate(c->keystore);
+    look_at_certificates(c);
     int s = c->config.certificate_s < c->config.ca_s ? c->config.certificate_s : c->config.ca_s;
     uint64_t ms = 1000 * (uint64_t)s / 10;
     loop_timer_start(c->loop, &c->aging, ms < AGING_MAX ? ms : AGING_MAX, on_aging, c);

@@ -31,6 +31,8 @@ struct coordination_config {
     /* This operator leads, and its plane is missing: another one should lead. Called again after
      * twice the time, 2 minutes at most. NULL: there is no other one. */
     void (*missing)(void *arg, const char *why);
+    /* A certificate could not be replaced: an Event. Called once for each state. */
+    void (*warn)(void *arg, const char *reason, const char *note);
     void *arg;
 };
 

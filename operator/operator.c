@@ -172,6 +172,11 @@ static void warn_of(struct program *o, const char *reason, const char *note)
         recorder_event(o->recorder, &lease, true, reason, note);
 }
 
+static void on_warning(void *arg, const char *reason, const char *note)
+{
+    warn_of(arg, reason, note);
+}
+
 static void on_plane_missing(void *arg, const char *why)
 {
     struct program *o = arg;
@@ -318,6 +323,7 @@ static int open_coordination(struct program *o, struct err *err)
         .mount = settings->mount,
         .by_key = settings->namespace != NULL,
         .failed = on_coordination_failed,
+        .warn = on_warning,
         .missing = settings->elect ? on_plane_missing : NULL,
         .arg = o};
     return coordination_open(&o->coordination, &config, err);

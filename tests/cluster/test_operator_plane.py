@@ -316,6 +316,39 @@ class Certificates(agents.Case):
     def served(self):
         return ssl.get_server_certificate(("127.0.0.1", self.port))
 
+    def refuse(self, refuse):
+        """Takes away the right to change the Secret, or gives it back."""
+        path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{operators.SYSTEM}/roles/hvd-operator-own"
+        role = self.cluster.api.get(path)
+        for rule in role["rules"]:
+            if "hvd-operator-ca" in rule.get("resourceNames", []):
+                rule["verbs"] = ["get"] if refuse else ["get", "update"]
+        self.cluster.api.call("PUT", path, role)
+
+    def warnings(self):
+        items = self.cluster.api.get(f"/apis/events.k8s.io/v1/namespaces/{operators.SYSTEM}/events")["items"]
+        return [e for e in items if e["reason"] == "AuthorityNotReplaced"]
+
+    def test_authority_that_is_not_replaced(self):
+        """The operator may not write the Secret any more: an Event on the Lease says so, once. Predecessors that no pod needs
+        are dropped once it may."""
+        self.operator.wait_ready()
+        wait_until("a rotation", 40, lambda: "cross.crt" in self.keys())
+        self.refuse(True)
+        self.addCleanup(self.refuse, False)
+        ca = self.keys()["ca.crt"]
+        (event,) = wait_until("the Event", 40, self.warnings)
+        self.assertEqual((event["type"], event["regarding"]["kind"]), ("Warning", "Lease"))
+        self.assertIn("hvd-operator-ca", event["note"])
+        self.assertIn("from then on no agent can connect", event["note"])
+        time.sleep(5)
+        self.assertEqual(len(self.warnings()), 1)
+        self.assertNotIn("series", event)
+        self.assertEqual(self.keys()["ca.crt"], ca)
+        self.refuse(False)
+        wait_until("a rotation", 40, lambda: self.keys()["ca.crt"] != ca)
+        self.assertEqual(self.keys()["cross.crt"].count("BEGIN"), 1)
+
     def test_rotation_while_a_job_trains(self):
         job, kubelet = self.start_job("long", 2, 1000000, 20, minWorkers=1, maxWorkers=4)
         self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
