@@ -16,7 +16,10 @@
 #include "operator/link/plane_message.h"
 
 #define AGING_MAX 3600000 /* ms between two looks at the age of certificates */
-#define READY_MS  200     /* between two checks whether the driver's caches have synced */
+#define DAY_S     (24 * 3600)
+#define READY_MS  200 /* between two checks whether the driver's caches have synced */
+
+#define PATIENCE_MAX 120000 /* ms */
 
 /* Planes of one leader that have terms of their own: their epochs are higher than those of the
  * planes before. A plane that takes over after more restarts relies on the agents' reports alone.
@@ -47,19 +50,27 @@ static void set_injection(struct coordination *c)
     free(before);
 }
 
-static void on_listening(void *arg, int port)
+static void begin_driver(struct coordination *c)
 {
-    struct coordination *c = arg;
     const struct driver_handlers handlers = coordination_handlers(c);
-    if (c->listens)
-        return;
-    c->listens = true;
-    log_info("hvd-plane listens for agents on port %d; they dial %s", port, c->config.url);
     set_injection(c);
     driver_set_handlers(c->config.driver, &handlers);
     if (!c->begun)
         driver_lead(c->config.driver);
     c->begun = true;
+}
+
+static void on_listening(void *arg, int port)
+{
+    struct coordination *c = arg;
+    if (c->listens)
+        return;
+    c->listens = true;
+    c->gave_up = false;
+    c->patience_ms = 1000 * (uint64_t)c->config.plane_s;
+    loop_timer_stop(c->loop, &c->missing);
+    log_info("hvd-plane listens for agents on port %d; they dial %s", port, c->config.url);
+    begin_driver(c);
     on_ready(c);
 }
 
@@ -112,10 +123,40 @@ static void drop_plane(struct coordination *c)
     reviewer_close(c->reviewer);
     link_close(c->link);
     plane_mirror_destroy(c->mirror);
+    if (c->link)
+        c->away_since = clock_ns();
     c->reviewer = NULL;
     c->link = NULL;
     c->mirror = NULL;
     c->listens = false;
+}
+
+static void on_missing(void *arg);
+
+/* Gives the plane time to listen. A time that has begun goes on, however often the plane connects.
+ */
+static void wait_for_plane(struct coordination *c)
+{
+    if (c->leads && !c->listens && !c->missing.on && c->config.missing)
+        loop_timer_start(c->loop, &c->missing, c->patience_ms, on_missing, c);
+}
+
+static void on_missing(void *arg)
+{
+    struct coordination *c = arg;
+    if (!keystore_keys(c->keystore)) { /* the plane cannot listen without, nor can another one */
+        wait_for_plane(c);
+        return;
+    }
+    c->gave_up = true;
+    c->patience_ms = 2 * c->patience_ms < PATIENCE_MAX ? 2 * c->patience_ms : PATIENCE_MAX;
+    c->config.missing(c->config.arg, coordination_problem(c));
+}
+
+bool coordination_misses_plane(const struct coordination *c)
+{
+    return c->gave_up ||
+           (!c->link && clock_ns() - c->away_since >= (uint64_t)c->config.plane_s * CLOCK_S);
 }
 
 static void on_broken(void *arg, const char *why)
@@ -123,6 +164,7 @@ static void on_broken(void *arg, const char *why)
     struct coordination *c = arg;
     log_warn("hvd-plane is disconnected: %s. Agents are served again once it has come back", why);
     drop_plane(c);
+    wait_for_plane(c);
 }
 
 static int64_t wall_s(void)
@@ -160,25 +202,58 @@ static void renew(struct coordination *c)
 {
     struct authority a = {0};
     struct err err = {0};
-    if (issue(c, &a, &err) < 0) {
-        log_error("the plane keeps its certificate: %s", err_text(&err));
+    int rc = issue(c, &a, &err);
+    snprintf(c->renewal, sizeof(c->renewal), "%s", rc < 0 ? err_text(&err) : "");
+    if (rc < 0) {
+        log_error("the plane keeps its certificate: %s", c->renewal);
         return;
     }
     link_send(c->link, plane_write_renew(a.cert_pem, a.key_pem));
     authority_fini(&a);
 }
 
+/* A pod trusts the CA with which it was created, so the oldest pod decides which predecessors are
+ * needed. Pods that are being created, and clocks that differ, are given a day. */
+static int64_t needed_s(const struct coordination *c)
+{
+    int64_t oldest = driver_oldest_pod(c->config.driver) / 1000, now = wall_s();
+    int grace = c->config.ca_s < DAY_S ? c->config.ca_s : DAY_S;
+    return (oldest < now ? oldest : now) - grace;
+}
+
+static void warn_of_certificates(struct coordination *c, const struct certificates *life)
+{
+    char note[1024];
+    enum certificates_state state = certificates_judge(life, wall_s(), note, sizeof(note));
+    if (state != c->certificates && state != CERTIFICATES_FINE)
+        c->config.warn(c->config.arg, certificates_reason(state), note);
+    c->certificates = state;
+}
+
+static void look_at_certificates(struct coordination *c)
+{
+    const struct keys *keys = keystore_keys(c->keystore);
+    struct certificates life = {.issued = c->issued,
+                                .until = c->until,
+                                .ca_s = c->config.ca_s,
+                                .problem = c->renewal,
+                                .ca_problem = keystore_rotation_problem(c->keystore)};
+    if (!c->listens || !keys ||
+        authority_span(keys->ca_pem, &life.ca_issued, &life.ca_until, NULL) < 0)
+        return;
+    warn_of_certificates(c, &life);
+    if (certificates_due(&life, wall_s()))
+        renew(c);
+    /* Without all pods it is not known which predecessors are needed. */
+    if (certificates_ca_due(&life, wall_s()) && driver_ready(c->config.driver, NULL))
+        keystore_rotate(c->keystore, needed_s(c));
+}
+
 /* Looks at the clock now and then instead of waiting for a time, because the clock may be set. */
 static void on_aging(void *arg)
 {
     struct coordination *c = arg;
-    const struct keys *keys = keystore_keys(c->keystore);
-    int64_t made = 0, until = 0, now = wall_s();
-    if (c->listens && keys && 3 * (now - c->issued) >= 2 * (c->until - c->issued))
-        renew(c);
-    if (c->listens && keys && authority_span(keys->ca_pem, &made, &until, NULL) == 0 &&
-        now - made >= c->config.ca_s)
-        keystore_rotate(c->keystore);
+    look_at_certificates(c);
     int s = c->config.certificate_s < c->config.ca_s ? c->config.certificate_s : c->config.ca_s;
     uint64_t ms = 1000 * (uint64_t)s / 10;
     loop_timer_start(c->loop, &c->aging, ms < AGING_MAX ? ms : AGING_MAX, on_aging, c);
@@ -236,6 +311,11 @@ static void on_keys(void *arg, const struct keys *keys)
         renew(c);
     else
         begin(c);
+    if (c->leads && c->gave_up && !c->begun) {
+        log_warn("no other operator leads: this one reconciles jobs, although hvd-plane serves no "
+                 "agents");
+        begin_driver(c);
+    }
 }
 
 void coordination_lead(struct coordination *c, int64_t term)
@@ -245,6 +325,7 @@ void coordination_lead(struct coordination *c, int64_t term)
     c->planes = 0;
     if (!c->link)
         log_info("waits for hvd-plane on %s", c->config.socket);
+    wait_for_plane(c);
     keystore_reload(c->keystore); /* another leader may have replaced the CA */
 }
 
@@ -252,6 +333,7 @@ void coordination_stop_leading(struct coordination *c)
 {
     c->leads = false;
     c->begun = false;
+    loop_timer_stop(c->loop, &c->missing);
     driver_stop_leading(c->config.driver);
     driver_set_handlers(c->config.driver, NULL);
     if (c->mirror) /* the plane closes its port when the connection ends, and connects again */
@@ -299,6 +381,8 @@ int coordination_open(struct coordination **ret, const struct coordination_confi
         return err_set(err, ENOMEM, "no memory for the coordinator");
     c->config = *config;
     c->loop = api_loop(config->api);
+    c->away_since = clock_ns();
+    c->patience_ms = 1000 * (uint64_t)config->plane_s;
     const struct plane_socket_config socket = {.loop = c->loop,
                                                .path = config->socket,
                                                .uid = config->plane_uid,

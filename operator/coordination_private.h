@@ -5,6 +5,7 @@
 #ifndef HVD_OPERATOR_COORDINATION_PRIVATE_H
 #define HVD_OPERATOR_COORDINATION_PRIVATE_H
 
+#include "operator/certificates.h"
 #include "operator/coordination.h"
 #include "operator/keystore.h"
 #include "operator/link/link.h"
@@ -27,10 +28,16 @@ struct coordination {
     unsigned planes; /* times that a plane was told to serve in this term */
     char host[256];  /* host name in config.url */
     char problem[160];
-    char *roots;    /* that pods trust; the driver borrows it */
-    int64_t issued; /* seconds since 1970 at which the server's certificate was issued */
-    int64_t until;  /* end of its life */
-    struct loop_timer ready, aging;
+    char *roots;       /* that pods trust; the driver borrows it */
+    int64_t issued;    /* seconds since 1970 at which the server's certificate was issued */
+    int64_t until;     /* end of its life */
+    char renewal[256]; /* why the last renewal failed, "": it did not */
+    enum certificates_state certificates; /* as last warned of */
+    /* gave_up: the plane was missing while this operator led, and has not listened since. */
+    bool gave_up;
+    uint64_t away_since;  /* clock_ns() since which the plane is not connected */
+    uint64_t patience_ms; /* time for the plane to listen, before config.missing() */
+    struct loop_timer ready, aging, missing;
     struct histogram recovery[2]; /* [0]: planned changes, [1]: losses */
 };
 

@@ -13,10 +13,11 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/json/json.h"
+#include "operator/objects/moment.h"
 
-#define PEM_MAX 16384
-#define OLD_MAX 8 /* predecessors: more than a year apart each, for KEYS_CROSS_S */
-#define PEM_END "-----END CERTIFICATE-----"
+#define PEM_MAX   16384
+#define PEM_BEGIN "-----BEGIN CERTIFICATE-----"
+#define PEM_END   "-----END CERTIFICATE-----"
 
 /* Each CA has a name of its own, so that a chain of several can be told apart. */
 static int make_ca(struct keys *k, struct err *err)
@@ -76,16 +77,44 @@ static char *join(const char *first, const char *more, int max, int *ret_n)
     return text;
 }
 
-int keys_rotate(const struct keys *keys, struct keys *ret, struct err *err)
+/* How many predecessors were replaced at or after needed_s: each by the CA in front of it, which
+ * was made then. */
+static int count_needed(const struct keys *keys, int64_t needed_s)
+{
+    int n = 0;
+    int64_t made = 0, until;
+    const char *successor = keys->ca_pem;
+    for (const char *at = keys->old_pem; at && (at = strstr(at, PEM_BEGIN));
+         at = strstr(at, PEM_END)) {
+        if (authority_span(successor, &made, &until, NULL) < 0 || made < needed_s)
+            break;
+        successor = at;
+        n++;
+    }
+    return n;
+}
+
+static int refuse(int64_t needed_s, struct err *err)
+{
+    char since[MOMENT_SIZE];
+    moment_write(needed_s * MOMENT_S, since);
+    return err_set(err, ENOSPC,
+                   "pods of jobs, the oldest of about %s, need its last %d predecessors, and no "
+                   "more are kept. Delete the oldest pods; their workers are replaced",
+                   since, KEYS_OLD_MAX);
+}
+
+int keys_rotate(const struct keys *keys, int64_t needed_s, struct keys *ret, struct err *err)
 {
     struct keys k = {0};
     char *cross = NULL;
-    int n = 0, rc = make_ca(&k, err);
-    rc = rc < 0
-             ? rc
-             : authority_cross(&cross, k.ca_pem, keys->ca_pem, keys->ca_key_pem, KEYS_CROSS_S, err);
+    int needed = 1 + count_needed(keys, needed_s), n = 0;
+    if (needed > KEYS_OLD_MAX)
+        return refuse(needed_s, err);
+    int rc = make_ca(&k, err);
+    rc = rc < 0 ? rc : authority_cross(&cross, k.ca_pem, keys->ca_pem, keys->ca_key_pem, 0, err);
     if (rc == 0) {
-        k.cross_pem = join(cross, keys->cross_pem, OLD_MAX, &n);
+        k.cross_pem = join(cross, keys->cross_pem, needed, &n);
         k.old_pem = join(keys->ca_pem, keys->old_pem, n, &n);
         if (!k.cross_pem || !k.old_pem)
             rc = err_set(err, ENOMEM, "no memory for keys");
@@ -103,7 +132,7 @@ int keys_rotate(const struct keys *keys, struct keys *ret, struct err *err)
 char *keys_roots(const struct keys *keys)
 {
     int n;
-    return join(keys->ca_pem, keys->old_pem, OLD_MAX + 1, &n);
+    return join(keys->ca_pem, keys->old_pem, KEYS_OLD_MAX + 1, &n);
 }
 
 int keys_issue(const struct keys *keys, const char *name, long life_s, struct authority *ret,

@@ -2,7 +2,8 @@
  *
  * keys: the operator's certificate authority, which agents trust, and the secret from which the
  * keys of jobs are derived. Both are in one Secret in the operator's namespace (keystore.h). The CA
- * is replaced each year (keys_rotate); the secret stays.
+ * is replaced each year (keys_rotate); the secret stays. A CA's predecessors are kept as long as a
+ * pod needs them.
  */
 #ifndef HVD_OPERATOR_KEYS_H
 #define HVD_OPERATOR_KEYS_H
@@ -16,7 +17,7 @@
 
 #define KEYS_SIZE    32
 #define KEYS_JOB_MAX 80 /* bytes of a job's key as text, with NUL */
-#define KEYS_CROSS_S (2 * 365 * 24 * 3600L)
+#define KEYS_OLD_MAX 8  /* predecessors of a CA */
 
 struct keys {
     char *ca_pem;
@@ -32,8 +33,11 @@ struct keys {
 int keys_make(struct keys *ret, struct err *err);
 
 /* Makes a new CA, which the present one signs, and keeps the secret. The present CA's key is not in
- * the result. Pods made under the present CA accept the new one for KEYS_CROSS_S. */
-int keys_rotate(const struct keys *keys, struct keys *ret, struct err *err);
+ * the result. Pods made under the present CA accept the new one until the present one expires. The
+ * result has the present CA and the predecessors that were replaced at or after needed_s (seconds
+ * since 1970) as predecessors: no pod that was created before that needs them. -ENOSPC: more than
+ * KEYS_OLD_MAX; err says what to do. */
+int keys_rotate(const struct keys *keys, int64_t needed_s, struct keys *ret, struct err *err);
 
 /* Issues a server certificate: the chain and its key, for life_s seconds. -EINVAL: the CA has
  * expired. The caller frees it with authority_fini(). */

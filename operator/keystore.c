@@ -26,7 +26,8 @@ struct keystore {
     char version[64]; /* resourceVersion of the Secret */
     bool there;
     unsigned failures;
-    char problem[384]; /* "": none */
+    char problem[384];  /* "": none */
+    char rotation[384]; /* the same, of the last replacement of the CA */
     struct api_call *call;
     struct loop_timer pause;
     void (*ready)(void *arg, const struct keys *keys);
@@ -174,33 +175,42 @@ void keystore_reload(struct keystore *k)
 
 /* ---- rotating -------------------------------------------------------------------------------- */
 
+static void note_rotation(struct keystore *k, const char *why)
+{
+    snprintf(k->rotation, sizeof(k->rotation), "Secret %.64s/%s: %.280s", k->namespace,
+             KEYSTORE_SECRET, why);
+    log_warn("%s; its certificate authority is not replaced, and is tried again later",
+             k->rotation);
+}
+
 static void on_rotated(void *arg, const struct api_answer *answer)
 {
     struct keystore *k = arg;
     k->call = NULL;
+    k->rotation[0] = '\0';
     if (answer->status == 200)
         log_info("Secret %s/%s has a new certificate authority", k->namespace, KEYSTORE_SECRET);
     else
-        log_warn("Secret %s/%s: its certificate authority could not be replaced: %.200s; tries "
-                 "again later",
-                 k->namespace, KEYSTORE_SECRET, answer->message);
+        note_rotation(k, answer->message);
     /* The stored Secret is read again: the response may have been lost, or another operator may
      * have written the Secret. */
     read_it(k);
 }
 
-void keystore_rotate(struct keystore *k)
+void keystore_rotate(struct keystore *k, int64_t needed_s)
 {
     struct err err = {0};
     struct keys next = {0};
     if (!k->there || k->call || k->pause.on)
         return;
-    char *body = keys_rotate(&k->keys, &next, &err) < 0 ? NULL : write_secret(k, &next, k->version);
+    char *body = keys_rotate(&k->keys, needed_s, &next, &err) < 0
+                     ? NULL
+                     : write_secret(k, &next, k->version);
     keys_fini(&next);
     if (body)
         send_call(k, "PUT", body, on_rotated);
     else
-        log_warn("the certificate authority could not be replaced: %s", err_text(&err));
+        note_rotation(k, err.code ? err_text(&err) : "no memory");
     wipe(body);
 }
 
@@ -225,6 +235,11 @@ int keystore_open(struct keystore **ret, struct api *api, const char *namespace,
 const char *keystore_problem(const struct keystore *k)
 {
     return k->problem;
+}
+
+const char *keystore_rotation_problem(const struct keystore *k)
+{
+    return k->rotation;
 }
 
 const struct keys *keystore_keys(const struct keystore *k)

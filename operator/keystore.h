@@ -23,9 +23,12 @@ int keystore_open(struct keystore **ret, struct api *api, const char *namespace,
  */
 void keystore_reload(struct keystore *k);
 
-/* Replaces the CA (keys_rotate) in the Secret; then calls ready(). After a failure the present keys
- * stay: call it again some time later. */
-void keystore_rotate(struct keystore *k);
+/* Replaces the CA in the Secret; then calls ready(). needed_s: as for keys_rotate(). After a
+ * failure the present keys stay: call it again some time later. */
+void keystore_rotate(struct keystore *k, int64_t needed_s);
+
+/* Why the last replacement failed, "": it did not, or there was none. */
+const char *keystore_rotation_problem(const struct keystore *k);
 
 /* Why there are no keys yet, "": no error so far. */
 const char *keystore_problem(const struct keystore *k);

@@ -17,6 +17,7 @@
 #include "operator/coordination.h"
 #include "operator/driver/driver.h"
 #include "operator/driver/leader_label.h"
+#include "operator/driver/recorder.h"
 #include "operator/link/heap.h"
 #include "operator/metrics/metrics.h"
 #include "operator/metrics/web.h"
@@ -33,6 +34,7 @@ struct program {
     struct election *election;
     struct driver *driver;
     struct leader_label *label;
+    struct recorder *recorder; /* of Events about the operator itself */
     struct web *web;
     struct page *page;
     struct coordination *coordination; /* NULL: pods run without agents */
@@ -150,6 +152,50 @@ static void on_stopped(void *arg)
         leader_label_set(o->label, false);
 }
 
+/* The namespace of the lease and of the Secret with the keys. */
+static const char *lease_namespace(const struct program *o)
+{
+    const char *where = o->settings->lease_namespace;
+    where = where ? where : o->settings->pod_namespace;
+    where = where ? where : o->access.namespace;
+    return where && *where ? where : "default";
+}
+
+/* An Event about the operator: on its Lease, which outlives its pod. */
+static void warn_of(struct program *o, const char *reason, const char *note)
+{
+    const struct recorder_about lease = {"coordination.k8s.io/v1", "Lease", lease_namespace(o),
+                                         o->settings->lease,
+                                         o->election ? election_lease_uid(o->election) : ""};
+    log_warn("%s", note);
+    if (o->election)
+        recorder_event(o->recorder, &lease, true, reason, note);
+}
+
+static void on_warning(void *arg, const char *reason, const char *note)
+{
+    warn_of(arg, reason, note);
+}
+
+static void on_plane_missing(void *arg, const char *why)
+{
+    struct program *o = arg;
+    char note[640];
+    snprintf(
+        note, sizeof(note),
+        "%.128s: %.200s. This operator releases the lease, so that one whose hvd-plane works can "
+        "serve the agents; ranks train on. Look at the log of its container plane",
+        o->settings->pod_name ? o->settings->pod_name : o->identity, why);
+    warn_of(o, "PlaneMissing", note);
+    election_release(o->election);
+}
+
+static bool yields(void *arg)
+{
+    const struct program *o = arg;
+    return o->coordination && coordination_misses_plane(o->coordination);
+}
+
 /* ---- shutdown -------------------------------------------------------------------------------- */
 
 static void on_ending(void *arg)
@@ -201,15 +247,6 @@ static void choose_identity(struct program *o)
              (uint32_t)randombytes_random(), (uint32_t)randombytes_random());
 }
 
-/* The namespace of the lease and of the Secret with the keys. */
-static const char *lease_namespace(const struct program *o)
-{
-    const char *where = o->settings->lease_namespace;
-    where = where ? where : o->settings->pod_namespace;
-    where = where ? where : o->access.namespace;
-    return where && *where ? where : "default";
-}
-
 static int open_election(struct program *o, struct err *err)
 {
     const struct settings *settings = o->settings;
@@ -226,6 +263,7 @@ static int open_election(struct program *o, struct err *err)
                                      .retry_ms = 1000 * (uint64_t)settings->retry_s,
                                      .started = on_started,
                                      .stopped = on_stopped,
+                                     .yields = yields,
                                      .arg = o};
     return election_open(&o->election, &config, err);
 }
@@ -276,6 +314,7 @@ static int open_coordination(struct program *o, struct err *err)
         .driver = o->driver,
         .namespace = lease_namespace(o),
         .socket = settings->plane_socket,
+        .plane_s = settings->plane_s,
         .plane_uid = settings->plane_uid < 0 ? geteuid() : (uid_t)settings->plane_uid,
         .url = o->agents_url,
         .certificate_s = settings->certificate_s,
@@ -284,6 +323,8 @@ static int open_coordination(struct program *o, struct err *err)
         .mount = settings->mount,
         .by_key = settings->namespace != NULL,
         .failed = on_coordination_failed,
+        .warn = on_warning,
+        .missing = settings->elect ? on_plane_missing : NULL,
         .arg = o};
     return coordination_open(&o->coordination, &config, err);
 }
@@ -317,7 +358,8 @@ static int open_all(struct program *o, struct err *err)
     log_info("API server %s, identity %s, jobs of %s%s", o->access.server, o->identity,
              settings->namespace ? "namespace " : "all namespaces",
              settings->namespace ? settings->namespace : "");
-    rc = driver_open(&o->driver, &config, err);
+    rc = recorder_open(&o->recorder, o->api, NULL, o->identity, err);
+    rc = rc < 0 ? rc : driver_open(&o->driver, &config, err);
     rc = rc < 0 ? rc : open_coordination(o, err);
     rc = rc < 0 ? rc : open_web(o, err);
     if (rc == 0 && settings->pod_name && settings->pod_namespace)
@@ -335,6 +377,7 @@ static void close_all(struct program *o)
     page_close(o->page);
     coordination_close(o->coordination);
     driver_close(o->driver);
+    recorder_close(o->recorder);
     api_close(o->api);
     access_fini(&o->access);
     loop_fd_stop(&o->loop, &o->signals);

@@ -31,6 +31,8 @@ static const char help[] =
     "  --plane-socket PATH        wait there for hvd-plane, which serves the agents in pods;\n"
     "                             without it pods run without agents\n"
     "  --plane-uid UID            the user that hvd-plane runs as (that of this process)\n"
+    "  --plane-timeout SECONDS    a leader whose hvd-plane serves no agents for this long\n"
+    "                             releases the lease, so that another operator can lead (30)\n"
     "  --agents-url URL           the URL at which agents reach hvd-plane\n"
     "                             (https://hvd-operator.POD_NAMESPACE.svc:7443; outside a pod\n"
     "                             there is no default)\n"
@@ -79,6 +81,7 @@ enum {
     OPT_PAGE,
     OPT_SOCKET,
     OPT_UID,
+    OPT_PLANE_TIMEOUT,
     OPT_URL,
     OPT_CERTIFICATE,
     OPT_CA,
@@ -108,6 +111,7 @@ static const struct option table[] = {
     {"page", required_argument, NULL, OPT_PAGE},
     {"plane-socket", required_argument, NULL, OPT_SOCKET},
     {"plane-uid", required_argument, NULL, OPT_UID},
+    {"plane-timeout", required_argument, NULL, OPT_PLANE_TIMEOUT},
     {"agents-url", required_argument, NULL, OPT_URL},
     {"certificate-life", required_argument, NULL, OPT_CERTIFICATE},
     {"ca-life", required_argument, NULL, OPT_CA},
@@ -199,6 +203,8 @@ static int take(int opt, struct settings *o, enum settings_what *what, struct er
         return take_text("plane-socket", optarg, &o->plane_socket, err);
     case OPT_UID:
         return take_uid(optarg, &o->plane_uid, err);
+    case OPT_PLANE_TIMEOUT:
+        return take_seconds("plane-timeout", optarg, 1, DAY, &o->plane_s, err);
     case OPT_URL:
         return take_text("agents-url", optarg, &o->agents_url, err);
     case OPT_CERTIFICATE:
@@ -275,6 +281,7 @@ int settings_parse(int argc, char **argv, struct settings *ret, enum settings_wh
     struct settings o = {.namespace = from_environment("HVD_WATCH_NAMESPACE"),
                          .metrics = ":8080",
                          .plane_uid = -1,
+                         .plane_s = 30,
                          .certificate_s = 7 * 24 * 3600,
                          .ca_s = YEAR_S,
                          .bundle = from_environment("HVD_BUNDLE_IMAGE"),

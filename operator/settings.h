@@ -20,6 +20,7 @@ struct settings {
     enum page_access page;            /* who may read the web page */
     const char *plane_socket;         /* path on which hvd-plane connects; NULL: no agents */
     long plane_uid;                   /* the user that hvd-plane runs as; -1: the same */
+    int plane_s;                      /* without a plane for so long, the leader gives up */
     const char *agents_url;           /* URL that agents dial; NULL: the Service's */
     int certificate_s, ca_s;   /* lives of the plane\'s certificate, and of the CA until the next */
     const char *bundle;        /* image, NULL: users' images contain the bundle */

@@ -34,8 +34,8 @@ int authority_issue(struct authority *ret, const char *ca_pem, const char *ca_ke
 
 /* Signs another CA's name and public key with a stored CA, so that clients that trust only the
  * stored one accept certificates of the other: the cross certificate goes into the server's chain.
- * Valid for life_s seconds, but not longer than the stored CA. The caller frees the text. -EINVAL
- * as above. */
+ * Valid for life_s seconds (0: no limit), but not longer than the stored CA. The caller frees the
+ * text. -EINVAL as above. */
 int authority_cross(char **ret_pem, const char *other_pem, const char *ca_pem,
                     const char *ca_key_pem, long life_s, struct err *err);
 

@@ -114,6 +114,7 @@ static void on_read(void *arg, const struct api_answer *answer)
     struct lease seen;
     enum leader_action next = LEADER_WAIT;
     e->call = NULL;
+    e->leader.yields = e->config.yields && e->config.yields(e->config.arg);
     if (answer->status == 404) {
         next = leader_saw(&e->leader, NULL, clock_ns());
     } else if (answer->status != 200) {
@@ -236,15 +237,29 @@ bool election_leads(const struct election *e)
     return leader_leads(&e->leader, clock_ns());
 }
 
-void election_leave(struct election *e, void (*left)(void *arg))
+static void stop_all(struct election *e)
 {
     struct loop *loop = api_loop(e->config.api);
-    e->left = left;
     api_cancel(e->call);
     e->call = NULL;
     loop_timer_stop(loop, &e->turn);
     loop_timer_stop(loop, &e->until);
-    loop_timer_start(loop, &e->until, LEAVE_MS, on_left, e);
+}
+
+void election_release(struct election *e)
+{
+    stop_all(e);
+    e->turn_at = clock_ns();
+    enum leader_action action = leader_release(&e->leader, e->turn_at);
+    tell(e);
+    act(e, action);
+}
+
+void election_leave(struct election *e, void (*left)(void *arg))
+{
+    e->left = left;
+    stop_all(e);
+    loop_timer_start(api_loop(e->config.api), &e->until, LEAVE_MS, on_left, e);
     enum leader_action action = leader_leave(&e->leader, clock_ns());
     tell(e);
     act(e, action);
@@ -253,6 +268,11 @@ void election_leave(struct election *e, void (*left)(void *arg))
 uint64_t election_late(const struct election *e)
 {
     return e->late;
+}
+
+const char *election_lease_uid(const struct election *e)
+{
+    return e->leader.seen.uid;
 }
 
 const char *election_problem(const struct election *e)
@@ -264,10 +284,7 @@ void election_close(struct election *e)
 {
     if (!e)
         return;
-    struct loop *loop = api_loop(e->config.api);
-    api_cancel(e->call);
-    loop_timer_stop(loop, &e->turn);
-    loop_timer_stop(loop, &e->until);
+    stop_all(e);
     free((char *)e->config.namespace);
     free((char *)e->config.name);
     free((char *)e->config.identity);

@@ -20,6 +20,8 @@ struct election_config {
     uint64_t duration_ms, renew_ms, retry_ms; /* 0: the defaults 15,000, 10,000, 2,000 */
     void (*started)(void *arg, int64_t term); /* this process leads now */
     void (*stopped)(void *arg);               /* it does not lead any more and must not write */
+    /* Does this process yield to other candidates (leader.h)? NULL: never. */
+    bool (*yields)(void *arg);
     void *arg;
 };
 
@@ -30,6 +32,9 @@ int election_open(struct election **ret, const struct election_config *config, s
  * loop is busy. */
 bool election_leads(const struct election *e);
 
+/* Releases the lease, if this process holds it: calls stopped(), and remains a candidate. */
+void election_release(struct election *e);
+
 /* Releases the lease, if this process holds it: calls stopped(), and left() after the request has
  * finished or failed, at most 2 s later. Call election_close() after left(). */
 void election_leave(struct election *e, void (*left)(void *arg));
@@ -37,6 +42,9 @@ void election_leave(struct election *e, void (*left)(void *arg));
 /* The longest time, in ns, by which other work of the loop has delayed a renewal or a candidate's
  * read of the lease. */
 uint64_t election_late(const struct election *e);
+
+/* metadata.uid of the Lease; "": not known yet. */
+const char *election_lease_uid(const struct election *e);
 
 /* The last request's error, "": it succeeded. */
 const char *election_problem(const struct election *e);

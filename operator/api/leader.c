@@ -58,7 +58,9 @@ enum leader_action leader_turn(struct leader *l, uint64_t now)
 
 enum leader_action leader_saw(struct leader *l, const struct lease *seen, uint64_t now)
 {
-    if (l->leaving && (!seen || strcmp(seen->holder, l->config.identity) != 0))
+    bool own = seen && strcmp(seen->holder, l->config.identity) == 0;
+    l->releasing = l->releasing && own;
+    if (l->leaving && !own)
         return LEADER_WAIT;
     if (!seen) {
         l->have = false;
@@ -66,13 +68,17 @@ enum leader_action leader_saw(struct leader *l, const struct lease *seen, uint64
         return LEADER_CREATE;
     }
     note(l, seen, now);
-    if (!ours(l))
+    if (l->leaving || l->releasing)
+        return LEADER_WRITE;
+    if (!own)
         l->leading = false;
     uint64_t duration = (uint64_t)seen->duration_s * CLOCK_S;
     /* The lease has this process's identity although it does not lead: the response to a write was
      * lost. It counts as free, because the identity is unique. */
-    bool is_free = !seen->holder[0] || ours(l) || now - l->seen_at >= duration;
-    return is_free ? LEADER_WRITE : LEADER_WAIT;
+    uint64_t free_at = l->seen_at + (seen->holder[0] && !own ? duration : 0);
+    if (l->yields)
+        free_at += l->config.duration_ms * CLOCK_MS;
+    return now >= free_at ? LEADER_WRITE : LEADER_WAIT;
 }
 
 struct lease leader_desired(struct leader *l, uint64_t now, int64_t wall_us)
@@ -82,7 +88,8 @@ struct lease leader_desired(struct leader *l, uint64_t now, int64_t wall_us)
     l->unsure = true;
     wish.renewed_us = wall_us;
     wish.duration_s = (int64_t)(l->config.duration_ms + 999) / 1000;
-    if (l->leaving) {
+    if (l->leaving || l->releasing) {
+        l->taking = false;
         wish.holder[0] = '\0';
         wish.duration_s = 1;
         return wish;
@@ -108,6 +115,7 @@ enum leader_action leader_wrote(struct leader *l, enum leader_result result,
         l->leading = false; /* the response came too late: leading again needs a new term */
     if (result == LEADER_DONE) {
         bool valid = l->taking || l->leading;
+        l->releasing = false;
         note(l, answer, now);
         l->renewed_at = l->sent_at;
         l->leading = valid && ours(l) && now < leader_until(l);
@@ -116,6 +124,13 @@ enum leader_action leader_wrote(struct leader *l, enum leader_result result,
     /* Somebody wrote the lease; it may have been this process, if a response was lost. Read it at
      * once after the first conflict of a turn, later ones wait for the next turn. */
     return result == LEADER_CONFLICT && l->conflicts++ == 0 ? LEADER_READ : LEADER_WAIT;
+}
+
+enum leader_action leader_release(struct leader *l, uint64_t now)
+{
+    l->releasing = leader_leads(l, now);
+    l->leading = false;
+    return l->releasing ? LEADER_WRITE : LEADER_WAIT;
 }
 
 enum leader_action leader_leave(struct leader *l, uint64_t now)

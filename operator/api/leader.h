@@ -47,6 +47,10 @@ struct leader {
     unsigned conflicts;  /* since the last turn */
     bool unsure; /* a write was sent, and it is not known whether the server has executed it */
     bool leaving;
+    bool releasing; /* the lease is still to be released */
+    /* Another candidate could do more. This one takes a lease only after it has been free for
+     * duration_ms, so that the other one takes it if there is one. Set by the caller. */
+    bool yields;
 };
 
 void leader_init(struct leader *l, const struct leader_config *config);
@@ -72,6 +76,9 @@ uint64_t leader_until(const struct leader *l);
 
 /* The term, while leading. */
 int64_t leader_term(const struct leader *l);
+
+/* Stops leading, and remains a candidate. LEADER_WRITE: leader_desired() releases the lease. */
+enum leader_action leader_release(struct leader *l, uint64_t now);
 
 /* Stops leading for good. Returns what to do to release the lease: leader_desired() releases it. An
  * answer to an earlier request is not to be passed on any more. LEADER_WAIT, from this and the

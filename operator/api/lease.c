@@ -22,14 +22,15 @@ int lease_parse(const char *text, size_t len, struct lease *ret, struct err *err
 {
     auto_json json_t *j = NULL;
     struct lease l = {0};
-    const char *version = "", *holder = "", *acquired = NULL, *renewed = NULL;
+    const char *version = "", *uid = "", *holder = "", *acquired = NULL, *renewed = NULL;
     json_int_t duration = 0, transitions = 0;
     int rc = json_read(text, len, "a lease", &j, err);
     if (rc == 0)
-        rc = json_expect(j, "a lease", err, "{s:{s:s}, s?{s?s, s?I, s?I, s?s, s?s}}", "metadata",
-                         "resourceVersion", &version, "spec", "holderIdentity", &holder,
-                         "leaseDurationSeconds", &duration, "leaseTransitions", &transitions,
-                         "acquireTime", &acquired, "renewTime", &renewed);
+        rc = json_expect(j, "a lease", err, "{s:{s:s, s?s}, s?{s?s, s?I, s?I, s?s, s?s}}",
+                         "metadata", "resourceVersion", &version, "uid", &uid, "spec",
+                         "holderIdentity", &holder, "leaseDurationSeconds", &duration,
+                         "leaseTransitions", &transitions, "acquireTime", &acquired, "renewTime",
+                         &renewed);
     if (rc == 0)
         rc = read_stamp(acquired, "acquireTime", &l.acquired_us, err);
     if (rc == 0)
@@ -44,6 +45,8 @@ int lease_parse(const char *text, size_t len, struct lease *ret, struct err *err
                        (long long)duration, (long long)transitions);
     snprintf(l.holder, sizeof(l.holder), "%s", holder);
     snprintf(l.version, sizeof(l.version), "%s", version);
+    if (strlen(uid) < sizeof(l.uid))
+        snprintf(l.uid, sizeof(l.uid), "%s", uid);
     l.duration_s = duration;
     l.transitions = transitions;
     *ret = l;

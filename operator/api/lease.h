@@ -14,6 +14,7 @@
 struct lease {
     char holder[256];  /* "": nobody holds it */
     char version[128]; /* resourceVersion */
+    char uid[64];      /* metadata.uid, "": it is too long */
     int64_t duration_s;
     int64_t transitions;
     int64_t acquired_us, renewed_us; /* on the holder's clock; never compared */

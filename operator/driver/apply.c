@@ -174,7 +174,10 @@ static bool begin_step(struct apply *a, struct step *s)
     struct err err = {0};
     if (s->kind == ACTION_RECORD_EVENT) {
         const struct action_event *say = &a->events[s->event];
-        recorder_event(a->config.recorder, &a->job->job, say->warning, say->reason, say->text);
+        const struct hvdjob *job = &a->job->job;
+        const struct recorder_about about = {HVDJOB_API, HVDJOB_KIND, job->namespace_, job->name,
+                                             job->uid};
+        recorder_event(a->config.recorder, &about, say->warning, say->reason, say->text);
         slowstart_done(&a->run, true);
         return false;
     }

@@ -70,6 +70,10 @@ void driver_set_injection(struct driver *d, const struct injection *injection);
  * ignored. */
 void driver_changed(struct driver *d, const char *job_uid);
 
+/* When the oldest pod of all jobs that has not finished was created, in ms since 1970; INT64_MAX:
+ * there is none. Only right once driver_ready(). */
+int64_t driver_oldest_pod(const struct driver *d);
+
 /* True once the API groups are known and the caches of jobs, pods and (where RBAC permits) nodes
  * have synced. *ret_why: which cache has not, and why; valid until the next call. */
 bool driver_ready(const struct driver *d, const char **ret_why);
@@ -85,7 +89,7 @@ void driver_pods(const struct driver *d, const struct hvdjob *job,
                  void (*each)(void *arg, const struct pod *pod), void *arg);
 
 /* Appends the driver's metrics in Prometheus' text format. */
-void driver_metrics(const struct driver *d, struct buf *dst);
+void driver_metrics(struct driver *d, struct buf *dst);
 
 /* NULL is fine. */
 void driver_close(struct driver *d);

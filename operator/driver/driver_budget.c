@@ -14,6 +14,7 @@
 #include "operator/driver/driver_private.h"
 #include "operator/reconcile/budget.h"
 #include "operator/reconcile/drain.h"
+#include "operator/reconcile/workers.h"
 
 #define TIMEOUT_MS 15000
 #define AGAIN_MS   30000 /* between two attempts; the cache shows a write long before */
@@ -75,6 +76,33 @@ static void send(struct driver *d, struct entry *e, struct budget_drain drain,
     buf_fini(&path);
 }
 
+static int by_number(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* The workers on nodes whose drain is over its limit. The caller frees ret->over. */
+static int find_over(struct driver *d, const struct entry *e, struct budget_drain *ret)
+{
+    const struct hvdjob_status *st = &e->job->job.status;
+    const struct drains *drains = st->drains.n > 0 ? driver_drains(d) : NULL;
+    int *over = drains && e->npods > 0 ? malloc((size_t)e->npods * sizeof(*over)) : NULL;
+    if (drains && e->npods > 0 && !over)
+        return -ENOMEM;
+    int n = 0;
+    for (int i = 0; over && i < e->npods; i++) {
+        const struct pod *p = &e->pods[i]->pod;
+        if (strcmp(p->owner, e->job->job.uid) == 0 && worker_alive(st, p) &&
+            drain_over(st, drains, p->node))
+            over[n++] = p->worker;
+    }
+    if (n > 1)
+        qsort(over, (size_t)n, sizeof(*over), by_number);
+    ret->over = over;
+    ret->nover = n;
+    return 0;
+}
+
 void driver_keep_budget(struct driver *d, struct entry *e)
 {
     const struct hvdjob *job = &e->job->job;
@@ -82,8 +110,10 @@ void driver_keep_budget(struct driver *d, struct entry *e)
         return;
     if (!nodes_hidden(d) && !informer_synced(d->nodes))
         return;
-    struct budget_drain drain = {drain_over(&job->status, d->config.drain_ms, driver_now()),
-                                 nodes_hidden(d)};
+    struct budget_drain drain = {.blind = nodes_hidden(d)};
+    if (find_over(d, e, &drain) < 0)
+        return;
+    auto_free int *over = (int *)drain.over;
     const struct budget_item *item = informer_get(d->budgets, e->key);
     bool seen = item && e->budget_version && item->version >= e->budget_version;
     bool ours = item && strcmp(item->budget.owner, job->uid) == 0;

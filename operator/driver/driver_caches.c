@@ -157,6 +157,9 @@ static void on_pod(void *arg, const char *key, const void *before, const void *a
     struct pod_item *is = (struct pod_item *)after;
     struct key at = split(key);
     count_usage(d, key, was, is);
+    struct entry *had = was ? entries_find(&d->entries, at.namespace, was->pod.job) : NULL;
+    if (had)
+        driver_note_move(d, had, &was->pod, is ? &is->pod : NULL);
     if (was && (!is || strcmp(was->pod.job, is->pod.job) != 0)) {
         take_pod(d, at.namespace, was);
         was = NULL;

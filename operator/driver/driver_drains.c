@@ -88,6 +88,37 @@ const struct drains *driver_drains(struct driver *d)
     return b.failed ? NULL : &d->drains;
 }
 
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+static bool is_on_drained(struct driver *d, const struct entry *e, const struct pod *p)
+{
+    const struct drain_node *node = drains_find(driver_drains(d), p->node);
+    return node && node->drain.action >= SIGNAL_EVICT && e->job && !p->deleting &&
+           !pod_finished(p) && p->worker >= 0 && strcmp(p->owner, e->job->job.uid) == 0;
+}
+
+void driver_note_move(struct driver *d, const struct entry *e, const struct pod *before,
+                      const struct pod *after)
+{
+    bool left = !after || after->deleting || (pod_finished(after) && after->disrupted);
+    if (!d->leading || !left || !is_on_drained(d, e, before))
+        return;
+    const struct hvdjob *job = &e->job->job;
+    enum job_phase phase = job->status.phase;
+    /* Without a drain such a job would keep this worker. */
+    d->stats.drain_moves += !job->deleting && !job->suspend && phase >= JOB_STARTING &&
+                            phase <= JOB_RESTARTING && before->worker < job->workers;
+}
+
+int driver_drained_workers(struct driver *d)
+{
+    int n = 0;
+    for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e))
+        for (int i = 0; i < e->npods; i++)
+            n += is_on_drained(d, e, &e->pods[i]->pod);
+    return n;
+}
+
 void driver_drains_fini(struct driver *d)
 {
     forget(&d->drains);

@@ -28,12 +28,22 @@ void driver_observe(void *arg, const char *method, long status)
     d->stats.requests[verb][code]++;
 }
 
+static void note_drains(struct driver *d, const struct job_drains *before,
+                        const struct job_drains *after)
+{
+    for (int i = 0; i < after->n; i++) {
+        const struct job_drain *was = job_drains_find(before, after->all[i].node);
+        d->stats.drains_over += after->all[i].over && !(was && was->over);
+    }
+}
+
 void driver_note_change(struct driver *d, const struct hvdjob_status *before,
                         const struct hvdjob_status *after)
 {
     bool let_go = after->admitted != MOMENT_NONE && after->admitted != before->admitted;
     if (let_go && after->queued != MOMENT_NONE)
         histogram_add(&d->stats.gang_wait, (double)(after->admitted - after->queued) / MOMENT_S);
+    note_drains(d, &before->drains, &after->drains);
     if (after->phase == JOB_RUNNING && (before->phase == JOB_STARTING || let_go))
         histogram_add(&d->stats.start, (double)(driver_now() - after->admitted) / (double)MOMENT_S);
 }
@@ -114,20 +124,26 @@ static void put_caches(const struct driver *d, struct buf *dst)
     }
 }
 
-void driver_metrics(const struct driver *d, struct buf *dst)
+void driver_metrics(struct driver *d, struct buf *dst)
 {
     const struct driver_stats *s = &d->stats;
-    static const char *const names[] = {"hvd_looks_total", "hvd_writes_total",
+    static const char *const names[] = {"hvd_looks_total",        "hvd_writes_total",
                                         "hvd_stale_writes_total", "hvd_failed_writes_total",
-                                        "hvd_late_caches_total"};
+                                        "hvd_late_caches_total",  "hvd_drains_over_limit_total",
+                                        "hvd_drain_moves_total"};
     static const char *const helps[] = {
-        "Reconciliations of jobs.", "Writes that succeeded.",
+        "Reconciliations of jobs.",
+        "Writes that succeeded.",
         "Writes that met a newer version of the object (conflicts).",
         "Actions that failed for another reason.",
-        "Reconciliations before which a cache did not show the job's writes within 30 s."};
-    const uint64_t values[] = {s->reconciles, s->writes, s->stale, s->failures,
-                               s->expectations_expired};
+        "Reconciliations before which a cache did not show the job's writes within 30 s.",
+        "Drains of a node that a job has delayed for --drain-limit.",
+        "Workers that left drained nodes: the operator moved them, or others evicted them."};
+    const uint64_t values[] = {s->reconciles,           s->writes,      s->stale,      s->failures,
+                               s->expectations_expired, s->drains_over, s->drain_moves};
     put_jobs(d, dst);
+    metrics_head(dst, "hvd_drained_workers", "gauge", "Workers that are on drained nodes now.");
+    metrics_value(dst, "hvd_drained_workers", NULL, NULL, driver_drained_workers(d));
     metrics_histogram(dst, "hvd_gang_wait_seconds", "Time of a gang from queued to admitted.",
                       &s->gang_wait);
     metrics_histogram(dst, "hvd_gang_start_seconds",

@@ -33,6 +33,7 @@ struct group_cache {
 struct driver_stats {
     struct histogram gang_wait, start, reconcile;
     uint64_t reconciles, writes, stale, failures, expectations_expired;
+    uint64_t drains_over, drain_moves;
     uint64_t requests[STATS_VERBS][STATS_CODES];
 };
 
@@ -115,6 +116,12 @@ bool driver_has_key(struct driver *d, struct entry *e);
 void driver_note_node(struct driver *d, const struct node *before, const struct node *after);
 const struct drains *driver_drains(struct driver *d);
 void driver_drains_fini(struct driver *d);
+/* Counts a worker that leaves a drained node: its pod is being deleted, is gone or was evicted.
+ * before, after: the cached pod; after NULL: it is gone. */
+void driver_note_move(struct driver *d, const struct entry *e, const struct pod *before,
+                      const struct pod *after);
+/* How many workers are on drained nodes now. */
+int driver_drained_workers(struct driver *d);
 
 /* driver_budget.c: creates or patches the job's PodDisruptionBudget where it is missing or
  * differs. */

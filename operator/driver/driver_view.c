@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver_view: the page's read access to the caches. See driver.h.
+ * driver_view: read access to the caches, for the page and for certificates. See driver.h.
  */
 #include "operator/driver/driver_private.h"
 
@@ -35,4 +35,14 @@ void driver_pods(const struct driver *d, const struct hvdjob *job,
     const struct entry *e = find(d, job->namespace_, job->name);
     for (int i = 0; e && i < e->npods; i++)
         each(arg, &e->pods[i]->pod);
+}
+
+int64_t driver_oldest_pod(const struct driver *d)
+{
+    int64_t oldest = INT64_MAX;
+    for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e))
+        for (int i = 0; i < e->npods; i++)
+            if (!pod_finished(&e->pods[i]->pod) && e->pods[i]->pod.created < oldest)
+                oldest = e->pods[i]->pod.created;
+    return oldest;
 }

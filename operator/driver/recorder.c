@@ -25,9 +25,10 @@
 #define INSTANCE  128 /* the API's limit for reportingInstance, in bytes */
 #define IN_FLIGHT 4
 #define LATER_MS  200
-#define LATEST    (5 * CLOCK_S) /* the oldest Event waits for at most so long while pods are created \
-                                 */
-#define WAITING_MAX 512         /* Events that may wait; further ones are dropped */
+#define LATEST                                                                                     \
+    (5 * CLOCK_S)       /* the oldest Event waits for at most so long while pods are created       \
+                         */
+#define WAITING_MAX 512 /* Events that may wait; further ones are dropped */
 #define TIMEOUT_MS  15000
 #define SAME_FOR    (600 * CLOCK_S)
 #define COUNT_EVERY (10 * CLOCK_S) /* least time between two writes of a count */
@@ -36,7 +37,7 @@ static const struct resource resource = {"events.k8s.io", "v1", "events"};
 
 struct record {
     bool used;
-    uint64_t what; /* hash of the job's uid, reason and note */
+    uint64_t what; /* hash of the object's uid, reason and note */
     uint64_t first, written;
     int count;
     char name[NAMES_MAX];
@@ -131,23 +132,24 @@ static void go_on(void *arg)
     if (s->nwaiting == 0)
         return;
     const struct writing *oldest = list_first(&s->waiting, struct writing, node);
-    if (inflight_is_busy(s->inflight) && clock_ns() - oldest->since < LATEST)
+    if (s->inflight && inflight_is_busy(s->inflight) && clock_ns() - oldest->since < LATEST)
         loop_timer_start(api_loop(s->api), &s->later, LATER_MS, go_on, s);
     else
         send_some(s);
 }
 
-static void send_event(struct recorder *s, const struct hvdjob *job, const char *name, json_t *body)
+static void send_event(struct recorder *s, const struct recorder_about *about, const char *name,
+                       json_t *body)
 {
     struct buf path = {0};
     struct writing *w = s->nwaiting < WAITING_MAX ? calloc(1, sizeof(*w)) : NULL;
     if (!w) {
-        log_debug("job %s/%s: an Event was dropped: %d Events of all jobs are waiting already, or "
+        log_debug("%s %s/%s: an Event was dropped: %d Events are waiting already, or "
                   "there is no memory",
-                  job->namespace_, job->name, WAITING_MAX);
+                  about->kind, about->namespace, about->name, WAITING_MAX);
         return;
     }
-    request_path(&path, &resource, job->namespace_, name, NULL);
+    request_path(&path, &resource, about->namespace, name, NULL);
     *w = (struct writing){
         .recorder = s, .again = name, .since = clock_ns(), .text = json_write(body)};
     w->path = (char *)request_text(&path);
@@ -161,7 +163,7 @@ static void send_event(struct recorder *s, const struct hvdjob *job, const char 
         loop_timer_start(api_loop(s->api), &s->later, LATER_MS, go_on, s);
 }
 
-static void create_event(struct recorder *s, const struct hvdjob *job, bool warning,
+static void create_event(struct recorder *s, const struct recorder_about *about, bool warning,
                          const char *reason, const char *note, struct record *r)
 {
     char at[STAMP_MAX];
@@ -170,23 +172,23 @@ static void create_event(struct recorder *s, const struct hvdjob *job, bool warn
     auto_json json_t *body = json_pack(
         "{s:s, s:s, s:{s:s, s:s}, s:s, s:s, s:s, s:s, s:s, s:s, s:{s:s, s:s, s:s, s:s, s:s}, s:o}",
         "apiVersion", "events.k8s.io/v1", "kind", "Event", "metadata", "name", r->name, "namespace",
-        job->namespace_, "eventTime", at, "reportingController", "hvd.dev/hvd-operator",
+        about->namespace, "eventTime", at, "reportingController", "hvd.dev/hvd-operator",
         "reportingInstance", s->instance, "action", "Reconcile", "reason", reason, "type",
-        warning ? "Warning" : "Normal", "regarding", "apiVersion", HVDJOB_API, "kind", HVDJOB_KIND,
-        "name", job->name, "namespace", job->namespace_, "uid", job->uid, "note",
+        warning ? "Warning" : "Normal", "regarding", "apiVersion", about->api, "kind", about->kind,
+        "name", about->name, "namespace", about->namespace, "uid", about->uid, "note",
         json_lossy_string(note, n < NOTE_MAX ? n : NOTE_MAX));
     if (body)
-        send_event(s, job, NULL, body);
+        send_event(s, about, NULL, body);
 }
 
-static void patch_count(struct recorder *s, const struct hvdjob *job, struct record *r)
+static void patch_count(struct recorder *s, const struct recorder_about *about, struct record *r)
 {
     char at[STAMP_MAX];
     stamp_text((int64_t)clock_wall_us(), at);
     auto_json json_t *body =
         json_pack("{s:{s:i, s:s}}", "series", "count", r->count, "lastObservedTime", at);
     if (body)
-        send_event(s, job, r->name, body);
+        send_event(s, about, r->name, body);
 }
 
 static struct record *find(struct recorder *s, uint64_t what, uint64_t now)
@@ -197,25 +199,26 @@ static struct record *find(struct recorder *s, uint64_t what, uint64_t now)
     return NULL;
 }
 
-void recorder_event(struct recorder *s, const struct hvdjob *job, bool warning, const char *reason,
-                    const char *note)
+void recorder_event(struct recorder *s, const struct recorder_about *about, bool warning,
+                    const char *reason, const char *note)
 {
     uint64_t now = clock_ns();
-    uint64_t what = hash_mix(hash_str(job->uid) ^ hash_mix(hash_str(reason)) ^ hash_str(note) << 1);
+    uint64_t what =
+        hash_mix(hash_str(about->uid) ^ hash_mix(hash_str(reason)) ^ hash_str(note) << 1);
     struct record *r = find(s, what, now);
     if (r) {
         r->count++;
         if (now - r->written < COUNT_EVERY)
             return;
         r->written = now;
-        patch_count(s, job, r);
+        patch_count(s, about, r);
         return;
     }
     r = &s->ring[s->next++ % RING];
     *r = (struct record){.used = true, .what = what, .first = now, .written = now, .count = 1};
-    snprintf(r->name, sizeof(r->name), "%.48s.%08" PRIx32 "%08" PRIx32, job->name,
+    snprintf(r->name, sizeof(r->name), "%.48s.%08" PRIx32 "%08" PRIx32, about->name,
              (uint32_t)randombytes_random(), (uint32_t)randombytes_random());
-    create_event(s, job, warning, reason, note, r);
+    create_event(s, about, warning, reason, note, r);
 }
 
 static void drop_all(struct list *list)

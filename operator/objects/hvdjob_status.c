@@ -38,7 +38,7 @@ static const char *const own_fields[] = {
     "drainTime",       "failureRule",
     "refusals",        "refusal",
     "lastRefusalTime", "lastPreemptionTime",
-    "preemptedBy",
+    "preemptedBy",     "drains",
 };
 
 const char *job_phase_name(enum job_phase phase)
@@ -74,6 +74,7 @@ void hvdjob_status_fini(struct hvdjob_status *s)
     free(s->preempted_by);
     conditions_fini(s->conditions);
     job_findings_fini(&s->findings);
+    job_drains_fini(&s->drains);
     json_decref(s->others);
     *s = (struct hvdjob_status){0};
 }
@@ -100,9 +101,11 @@ int hvdjob_status_copy(const struct hvdjob_status *s, struct hvdjob_status *ret,
     to.refusal = words_copy(s->refusal, &ok);
     to.preempted_by = words_copy(s->preempted_by, &ok);
     to.findings = (struct job_findings){0};
+    to.drains = (struct job_drains){0};
     json_incref(to.others);
     ok &= conditions_copy(s->conditions, to.conditions) == 0;
     ok &= job_findings_copy(&s->findings, &to.findings, NULL) == 0;
+    ok &= job_drains_copy(&s->drains, &to.drains) == 0;
     if (!ok) {
         hvdjob_status_fini(&to);
         return err_set(err, ENOMEM, "no memory");
@@ -311,7 +314,7 @@ int hvdjob_status_parse(json_t *j, struct hvdjob_status *ret, struct err *err)
         get_rule(json_object_get(j, "failureRule"), &s.rule) == 0 &&
         get_retries(json_object_get(j, "attempts"), &s, NULL) == 0 &&
         job_findings_parse(json_object_get(j, "findings"), &s.findings, NULL) == 0 &&
-        get_others(j, &s) == 0;
+        job_drains_parse(json_object_get(j, "drains"), &s.drains) == 0 && get_others(j, &s) == 0;
     s.findings.more = get_count(j, "findingsLeftOut");
     if (!ok) {
         hvdjob_status_fini(&s);
@@ -445,6 +448,8 @@ json_t *hvdjob_status_write(const struct hvdjob_status *s, const char *selector)
         json_put(&j, "findings", job_findings_write(&s->findings));
     if (s->findings.more > 0)
         put_count(&j, "findingsLeftOut", s->findings.more);
+    if (s->drains.n > 0)
+        json_put(&j, "drains", job_drains_write(&s->drains));
     json_put(&j, "conditions", conditions_list(s));
     put_others(&j, s->others);
     return j;

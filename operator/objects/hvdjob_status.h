@@ -16,6 +16,7 @@
 
 #include "core/base/err.h"
 #include "operator/objects/conditions.h"
+#include "operator/objects/job_drains.h"
 #include "operator/objects/job_findings.h"
 
 enum job_phase {
@@ -83,7 +84,9 @@ struct hvdjob_status {
 
     int64_t queued, admitted; /* when it was last queued; when its gang was last admitted */
     int64_t started, completed;
-    /* Since when a worker has been on a node that is drained; MOMENT_NONE: none is. */
+    struct job_drains drains; /* of nodes with workers of the job */
+    /* When the first of them began; MOMENT_NONE: there is none. A version of the operator that does
+     * not know the list goes by this. */
     int64_t drain_since;
 
     /* For people. */

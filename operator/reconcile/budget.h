@@ -9,10 +9,11 @@
  * | Wait                        | minWorkers stay        | one worker at a time   |
  * | Shrink, Restart             | no limit               | no limit               |
  * | Block                       | none may be evicted    | none may be evicted    |
- * | any, drain over its limit   | no limit               | no limit               |
  * | Wait, Block; nodes unknown  | one below minWorkers   | one worker at a time   |
  *
- * Where nodes are not known, no drain is seen and so none can be over its limit.
+ * The budget does not select workers on nodes whose drain is over its limit, so these may always be
+ * evicted, and all others are limited as before. Where nodes are not known, no drain is seen and so
+ * none can be over its limit.
  */
 #ifndef HVD_OPERATOR_RECONCILE_BUDGET_H
 #define HVD_OPERATOR_RECONCILE_BUDGET_H
@@ -23,8 +24,9 @@
 enum budget_step { BUDGET_LEAVE, BUDGET_CREATE, BUDGET_CHANGE };
 
 struct budget_drain {
-    bool over;  /* drain_over() */
-    bool blind; /* the operator may not list nodes */
+    bool blind;      /* the operator may not list nodes */
+    const int *over; /* the workers on nodes whose drain is over its limit, in ascending order */
+    int nover;
 };
 
 /* have: the job's existing budget, NULL: none. A budget is created when the job first runs, and the

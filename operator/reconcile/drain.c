@@ -23,9 +23,13 @@ const struct drain_node *drains_find(const struct drains *d, const char *node)
                                  : NULL;
 }
 
-bool drain_over(const struct hvdjob_status *st, int64_t limit, int64_t now)
+bool drain_over(const struct hvdjob_status *st, const struct drains *d, const char *node)
 {
-    return st->drain_since != MOMENT_NONE && now >= st->drain_since + limit;
+    const struct drain_node *drained = drains_find(d, node);
+    const struct job_drain *delayed = drained && drained->drain.action >= SIGNAL_EVICT
+                                          ? job_drains_find(&st->drains, node)
+                                          : NULL;
+    return delayed && delayed->over;
 }
 
 /* ---- which workers leave --------------------------------------------------------------------- */
@@ -55,7 +59,7 @@ bool drain_moves(const struct reconciling *r, const struct pod *p)
     enum signal_action action = worker_alive(r->st, p) ? action_of(r, p) : SIGNAL_NONE;
     if (action < SIGNAL_REPLACE)
         return false;
-    if (action == SIGNAL_LEAVE || r->drain.over)
+    if (action == SIGNAL_LEAVE || drain_over(r->st, r->in->drains, p->node))
         return true;
     switch (r->job->drain) {
     case DRAIN_SHRINK:
@@ -89,18 +93,20 @@ static bool restarts(const struct reconciling *r)
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* What happens to workers on a node that the operator does not move now. */
-static void say_policy(const struct reconciling *r, enum signal_action action, char *dst,
+static void say_policy(const struct reconciling *r, const struct drain_node *node, char *dst,
                        size_t size)
 {
     char until[MOMENT_SIZE];
     const struct hvdjob *job = r->job;
-    moment_write(r->st->drain_since + r->in->drains->limit, until);
+    enum signal_action action = node->drain.action;
+    const struct job_drain *delayed = job_drains_find(&r->st->drains, node->name);
+    moment_write(delayed ? delayed->since + r->in->drains->limit : r->in->now, until);
     bool open = job->drain == DRAIN_SHRINK || job->drain == DRAIN_RESTART;
     if (action == SIGNAL_NOTE)
         snprintf(dst, size, "may be drained");
     else if (action == SIGNAL_REPLACE)
         snprintf(dst, size, "will be moved before %s", until);
-    else if (r->drain.over || open)
+    else if (open || drain_over(r->st, r->in->drains, node->name))
         snprintf(dst, size, "may be evicted");
     else if (job->drain == DRAIN_BLOCK)
         snprintf(dst, size, "may not be evicted before %s", until);
@@ -138,40 +144,91 @@ static void say(const struct reconciling *r, char *dst, size_t size)
         snprintf(then, sizeof(then),
                  "must leave; all workers leave at the next step boundary and start again");
     else if (!is_leaving(r, first) && !drain_moves(r, first))
-        say_policy(r, worst->drain.action, then, sizeof(then));
+        say_policy(r, worst, then, sizeof(then));
     snprintf(dst, size, "node %.80s (%.200s): worker %d%s %s", worst->name, worst->drain.what,
              first->worker, more, then);
 }
 
 /* ---- since when ------------------------------------------------------------------------------ */
 
-void drain_look(struct reconciling *r)
+/* Is the pod one that a drain of its node concerns? */
+static bool is_drained(const struct reconciling *r, const struct pod *p)
+{
+    return (worker_alive(r->st, p) || is_leaving(r, p)) && action_of(r, p) >= SIGNAL_EVICT;
+}
+
+static bool has_drained(const struct reconciling *r, const char *node)
+{
+    for (int i = 0; i < r->w.n; i++)
+        if (is_drained(r, r->w.mine[i]) && strcmp(r->w.mine[i]->node, node) == 0)
+            return true;
+    return false;
+}
+
+/* Removes drains that have ended. While the job restarts they stay: its message still says why. */
+static void remove_ended(struct reconciling *r)
 {
     struct hvdjob_status *st = r->st;
-    int on = 0;
-    if (!r->in->drains)
-        return;
+    if (job_phase_finished(st->phase))
+        job_drains_fini(&st->drains);
+    for (int i = st->drains.n - 1; i >= 0 && st->phase != JOB_RESTARTING; i--)
+        if (!has_drained(r, st->drains.all[i].node))
+            job_drains_remove(&st->drains, i);
+}
+
+/* Adds drains that have begun. earlier: when they did, for a status of an earlier version;
+ * MOMENT_NONE: now. */
+static int add_begun(struct reconciling *r, int64_t earlier)
+{
+    struct hvdjob_status *st = r->st;
+    int64_t since = earlier != MOMENT_NONE ? earlier : moment_whole(r->in->now);
+    int n = st->drains.n;
     for (int i = 0; i < r->w.n; i++) {
         const struct pod *p = r->w.mine[i];
-        bool alive = worker_alive(st, p);
-        enum signal_action action = alive || is_leaving(r, p) ? action_of(r, p) : SIGNAL_NONE;
-        on += action >= SIGNAL_EVICT;
-        if (alive && action == SIGNAL_REPLACE && !r->drain.first)
+        if (is_drained(r, p) && job_drains_add(&st->drains, p->node, since) < 0)
+            return err_set(r->err, ENOMEM, "no memory");
+    }
+    r->drain.say = st->drains.n > n && earlier == MOMENT_NONE;
+    return 0;
+}
+
+/* Sets which drains have been delayed for the limit, and when to look at the others again. */
+static void look_at_limit(struct reconciling *r)
+{
+    struct hvdjob_status *st = r->st;
+    for (int i = 0; i < st->drains.n; i++) {
+        struct job_drain *d = &st->drains.all[i];
+        /* In the future: the clock was set back, or somebody edited the status. */
+        if (d->since > r->in->now)
+            d->since = moment_whole(r->in->now);
+        d->over = r->in->now >= d->since + r->in->drains->limit;
+        if (!d->over)
+            actions_again(r->ret, d->since + r->in->drains->limit);
+    }
+    st->drain_since = job_drains_first(&st->drains);
+}
+
+int drain_look(struct reconciling *r)
+{
+    struct hvdjob_status *st = r->st;
+    if (!r->in->drains)
+        return 0;
+    /* A status without the list is of an earlier version: its one time counts for all nodes. */
+    int64_t earlier = st->drains.n == 0 ? st->drain_since : MOMENT_NONE;
+    for (int i = 0; i < r->w.n && !r->drain.first; i++) {
+        const struct pod *p = r->w.mine[i];
+        if (worker_alive(st, p) && action_of(r, p) == SIGNAL_REPLACE)
             r->drain.first = p;
     }
-    /* While the job restarts, its message still says why. */
-    bool ends = job_phase_finished(st->phase) || (on == 0 && st->phase != JOB_RESTARTING);
-    /* In the future: the clock was set back, or somebody edited the status. */
-    bool began =
-        !ends && on > 0 && (st->drain_since == MOMENT_NONE || st->drain_since > r->in->now);
-    if (ends || began)
-        st->drain_since = began ? moment_whole(r->in->now) : MOMENT_NONE;
-    r->drain.over = drain_over(st, r->in->drains->limit, r->in->now);
+    remove_ended(r);
+    int rc = job_phase_finished(st->phase) ? 0 : add_begun(r, earlier);
+    if (rc < 0)
+        return rc;
+    look_at_limit(r);
     r->drain.restart = (st->phase == JOB_RUNNING || st->phase == JOB_WAITING) && restarts(r);
-    r->drain.say = began || r->drain.restart;
+    r->drain.say |= r->drain.restart;
     say(r, r->drain.text, sizeof(r->drain.text));
-    if (st->drain_since != MOMENT_NONE && !r->drain.over)
-        actions_again(r->ret, st->drain_since + r->in->drains->limit);
+    return 0;
 }
 
 int drain_move(struct reconciling *r, int *ret_n)

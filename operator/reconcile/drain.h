@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * drain: decides when the workers of a job leave nodes that are being drained. A job may delay a
- * drain for the administrator's limit at most, counted from the moment at which one of its workers
- * was first seen on such a node (status.drain_since). Pure.
+ * drain: decides when the workers of a job leave nodes that are being drained. A job may delay the
+ * drain of a node for the administrator's limit at most, counted from the moment at which one of
+ * its workers was first seen on that node while it was drained (status.drains). Pure.
  */
 #ifndef HVD_OPERATOR_RECONCILE_DRAIN_H
 #define HVD_OPERATOR_RECONCILE_DRAIN_H
@@ -31,7 +31,8 @@ static inline bool drain_closes(const struct drain_node *d)
     return d && d->drain.action >= SIGNAL_REPLACE;
 }
 
-/* Has the job delayed a drain for the limit (ms)? */
-bool drain_over(const struct hvdjob_status *st, int64_t limit, int64_t now);
+/* Has the job delayed the drain of this node for the limit, as its status says? node may be NULL.
+ */
+bool drain_over(const struct hvdjob_status *st, const struct drains *d, const char *node);
 
 #endif

@@ -99,8 +99,8 @@ static int reconcile_all(struct reconciling *r)
     rc = rc < 0 ? rc : reconcile_losses(r);
     if (rc < 0)
         return rc;
-    drain_look(r);
-    rc = reconcile_phase(r);
+    rc = drain_look(r);
+    rc = rc < 0 ? rc : reconcile_phase(r);
     if (rc < 0)
         return rc;
     r->held = r->st->template_hash[0] && strcmp(r->st->template_hash, r->job->template_hash) != 0;

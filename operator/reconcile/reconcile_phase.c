@@ -114,6 +114,7 @@ static int new_round(struct reconciling *r)
 static int enter_queue(struct reconciling *r)
 {
     r->st->queued = moment_whole(r->in->now);
+    job_drains_fini(&r->st->drains);
     r->st->drain_since = MOMENT_NONE;
     if (r->w.n > 0 || r->st->admitted != MOMENT_NONE)
         return new_round(r);

@@ -20,7 +20,6 @@ struct reconciling {
     bool held; /* creates no worker: the existing ones have another template */
     struct {
         const struct pod *first; /* the first worker on a node with SIGNAL_REPLACE; NULL: none */
-        bool over;               /* the drain has been delayed for the limit */
         bool restart;            /* all workers start again */
         bool say;                /* text becomes an Event, too */
         char text[512];          /* what happens to workers on such nodes; "": there are none */
@@ -34,9 +33,9 @@ int reconcile_losses(struct reconciling *r);
 /* The moment before which no lost worker is replaced; MOMENT_NONE: no pause. */
 int64_t reconcile_pause(const struct reconciling *r);
 
-/* drain.c. drain_look: sets r->drain and status.drain_since. drain_moves: does the operator move
- * this worker now? drain_move: deletes the pods of these workers; *ret_n: how many. */
-void drain_look(struct reconciling *r);
+/* drain.c. drain_look: sets r->drain and status.drains; -ENOMEM. drain_moves: does the operator
+ * move this worker now? drain_move: deletes the pods of these workers; *ret_n: how many. */
+int drain_look(struct reconciling *r);
 bool drain_moves(const struct reconciling *r, const struct pod *p);
 int drain_move(struct reconciling *r, int *ret_n);
 

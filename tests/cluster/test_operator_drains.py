@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 30 s, waiting
+# takes: 60 s, waiting
 # needs: kubernetes
 """hvd-operator beside other programs: those that write fields into the status of its jobs, those that drain nodes, and pods
 that need room or keep its workers off.
@@ -18,6 +18,7 @@ from operators import Installed, Operator  # noqa: E402
 APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 LIMIT = 6   # seconds: --drain-limit
 SPOT = "aws-node-termination-handler/spot-itn"
+REBALANCE = "aws-node-termination-handler/rebalance-recommendation"
 MAINTENANCE = "cloud.google.com/active-node-maintenance"
 
 
@@ -189,6 +190,76 @@ class Beside(Installed):
             self.assertIn("cordoned", job.events()["NodeDrained"]["note"])
             wait_until("the end of the drain", 10, lambda: "drainTime" not in job.status())
         jobs["Block"].wait_evictions(0)   # closed again
+
+    def test_each_node_has_its_own_limit(self):
+        """Two nodes of a job that lets nobody go are drained, the second one half a limit later: its worker may be evicted
+        half a limit later, too, also by an operator that was started in between."""
+        job = self.job("two", 2, minWorkers=1, maxWorkers=2, cpu="5", run={"drainPolicy": "Block"})
+        job.wait_running(2)
+        job.wait_evictions(0)
+        (first, first_node), (second, second_node) = sorted(self.places(job).items())
+        self.assertNotEqual(first_node, second_node)
+        for node in (first_node, second_node):
+            self.addCleanup(self.cordon, node, False)
+        begun, gone = {}, {}
+        for name, node, other in ((first, first_node, 0), (second, second_node, LIMIT / 2)):
+            time.sleep(other)
+            begun[name] = time.monotonic()
+            self.cordon(node)
+        wait_until("both drains", 10, lambda: len(job.status().get("drains", [])) == 2)
+        self.assertEqual(self.operator.metric("hvd_drained_workers"), 2)
+        self.operator.stop()   # it releases the lease
+        self.operator.start().wait_ready()
+        while len(gone) < 2:
+            self.assertLess(time.monotonic() - begun[second], LIMIT + 15, job.status())
+            for name in set(begun) - set(gone):
+                try:
+                    job.evict(name)
+                    gone[name] = time.monotonic() - begun[name]
+                except Refused as error:
+                    self.assertEqual(error.code, 429)
+            time.sleep(0.2)
+        for name, seconds in gone.items():   # the status has whole seconds
+            self.assertTrue(LIMIT - 1.5 < seconds < LIMIT + 5, gone)
+        wait_until("the end of both drains", 20, lambda: "drains" not in job.status())
+        job.wait_running(1)   # one node is left
+        wait_until("the metrics", 10, lambda: [self.operator.metric(name) for name in (
+            "hvd_drained_workers", "hvd_drain_moves_total", "hvd_drains_over_limit_total")] == [0, 2, 2])
+        job.wait_evictions(0)
+        self.assertEqual(job.status()["failures"], 0)
+
+    def restarted(self, job, before):
+        """Waits until all its workers are new ones and run; no attempt is used up."""
+        wait_until("new workers", 30, lambda: len(job.running()) == len(before) and not set(job.running()) & set(before))
+        status = job.wait_phase("Running")
+        self.assertEqual((status["failures"], status["attemptsLeft"]), (0, 6))
+        wait_until("the Event", 10, lambda: "all workers start again" in job.events().get("Restarting", {}).get("note", ""))
+
+    def test_policy_restart(self):
+        """One of three workers is on a node that is going to be drained: all three start again elsewhere."""
+        job = self.job("again", 3, minWorkers=1, maxWorkers=3, cpu="3", run={"drainPolicy": "Restart"})
+        job.wait_running(3)
+        before = self.places(job)
+        node = min(before.values(), key=lambda one: list(before.values()).count(one))
+        self.addCleanup(self.change_node, node, spec={"taints": None})
+        self.change_node(node, spec={"taints": [{"key": REBALANCE, "effect": "PreferNoSchedule"}]})
+        self.restarted(job, before)
+        self.assertNotIn(node, self.places(job).values())
+        self.assertIn("all workers leave at the next step boundary and start again", job.events()["NodeDrained"]["note"])
+        self.assertIn("a node with workers of the job is drained", job.events()["Restarting"]["note"])
+
+    def test_eviction_restarts_a_job_that_cannot_shrink(self):
+        """One eviction is allowed; the whole job starts again after it. Meanwhile no other is allowed."""
+        job = self.job("fixed", 3)
+        job.wait_running(3)
+        job.wait_evictions(1)
+        before = job.running()
+        job.evict(before[0])
+        with self.assertRaises(Refused) as refused:
+            job.evict(before[1])
+        self.assertEqual(refused.exception.code, 429)
+        self.restarted(job, before)
+        self.assertIn("a worker was lost and the job is not elastic", job.events()["Restarting"]["note"])
 
     def test_workers_leave_before_a_node_ends(self):
         """The taint of a spot instance that ends, and a label of a maintenance, which a scheduler does not know: the workers

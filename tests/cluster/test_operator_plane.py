@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 100 s, waiting
+# takes: 200 s, waiting
 # needs: kubernetes
 """hvd-operator and hvd-plane as two processes: each is killed alone while a job trains; and what a plane can do that somebody
 has taken over."""
@@ -216,6 +216,95 @@ class Plane(agents.Case):
         self.assertEqual(self.operator.page("/readyz")[0], 200)
 
 
+class Missing(agents.Case):
+    """Operators whose planes do not start. The leader gives up after 3 s; a lease lasts 4 s."""
+    options = ("--plane-timeout", "3", "--lease-duration", "4", "--lease-renew", "3", "--lease-retry", "1")
+
+    def lease(self):
+        return self.cluster.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{operators.SYSTEM}/leases/hvd-operator")
+
+    def warnings(self, holder):
+        items = self.cluster.api.get(f"/apis/events.k8s.io/v1/namespaces/{operators.SYSTEM}/events")["items"]
+        return [e for e in items if e["reason"] == "PlaneMissing" and e["note"].startswith(holder)
+                and e["regarding"]["uid"] == self.lease()["metadata"]["uid"]]
+
+    def leads(self, operator):
+        return operator.metric("hvd_leader") == 1
+
+    def test_another_operator_leads(self):
+        """The plane of the leader does not come back: another operator serves the agents, and the same ranks train. A plane
+        that is restarted in time changes nothing."""
+        job, kubelet = self.start_job("taken", 2, 1000000, 20, minWorkers=1, maxWorkers=4)
+        self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
+        pids, first = {name: kubelet.of(name).pid for name in job.running()}, self.operator
+        second = self.start_operator("second")
+        wait_until("its plane", 30, lambda: second.metric("hvd_plane_connected") == 1)
+        holder = self.lease()["spec"]["holderIdentity"]
+        first.plane.end(signal.SIGKILL)
+        time.sleep(1)
+        first.plane.start()
+        first.wait_ready()
+        time.sleep(4)
+        self.assertEqual(self.lease()["spec"]["holderIdentity"], holder)
+        first.plane.end(signal.SIGKILL)
+        begun = time.monotonic()
+        wait_until("the other operator to lead", 15, lambda: self.leads(second))
+        self.assertTrue(2.5 < time.monotonic() - begun < 10)
+        self.operator = second
+        self.wait("its agents", 60, job, kubelet, lambda: second.metric("hvd_agents") == 2)
+        self.assertEqual({name: kubelet.of(name).pid for name in job.running()}, pids)
+        self.assertTrue(first.alive() and not self.leads(first))
+        (event,) = wait_until("the Event", 10, lambda: self.warnings(holder))
+        self.assertEqual(event["type"], "Warning")
+        self.assertIn("hvd-plane has not connected", event["note"])
+        # It does not take the lease back at once when that is free, and then it does.
+        second.kill()
+        time.sleep(5)
+        self.assertFalse(self.leads(first))
+        wait_until("it leads again", 20, lambda: self.leads(first))
+
+    def test_a_plane_that_never_listens(self):
+        """It is connected, but serves nobody: the operator gives up as without a plane. It is the only operator, so it goes
+        on with jobs a little later."""
+        self.operator.wait_ready()
+        self.operator.plane.end(signal.SIGKILL)
+        wait_until("not ready", 10, lambda: self.operator.page("/readyz")[0] == 503)
+        with Speaker(self.operator.plane.socket) as mute:
+            mute.wait_for("config")
+            holder = self.lease()["spec"]["holderIdentity"]
+            wait_until("it to give up", 10, lambda: not self.leads(self.operator), 0.1)
+            self.assertTrue(mute.ended())
+            wait_until("the Event", 10, lambda: any("does not listen" in e["note"] for e in self.warnings(holder)))
+        job, _ = self.start_job("mute", 1)
+        wait_until("a pod", 20, job.pods)
+
+    def test_all_planes_are_missing(self):
+        """Two operators without planes: jobs are reconciled nevertheless, and the lease changes hands ever more rarely. The
+        first plane that comes serves the agents."""
+        job, kubelet = self.start_job("lone", 1, 1000000, 20, minWorkers=1, maxWorkers=4)
+        self.wait("a world", 60, job, kubelet, lambda: 1 in self.worlds(kubelet))
+        second = self.start_operator("second")
+        both = (self.operator, second)
+        wait_until("its plane", 30, lambda: second.metric("hvd_plane_connected") == 1)
+        for operator in both:
+            operator.plane.end(signal.SIGKILL)
+        before, led = self.lease()["spec"]["leaseTransitions"], set()
+        for workers in (2, 3):
+            end = time.monotonic() + 20
+            job.patch({"workers": workers})
+            while time.monotonic() < end:
+                led |= {operator.name for operator in both if self.leads(operator)}
+                time.sleep(0.2)
+            self.assertEqual(len(job.pods(alive=True)), workers)
+        changes = self.lease()["spec"]["leaseTransitions"] - before
+        self.assertTrue(2 <= changes <= 6, changes)   # each operator leads for 3, 6, 12 ... s, with 4 s in between
+        self.assertTrue(led)
+        second.plane.start()
+        self.operator = second
+        self.wait("a world of three", 90, job, kubelet, lambda: 3 in self.worlds(kubelet))
+        self.assertEqual(job.status()["restarts"], 0)
+
+
 class Certificates(agents.Case):
     """The certificate of the plane is valid for 6 s, and the certificate authority is replaced every 8 s."""
     options = ("--certificate-life", "6", "--ca-life", "8")
@@ -226,6 +315,39 @@ class Certificates(agents.Case):
 
     def served(self):
         return ssl.get_server_certificate(("127.0.0.1", self.port))
+
+    def refuse(self, refuse):
+        """Takes away the right to change the Secret, or gives it back."""
+        path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{operators.SYSTEM}/roles/hvd-operator-own"
+        role = self.cluster.api.get(path)
+        for rule in role["rules"]:
+            if "hvd-operator-ca" in rule.get("resourceNames", []):
+                rule["verbs"] = ["get"] if refuse else ["get", "update"]
+        self.cluster.api.call("PUT", path, role)
+
+    def warnings(self):
+        items = self.cluster.api.get(f"/apis/events.k8s.io/v1/namespaces/{operators.SYSTEM}/events")["items"]
+        return [e for e in items if e["reason"] == "AuthorityNotReplaced"]
+
+    def test_authority_that_is_not_replaced(self):
+        """The operator may not write the Secret any more: an Event on the Lease says so, once. Predecessors that no pod needs
+        are dropped once it may."""
+        self.operator.wait_ready()
+        wait_until("a rotation", 40, lambda: "cross.crt" in self.keys())
+        self.refuse(True)
+        self.addCleanup(self.refuse, False)
+        ca = self.keys()["ca.crt"]
+        (event,) = wait_until("the Event", 40, self.warnings)
+        self.assertEqual((event["type"], event["regarding"]["kind"]), ("Warning", "Lease"))
+        self.assertIn("hvd-operator-ca", event["note"])
+        self.assertIn("from then on no agent can connect", event["note"])
+        time.sleep(5)
+        self.assertEqual(len(self.warnings()), 1)
+        self.assertNotIn("series", event)
+        self.assertEqual(self.keys()["ca.crt"], ca)
+        self.refuse(False)
+        wait_until("a rotation", 40, lambda: self.keys()["ca.crt"] != ca)
+        self.assertEqual(self.keys()["cross.crt"].count("BEGIN"), 1)
 
     def test_rotation_while_a_job_trains(self):
         job, kubelet = self.start_job("long", 2, 1000000, 20, minWorkers=1, maxWorkers=4)

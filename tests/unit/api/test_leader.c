@@ -374,6 +374,62 @@ static void test_deleted(void **state)
     assert_int_equal(leader_desired(&l, 2 * CLOCK_S, 1).transitions, 42);
 }
 
+/* A leader that releases the lease stays a candidate. It takes a free lease only after the lease
+ * has been free for another duration, as long as it yields. */
+static void test_release(void **state)
+{
+    struct leader l;
+    struct lease lease = lease_of("me", "5");
+    uint64_t t = 50 * CLOCK_S;
+    (void)state;
+    leader_init(&l, &config);
+    assert_int_equal(leader_release(&l, t), LEADER_WAIT); /* no lease to release */
+    leader_saw(&l, NULL, t);
+    leader_desired(&l, t, 1);
+    leader_wrote(&l, LEADER_DONE, &lease, t);
+    assert_true(leader_leads(&l, t));
+    assert_int_equal(leader_release(&l, t), LEADER_WRITE);
+    assert_false(leader_leads(&l, t));
+    struct lease wish = leader_desired(&l, t, 2);
+    assert_string_equal(wish.holder, "");
+    assert_string_equal(wish.version, "5");
+    lease = wish;
+    lease.version[0] = '6';
+    assert_int_equal(leader_wrote(&l, LEADER_DONE, &lease, t), LEADER_WAIT);
+    assert_false(leader_leads(&l, t));
+    assert_int_equal(leader_turn(&l, t + 2 * CLOCK_S), LEADER_READ);
+    l.yields = true;
+    assert_int_equal(leader_saw(&l, &lease, t + 14999 * CLOCK_MS), LEADER_WAIT);
+    assert_int_equal(leader_saw(&l, &lease, t + 15000 * CLOCK_MS), LEADER_WRITE);
+    l.yields = false;
+    assert_int_equal(leader_saw(&l, &lease, t + 2 * CLOCK_S), LEADER_WRITE);
+    assert_string_equal(leader_desired(&l, t + 2 * CLOCK_S, 3).holder, "me");
+
+    /* The release conflicts with a renewal that the server has executed: it is written again. */
+    lease = lease_of("me", "7");
+    leader_desired(&l, t, 4);
+    leader_wrote(&l, LEADER_DONE, &lease, t);
+    assert_int_equal(leader_release(&l, t), LEADER_WRITE);
+    leader_desired(&l, t, 5);
+    l.yields = true;
+    assert_int_equal(leader_wrote(&l, LEADER_CONFLICT, NULL, t), LEADER_READ);
+    lease.version[0] = '8';
+    assert_int_equal(leader_saw(&l, &lease, t), LEADER_WRITE);
+    wish = leader_desired(&l, t, 6);
+    assert_string_equal(wish.holder, "");
+    assert_string_equal(wish.version, "8");
+    lease = wish;
+    lease.version[0] = '9';
+    assert_int_equal(leader_wrote(&l, LEADER_DONE, &lease, t), LEADER_WAIT);
+    assert_int_equal(leader_saw(&l, &lease, t), LEADER_WAIT);
+
+    /* another one's lease: its duration, and then its own */
+    lease = lease_of("other", "7");
+    leader_saw(&l, &lease, t);
+    assert_int_equal(leader_saw(&l, &lease, t + 29999 * CLOCK_MS), LEADER_WAIT);
+    assert_int_equal(leader_saw(&l, &lease, t + 30000 * CLOCK_MS), LEADER_WRITE);
+}
+
 static void test_leave(void **state)
 {
     struct leader l;
@@ -443,6 +499,7 @@ int main(void)
                                        cmocka_unit_test(test_leaving_while_taking),
                                        cmocka_unit_test(test_deleted),
                                        cmocka_unit_test(test_leave),
+                                       cmocka_unit_test(test_release),
                                        cmocka_unit_test(test_lease_text),
                                        cmocka_unit_test(test_lease_foreign),
                                        cmocka_unit_test(test_many_candidates)};

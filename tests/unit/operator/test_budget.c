@@ -65,7 +65,7 @@ static void test_limits(void **state)
     }
 }
 
-/* The drain policy, a drain over its limit, and an operator that does not see nodes. */
+/* The drain policy, and an operator that does not see nodes. */
 static void test_drains(void **state)
 {
 #define POLICY(p) ",'runPolicy':{'drainPolicy':'" p "'}"
@@ -74,15 +74,12 @@ static void test_drains(void **state)
         struct budget_drain drain;
         int min, max;
     } rows[] = {
-        {ELASTIC POLICY("Wait"), {.over = true}, 0, -1},
-        {"'workers':4" POLICY("Wait"), {.over = true}, 0, -1},
         {ELASTIC POLICY("Wait"), {.blind = true}, 1, -1},
         {"'workers':4" POLICY("Wait"), {.blind = true}, -1, 1},
         {ELASTIC POLICY("Shrink"), {0}, 0, -1},
         {"'workers':4" POLICY("Restart"), {0}, 0, -1},
         {ELASTIC POLICY("Block"), {0}, 3, -1},
         {"'workers':4" POLICY("Block"), {0}, 4, -1},
-        {"'workers':4" POLICY("Block"), {.over = true}, 0, -1},
         {ELASTIC POLICY("Block"), {.blind = true}, 1, -1},
     };
     (void)state;
@@ -98,6 +95,30 @@ static void test_drains(void **state)
         assert_int_equal(budget_decide(&job, rows[i].drain, &b), BUDGET_LEAVE);
         hvdjob_fini(&job);
     }
+}
+
+/* Workers on nodes whose drain is over its limit are not in the budget; all others stay limited. */
+static void test_over(void **state)
+{
+    const int over[] = {1, 10};
+    const struct budget_drain drain = {.over = over, .nover = 2};
+    struct hvdjob job = make_job("'workers':20", "'phase':'Running'");
+    struct budget before =
+        read_budget("{" META ",'spec':{'maxUnavailable':1," ALWAYS "," DIGITS "}}");
+    auto_json json_t *change = budget_change(&job, drain, &before);
+    auto_json json_t *want =
+        from_text("{'metadata':{'uid':'b1'},'spec':{'minAvailable':null,'maxUnavailable':1," ALWAYS
+                  ",'selector':{'matchLabels':{'hvd.dev/job':'digits'},'matchExpressions':[{'key':"
+                  "'hvd.dev/worker','operator':'NotIn','values':['1','10']}]}}}");
+    (void)state;
+    assert_true(json_equal(change, want));
+    assert_int_equal(budget_decide(&job, drain, &before), BUDGET_CHANGE);
+    struct budget after;
+    assert_int_equal(budget_parse(change, &after, NULL), 0);
+    snprintf(after.owner, sizeof(after.owner), "u1");
+    assert_int_equal(budget_decide(&job, drain, &after), BUDGET_LEAVE);
+    assert_int_equal(budget_decide(&job, (struct budget_drain){0}, &after), BUDGET_CHANGE);
+    hvdjob_fini(&job);
 }
 
 /* Manual changes of the budget are reverted. */
@@ -132,7 +153,7 @@ static void test_kept(void **state)
     auto_json json_t *change = budget_change(&job, (struct budget_drain){0}, &b);
     auto_json json_t *want =
         from_text("{'metadata':{'uid':'b1'},'spec':{'minAvailable':2,'maxUnavailable':null," ALWAYS
-                  "," DIGITS "}}");
+                  ",'selector':{'matchLabels':{'hvd.dev/job':'digits'},'matchExpressions':null}}}");
     assert_true(json_equal(change, want));
     hvdjob_fini(&job);
 }
@@ -186,7 +207,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limits),    cmocka_unit_test(test_drains),
         cmocka_unit_test(test_kept),      cmocka_unit_test(test_when),
-        cmocka_unit_test(test_of_others),
+        cmocka_unit_test(test_of_others), cmocka_unit_test(test_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

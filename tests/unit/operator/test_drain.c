@@ -23,6 +23,12 @@
 #define AGO_899 ",'drainTime':'2023-11-14T21:58:21Z'"
 #define AGO_900 ",'drainTime':'2023-11-14T21:58:20Z'"
 
+#define DRAINS(a, b) ",'drains':[{'node':" a "},{'node':" b "}]"
+#define AGO_1_900    "'n1','since':'2023-11-14T21:58:20Z'"
+#define AGO_1_899    "'n1','since':'2023-11-14T21:58:21Z'"
+#define AGO_2_900    "'n2','since':'2023-11-14T21:58:20Z'"
+#define AGO_2_899    "'n2','since':'2023-11-14T21:58:21Z'"
+
 /* ---- signals --------------------------------------------------------------------------------- */
 
 static struct node_drain look_at(const char *changes, const char *spec, const char *labels)
@@ -182,6 +188,15 @@ static const struct row {
      "may not be evicted before 2023-11-14T22:13:21Z"},
     {"block: and then", ELASTIC("Block"), AGO_900, "0-0R 1-0R 2-0R", "1R", MORE " -1-0", NULL},
 
+    {"two nodes: each has its own limit", ELASTIC("Block"), DRAINS(AGO_1_900, AGO_2_899),
+     "0-0R 1-0R 2-0R", "1R 2R", MORE " -1-0", NULL},
+    {"two nodes: also the second", ELASTIC("Block"), DRAINS(AGO_1_900, AGO_2_900), "0-0R 1-0R 2-0R",
+     "1R 2R", MORE " -1-0 -2-0", NULL},
+    {"two nodes: the second begins", LEAST("Wait"), DRAINS(AGO_1_899, AGO_1_899), "0-0R 1-0R",
+     "0R 1R", MORE, "worker 0 and 1 more will be moved before 2023-11-14T22:28:20Z"},
+    {"two nodes: the first ends", ELASTIC("Block"), DRAINS(AGO_1_900, AGO_2_899), "0-0R 1-0R 2-0R",
+     "2R", "Running: status", "will be moved before 2023-11-14T22:13:21Z"},
+
     {"starting", ELASTIC("Wait"), ",'phase':'Starting','admittedTime':'2023-11-14T22:13:19Z'",
      "0-0R 1-0B 2-0B", "1L", "Starting: status event -1-0", NULL},
     {"completing: nobody is replaced, so nobody is moved", ELASTIC("Wait"), ",'phase':'Completing'",
@@ -258,7 +273,7 @@ static void test_table(void **state)
     assert_int_equal(failed, 0);
 }
 
-/* status.drain_since: from the first look to the end of the drain; kept while nodes are not known,
+/* status.drains: from the first look to the end of the drain; kept while nodes are not known,
  * so that a new operator does not begin again. */
 static void test_since(void **state)
 {
@@ -277,6 +292,8 @@ static void test_since(void **state)
     in.now = NOW + 300;
     assert_int_equal(reconcile(&in, &a, NULL), 0);
     assert_int_equal(a.status.drain_since, NOW);
+    assert_int_equal(a.status.drains.n, 1);
+    assert_string_equal(a.status.drains.all[0].node, "n1");
     assert_int_equal(a.again, NOW + LIMIT);
     assert_string_equal(a.events[ACTION_EVENT_DRAIN].reason, "NodeDrained");
     assert_non_null(strstr(a.events[ACTION_EVENT_DRAIN].text, "node n1 (cordoned): worker 1"));
@@ -294,20 +311,69 @@ static void test_since(void **state)
     assert_int_equal(reconcile(&in, &a, NULL), 0);
     assert_int_equal(a.status.drain_since, NOW);
     actions_fini(&a);
-    assert_false(drain_over(&job.status, LIMIT, NOW + LIMIT - 1));
-    assert_true(drain_over(&job.status, LIMIT, NOW + LIMIT));
     in.drains = &drains;
-    job.status.drain_since = NOW + 3600000; /* the clock was set back */
+    for (int over = 0; over < 2; over++) {
+        in.now = NOW + LIMIT - 1 + over;
+        assert_int_equal(reconcile(&in, &a, NULL), 0);
+        assert_int_equal(drain_over(&a.status, &drains, "n1"), over);
+        assert_false(drain_over(&a.status, &drains, "n0"));
+        actions_fini(&a);
+    }
+    in.now = NOW + 5300;
+    job.status.drains.all[0].since = NOW + 3600000; /* the clock was set back */
     assert_int_equal(reconcile(&in, &a, NULL), 0);
+    assert_int_equal(a.status.drains.all[0].since, NOW + 5000);
     assert_int_equal(a.status.drain_since, NOW + 5000);
     actions_fini(&a);
     drains.n = 0;
     assert_int_equal(reconcile(&in, &a, NULL), 0);
+    assert_int_equal(a.status.drains.n, 0);
     assert_int_equal(a.status.drain_since, MOMENT_NONE);
-    assert_false(drain_over(&a.status, LIMIT, NOW + LIMIT));
     actions_fini(&a);
     for (int k = 0; k < n; k++)
         pod_fini(&pods[k]);
+    hvdjob_fini(&job);
+}
+
+/* More nodes are drained than the list holds: those beyond it count as the last one of the list. */
+static void test_many(void **state)
+{
+    enum { WORKERS = JOB_DRAINS_MAX + 2 };
+    struct hvdjob job =
+        make_job("'workers':34,'runPolicy':{'drainPolicy':'Block'}", "'phase':'Running'");
+    struct pod pods[WORKERS];
+    const struct pod *list[WORKERS];
+    struct admission admission = {.again = INT64_MAX};
+    struct drain_node nodes[WORKERS];
+    struct drains drains = {nodes, WORKERS, LIMIT};
+    struct actions a;
+    (void)state;
+    for (int i = 0; i < WORKERS; i++) {
+        char text[16];
+        snprintf(text, sizeof(text), "%d-0R", i);
+        pods[i] = make_pod(text);
+        list[i] = &pods[i];
+        snprintf(text, sizeof(text), "n%02d", i);
+        free(pods[i].node);
+        pods[i].node = strdup(text);
+        nodes[i] = (struct drain_node){strdup(text), {SIGNAL_EVICT, "cordoned"}};
+    }
+    struct reconcile_input in = input(&job, list, WORKERS, &admission);
+    in.drains = &drains;
+    for (int late = 0; late < 2; late++) {
+        in.now = NOW + late * LIMIT;
+        assert_int_equal(reconcile(&in, &a, NULL), 0);
+        assert_int_equal(a.status.drains.n, JOB_DRAINS_MAX);
+        assert_int_equal(drain_over(&a.status, &drains, nodes[WORKERS - 1].name), late);
+        hvdjob_status_fini(&job.status);
+        job.status = a.status;
+        a.status = (struct hvdjob_status){0};
+        actions_fini(&a);
+    }
+    for (int i = 0; i < WORKERS; i++) {
+        pod_fini(&pods[i]);
+        free(nodes[i].name);
+    }
     hvdjob_fini(&job);
 }
 
@@ -367,6 +433,7 @@ int main(void)
         cmocka_unit_test(test_signals), cmocka_unit_test(test_wrong_lists),
         cmocka_unit_test(test_table),   cmocka_unit_test(test_since),
         cmocka_unit_test(test_avoid),   cmocka_unit_test(test_annotations),
+        cmocka_unit_test(test_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

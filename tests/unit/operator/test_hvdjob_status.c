@@ -92,10 +92,15 @@ static void test_status_of_others(void **state)
     s.findings.more = 1;
     assert_int_equal(hvdjob_status_raise(&s, 1, 3, NULL), 0);
     assert_int_equal(job_findings_add(&s.findings, &finding), 0);
+    assert_int_equal(job_drains_add(&s.drains, "n1", NOW), 0);
+    assert_int_equal(job_drains_add(&s.drains, "n2", NOW + 1000), 0);
+    s.drains.all[1].over = true;
     condition_set(&s.conditions[CONDITION_READY], true, "Running", "so it is", 3, NOW);
     auto_json json_t *all = hvdjob_status_write(&s, "sel");
     assert_int_equal(hvdjob_status_parse(all, &copy, NULL), 0);
     assert_null(copy.others);
+    assert_int_equal(copy.drains.n, 2);
+    assert_memory_equal(copy.drains.all, s.drains.all, 2 * sizeof(*s.drains.all));
     hvdjob_status_fini(&copy);
     s.first = NULL;
     s.message = NULL;

@@ -18,6 +18,7 @@
 #include "core/json/json.h"
 #include "core/member/authority.h"
 #include "operator/coordinator/plane_private.h"
+#include "operator/certificates.h"
 #include "operator/keys.h"
 #include "operator/review.h"
 
@@ -109,7 +110,7 @@ static void test_rotation(void **state)
     assert_int_equal(keys_make(&k[0], NULL), 0);
     assert_int_equal(keys_make(&other, NULL), 0);
     for (int i = 1; i < 4; i++)
-        assert_int_equal(keys_rotate(&k[i - 1], &k[i], &err), 0);
+        assert_int_equal(keys_rotate(&k[i - 1], 0, &k[i], &err), 0);
     assert_int_equal(keys_issue(&k[3], "name", 3600, &a, &err), 0);
     assert_int_equal(keys_issue(&other, "name", 3600, &b, &err), 0);
     for (int i = 0; i < 4; i++) {
@@ -138,6 +139,90 @@ static void test_rotation(void **state)
     keys_fini(&other);
     authority_fini(&a);
     authority_fini(&b);
+}
+
+static int count(const char *pem)
+{
+    int n = 0;
+    for (const char *at = pem; (at = strstr(at, "BEGIN")); at++)
+        n++;
+    return n;
+}
+
+/* A predecessor is kept as long as a pod may need it, however old it is, and not longer. */
+static void test_predecessors(void **state)
+{
+    struct keys k[KEYS_OLD_MAX + 1], next;
+    struct authority a;
+    struct err err = {0};
+    int64_t made, until, ca_until, now = (int64_t)time(NULL);
+    (void)state;
+    assert_int_equal(keys_make(&k[0], NULL), 0);
+    for (int i = 1; i <= KEYS_OLD_MAX; i++) {
+        assert_int_equal(keys_rotate(&k[i - 1], 0, &k[i], &err), 0);
+        assert_int_equal(count(k[i].old_pem), i);
+        assert_int_equal(count(k[i].cross_pem), i);
+    }
+    /* A pod of the first CA connects until that expires. */
+    assert_int_equal(authority_span(k[1].cross_pem, &made, &until, NULL), 0);
+    assert_int_equal(authority_span(k[0].ca_pem, &made, &ca_until, NULL), 0);
+    assert_int_equal(until, ca_until);
+    auto_free char *first = keys_roots(&k[0]);
+    assert_int_equal(keys_issue(&k[KEYS_OLD_MAX], "name", 3600, &a, &err), 0);
+    assert_true(accepts(first, a.cert_pem));
+    authority_fini(&a);
+    /* All are needed: nothing is dropped, the CA stays. */
+    assert_int_equal(keys_rotate(&k[KEYS_OLD_MAX], 0, &next, &err), -ENOSPC);
+    assert_non_null(strstr(err.msg, "Delete the oldest pods"));
+    /* Every pod is newer than the present CA, so only pods of that are between. */
+    assert_int_equal(keys_rotate(&k[KEYS_OLD_MAX], now + 60, &next, &err), 0);
+    assert_string_equal(next.old_pem, k[KEYS_OLD_MAX].ca_pem);
+    assert_int_equal(count(next.cross_pem), 1);
+    auto_free char *last = keys_roots(&k[KEYS_OLD_MAX]);
+    assert_int_equal(keys_issue(&next, "name", 3600, &a, &err), 0);
+    assert_true(accepts(last, a.cert_pem));
+    assert_false(accepts(first, a.cert_pem));
+    authority_fini(&a);
+    keys_fini(&next);
+    for (int i = 0; i <= KEYS_OLD_MAX; i++)
+        keys_fini(&k[i]);
+}
+
+static void test_certificates(void **state)
+{
+#define DAY INT64_C(86400)
+    static const struct {
+        int64_t now;
+        const char *problem, *ca_problem;
+        bool due, ca_due;
+        enum certificates_state state;
+        const char *says;
+    } rows[] = {
+        {3 * DAY, "", "", false, false, CERTIFICATES_FINE, ""},
+        {4 * DAY, "", "", true, false, CERTIFICATES_FINE, ""},
+        {4 * DAY, "no", "", true, false, CERTIFICATES_FINE, ""}, /* it is tried again */
+        {5 * DAY, "no", "", true, false, CERTIFICATES_STUCK,
+         "expires at 1970-01-07T00:00:00Z and could not be renewed: no. From"},
+        {7 * DAY, "no", "no", true, false, CERTIFICATES_STUCK, "delete the Secret"},
+        {20 * DAY, "", "", true, true, CERTIFICATES_FINE, ""},
+        {20 * DAY, "", "no", true, true, CERTIFICATES_CA_STUCK,
+         "could not be replaced, and is tried again: no. It expires at 1970-01-31T00:00:00Z"},
+        {19 * DAY, "", "no", true, false, CERTIFICATES_FINE, ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct certificates c = {
+            0, 6 * DAY, 0, 30 * DAY, 365 * DAY, rows[i].problem, rows[i].ca_problem};
+        char text[1024];
+        if (certificates_judge(&c, rows[i].now, text, sizeof(text)) != rows[i].state ||
+            !strstr(text, rows[i].says) || certificates_due(&c, rows[i].now) != rows[i].due ||
+            certificates_ca_due(&c, rows[i].now) != rows[i].ca_due)
+            fail_msg("row %zu: %s", i, text);
+        assert_int_equal(*certificates_reason(rows[i].state) == '\0', !*rows[i].says);
+    }
+    const struct certificates old = {0, 6 * DAY, 0, 3650 * DAY, 365 * DAY, "", ""};
+    assert_false(certificates_ca_due(&old, 365 * DAY - 1));
+    assert_true(certificates_ca_due(&old, 365 * DAY));
 }
 
 static void test_reviews(void **state)
@@ -179,6 +264,8 @@ int main(void)
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_rotation),
+        cmocka_unit_test(test_predecessors),
+        cmocka_unit_test(test_certificates),
         cmocka_unit_test(test_reviews),
     };
     if (sodium_init() < 0)

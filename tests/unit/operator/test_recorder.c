@@ -23,7 +23,7 @@
 static struct inflight inflight;
 static struct inflight_user other;
 static struct recorder *recorder;
-static struct hvdjob job = {.namespace_ = "default", .name = "digits"};
+static const struct recorder_about job = {"hvd.dev/v1alpha1", "HvdJob", "default", "digits", "u"};
 
 static void on_turn(void *arg)
 {
