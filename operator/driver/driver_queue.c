@@ -53,10 +53,12 @@ static bool any_needs_decision(struct driver *d)
 static bool same(const struct admission *a, const struct admission *b)
 {
     return a->go == b->go && a->no_pods == b->no_pods && a->preempted == b->preempted &&
-           a->workers == b->workers && a->again == b->again && strcmp(a->why, b->why) == 0;
+           a->workers == b->workers && a->claimed == b->claimed && a->again == b->again &&
+           a->ntaken == b->ntaken && strcmp(a->why, b->why) == 0 &&
+           (a->ntaken == 0 || memcmp(a->taken, b->taken, (size_t)a->ntaken * sizeof(int)) == 0);
 }
 
-static void hand_out(struct driver *d, const struct queue_job *q, const struct job_item *item)
+static void hand_out(struct driver *d, struct queue_job *q, const struct job_item *item)
 {
     struct entry *e = item->entry;
     /* The job is gone, or has entered another phase since the snapshot. */
@@ -73,7 +75,9 @@ static void hand_out(struct driver *d, const struct queue_job *q, const struct j
     }
     if (q->ret.preempted && !e->admission->preempted)
         log_info("job %s: preempted by job %s", e->key, q->ret.why);
+    admission_fini(e->admission);
     *e->admission = q->ret;
+    q->ret.taken = NULL;
     driver_enqueue(d, e);
 }
 
@@ -162,7 +166,7 @@ static void run_again_at(struct driver *d, int64_t again)
 /* Hands out what a complete run has decided. */
 static void end(struct driver *d, struct snapshot *s)
 {
-    int64_t again = INT64_MAX;
+    int64_t again = s->stuck_again;
     for (int i = 0; i < s->n; i++) {
         hand_out(d, &s->jobs[i], s->of[i].item);
         again = s->jobs[i].ret.again < again ? s->jobs[i].ret.again : again;

@@ -87,15 +87,17 @@ static void test_status_of_others(void **state)
     s = (struct hvdjob_status){.failed_late = true, .first = &first};
     s.template_hash[0] = 'x';
     s.last_loss = s.last_rollback = s.queued = s.admitted = s.started = s.completed =
-        s.drain_since = NOW;
+        s.drain_since = s.claimed = NOW;
     s.message = (char *)"m";
-    s.findings.more = 1;
+    s.findings.more = s.min_granted = 1;
     assert_int_equal(hvdjob_status_raise(&s, 1, 3, NULL), 0);
     assert_int_equal(job_findings_add(&s.findings, &finding), 0);
     condition_set(&s.conditions[CONDITION_READY], true, "Running", "so it is", 3, NOW);
     auto_json json_t *all = hvdjob_status_write(&s, "sel");
     assert_int_equal(hvdjob_status_parse(all, &copy, NULL), 0);
     assert_null(copy.others);
+    assert_int_equal(copy.claimed, NOW);
+    assert_int_equal(copy.min_granted, 1);
     hvdjob_status_fini(&copy);
     s.first = NULL;
     s.message = NULL;
