@@ -316,9 +316,10 @@ class Day:
                 ("operator's memory", f"{self.operators.usage.most / 2**20:.1f} MiB at most"),
                 ("operators' processor time", f"{self.operators.usage.seconds():.1f} s"),
                 ("longest pause of renewals", f"{world.longest_pause_of_renewals():.1f} s"),
+                ("pods beyond a quota, by a miscount of Kubernetes", world.miscounts),
                 ("violated invariants", len(world.wrong))]
         for name, value in rows:
-            print(f"  {name:30} {value}", flush=True)
+            print(f"  {name:50} {value}", flush=True)
 
 
 def live(seed, minutes, nodes):
