@@ -58,12 +58,14 @@ static bool same(const struct admission *a, const struct admission *b)
            (a->ntaken == 0 || memcmp(a->taken, b->taken, (size_t)a->ntaken * sizeof(int)) == 0);
 }
 
-static void hand_out(struct driver *d, struct queue_job *q, const struct job_item *item)
+static void hand_out(struct driver *d, struct queue_job *q, const struct snapshot_job *of)
 {
-    struct entry *e = item->entry;
+    struct entry *e = of->item->entry;
     /* The job is gone, or has entered another phase since the snapshot. */
-    if (!e || !e->job || e->job->job.status.phase != item->job.status.phase || q->pending)
+    if (!e || !e->job || e->job->job.status.phase != of->item->job.status.phase || q->pending)
         return;
+    if (of->admitted && !e->admitted)
+        return; /* its admission failed since the snapshot */
     if (e->admission && same(e->admission, &q->ret))
         return;
     if (!e->admission)
@@ -168,7 +170,7 @@ static void end(struct driver *d, struct snapshot *s)
 {
     int64_t again = s->stuck_again;
     for (int i = 0; i < s->n; i++) {
-        hand_out(d, &s->jobs[i], s->of[i].item);
+        hand_out(d, &s->jobs[i], &s->of[i]);
         again = s->jobs[i].ret.again < again ? s->jobs[i].ret.again : again;
     }
     run_again_at(d, again);

@@ -268,20 +268,34 @@ static int decide(struct driver *d, struct entry *e, const struct job_facts *fac
     return rc;
 }
 
+static bool is_queued(const struct entry *e)
+{
+    enum job_phase phase = e->job->job.status.phase;
+    return phase == JOB_NEW || phase == JOB_QUEUED;
+}
+
 /* A queued job is not reconciled before the queue has decided; the decision enqueues it. */
 static bool waits_for_queue(const struct entry *e)
 {
-    enum job_phase phase = e->job->job.status.phase;
-    return !e->admission && e->job->job.ours && (phase == JOB_NEW || phase == JOB_QUEUED);
+    return !e->admission && e->job->job.ours && is_queued(e);
 }
 
 /* A gang is not admitted by an earlier decision while a run of the queue decides anew: its snapshot
  * counts the gang as waiting. */
 static bool waits_for_run(const struct driver *d, const struct entry *e)
 {
-    enum job_phase phase = e->job->job.status.phase;
-    return d->snapshot && e->admission && e->admission->go &&
-           (phase == JOB_NEW || phase == JOB_QUEUED);
+    return d->snapshot && e->admission && e->admission->go && is_queued(e);
+}
+
+/* The admission was written in vain. Meanwhile the queue has counted the gang as admitted, so it
+ * decides again. */
+static void forget_failed_admission(struct driver *d, struct entry *e)
+{
+    if (e->admitted && is_queued(e)) {
+        entry_forget_admission(e);
+        driver_queue_at(d, clock_ns());
+    }
+    e->admitted = false;
 }
 
 void driver_reconcile(struct driver *d, struct entry *e)
@@ -296,10 +310,7 @@ void driver_reconcile(struct driver *d, struct entry *e)
         driver_enqueue_at(d, e, clock_ns() + RUN_MS * CLOCK_MS);
         return;
     }
-    enum job_phase phase = e->job->job.status.phase;
-    if (e->admitted && (phase == JOB_NEW || phase == JOB_QUEUED))
-        driver_queue_at(d, clock_ns()); /* the queue has counted it as admitted meanwhile */
-    e->admitted = false;
+    forget_failed_admission(d, e);
     e->reconciled_at = clock_ns();
     d->stats.reconciles++;
     driver_choose_gang(d, e);

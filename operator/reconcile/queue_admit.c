@@ -265,12 +265,25 @@ static bool pauses_after_refusal(struct queue *q, struct queue_job *j)
     return true;
 }
 
+/* A gang that has to wait for something else keeps the room that is made free for it: otherwise its
+ * victims would take it back, and be preempted again. Deleting the gang's own pods with gates, for
+ * example, takes a while to show in status.used of a quota. */
+static void keep_claim(struct queue *q, struct queue_job *j)
+{
+    int min = j->job->min;
+    if (j->gates && j->ret.claimed != MOMENT_NONE && q->in->cluster &&
+        fit_count(&q->later, &j->demand->spec, min) >= min)
+        queue_reserve_later(q, j);
+}
+
 void queue_admit(struct queue *q, struct queue_job *j, bool head)
 {
     const struct hvdjob *other;
     bool full;
-    if (pauses_after_refusal(q, j) || waits_for_quota(q, j) || waits_for_share(q, j))
+    if (pauses_after_refusal(q, j) || waits_for_quota(q, j) || waits_for_share(q, j)) {
+        keep_claim(q, j);
         return;
+    }
     if (!j->gates) {
         go(q, j, true);
         return;

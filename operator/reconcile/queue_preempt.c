@@ -17,6 +17,7 @@ struct victim {
     struct queue_job *job;
     int surplus; /* bound workers beyond minWorkers: the last so many of at */
     bool whole;  /* it gives up all workers */
+    int each;    /* so many of its workers take the room of one of the new gang; see yields() */
     bool *given; /* [nat] it gives up this worker */
     int ngiven;
 };
@@ -39,6 +40,18 @@ static int by_worth(const void *a, const void *b)
     if (p->job->status.admitted != q->job->status.admitted)
         return p->job->status.admitted > q->job->status.admitted ? -1 : 1;
     return strcmp(p->job->uid, q->job->uid);
+}
+
+/* The order in which workers are kept: those of higher priorities, then those of which more would
+ * have to go, then those that are given up last. */
+static int by_yield(const void *a, const void *b)
+{
+    const struct victim *p = a, *q = b;
+    if (p->job->priority != q->job->priority)
+        return p->job->priority > q->job->priority ? -1 : 1;
+    if (p->each != q->each)
+        return p->each > q->each ? -1 : 1;
+    return by_worth(b, a);
 }
 
 static bool may_be_preempted(const struct queue_job *j, int priority)
@@ -71,6 +84,21 @@ static int surplus_of(const struct queue_job *j)
     return n > 0 ? n : 0;
 }
 
+/* How many workers of the victim request as much as one of the new gang, of each resource;
+ * INT32_MAX: no number of them does. */
+static int yields(const struct queue_job *victim, const struct queue_job *for_)
+{
+    const struct resources *need = &for_->demand->spec.requests;
+    resources_sum most = 1;
+    for (size_t k = 0; k < resources_kinds(need); k++) {
+        resources_sum want = resources_at(need, k);
+        resources_sum has = resources_same(need, k, &victim->demand->spec.requests);
+        resources_sum n = want <= 0 ? 1 : has <= 0 ? INT32_MAX : (want + has - 1) / has;
+        most = n > most ? n : most;
+    }
+    return most < INT32_MAX ? (int)most : INT32_MAX;
+}
+
 static int plan_init(struct plan *p, struct queue *q, const struct queue_job *j)
 {
     size_t workers = 0;
@@ -94,6 +122,7 @@ static int plan_init(struct plan *p, struct queue *q, const struct queue_job *j)
     for (int i = 0; i < p->n; i++) {
         struct victim *v = &p->victims[i];
         v->surplus = surplus_of(v->job);
+        v->each = yields(v->job, j);
         v->given = next;
         next += v->job->nat;
     }
@@ -170,12 +199,17 @@ static bool choose(struct plan *p)
         else
             low = middle + 1;
     }
+    while (low > 0 && low < p->n &&
+           p->victims[low].job->priority == p->victims[low - 1].job->priority)
+        low++; /* of one priority those that lose the fewest workers */
     take(p, low);
     keep_gangs(p);
     int *room = p->q->counts;
     int total = fit_plan(&p->after, &p->for_->demand->spec, INT32_MAX / 2, room);
-    for (int i = p->n - 1; i >= 0; i--)
+    qsort(p->victims, (size_t)p->n, sizeof(*p->victims), by_yield);
+    for (int i = 0; i < p->n; i++)
         keep_workers(p, &p->victims[i], room, &total);
+    qsort(p->victims, (size_t)p->n, sizeof(*p->victims), by_worth);
     return true;
 }
 

@@ -139,6 +139,32 @@ static void test_where_needed(void **state)
     assert_false(verdict(w, "other")->preempted);
 }
 
+/* Of gangs of one priority those give up workers that lose the fewest. */
+static void test_fewest(void **state)
+{
+    static const int small[] = {1, 0, 0, 0, 0}, large[] = {1, 2};
+    struct world *w = *state;
+    add_node(w, "a", 4, "", "");
+    add_node(w, "b", 5, "", "");
+    add_node(w, "c", 4, "", "");
+    add_job(w, "small", "'workers':5,'minWorkers':1,'maxWorkers':5", RUNNING("11:00"));
+    w->demand[0].spec.requests.amount[RESOURCES_CPU] = 1000;
+    place(w, small, 5);
+    add_job(w, "large", "'workers':2,'minWorkers':1,'maxWorkers':2", RUNNING("10:00"));
+    w->demand[1].spec.requests.amount[RESOURCES_CPU] = 4000;
+    place(w, large, 2);
+    add_job(w, "high", "'workers':1", QUEUED("13:00"));
+    w->demand[2].spec.requests.amount[RESOURCES_CPU] = 4000;
+    last(w)->priority = 9;
+    decide(w, NOW);
+    expect_workers(w, "small", 5);
+    expect_workers(w, "large", 1);
+    w->q[1].priority = 1; /* the lower priority is first, however many workers that costs */
+    decide(w, NOW);
+    expect_workers(w, "small", 1);
+    expect_workers(w, "large", 2);
+}
+
 /* While workers end, no further ones are taken, and a lower job does not take their room. */
 static void test_freeing(void **state)
 {
@@ -262,16 +288,40 @@ static void test_claims_of_surplus(void **state)
     expect_workers(w, "elastic", 2);
 }
 
+/* Regression: a gang that had preempted others waited for its quota for a moment, since its own
+ * pods with gates were just deleted. Its victim got the nodes back, and was preempted again. */
+static void test_claims_while_over_quota(void **state)
+{
+    struct world *w = *state;
+    struct quota_line *line = calloc(1, sizeof(*line));
+    *line = (struct quota_line){.key = "pods", .hard = 1, .used = 1};
+    add_node(w, "a", 2, "", "");
+    w->quotas[w->nquotas++] = (struct quota){.namespace = "ml", .name = "q", .n = 1, .lines = line};
+    add_job(w, "high", "'workers':1", QUEUED("13:00"));
+    last(w)->priority = 9;
+    last(w)->claimed = NOW - MOMENT_S;
+    add_job(w, "victim", "'workers':1", QUEUED("13:10"));
+    move_to(w, "xx");
+    decide(w, NOW);
+    expect_waits(w, "high", "quota q: pods 1 asked, 0 of 1 left");
+    expect_waits(w, "victim", "0 of 1 workers fit now");
+    w->q[0].claimed = MOMENT_NONE;
+    decide(w, NOW);
+    assert_true(verdict(w, "victim")->go);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         WORLD_TEST(test_order),
         WORLD_TEST(test_as_many_as_needed),
         WORLD_TEST(test_where_needed),
+        WORLD_TEST(test_fewest),
         WORLD_TEST(test_freeing),
         WORLD_TEST(test_stuck),
         WORLD_TEST(test_claimed_nodes),
         WORLD_TEST(test_claims_of_surplus),
+        WORLD_TEST(test_claims_while_over_quota),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
