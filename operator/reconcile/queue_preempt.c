@@ -54,10 +54,13 @@ static int by_yield(const void *a, const void *b)
     return by_worth(b, a);
 }
 
+/* Of a gang that has given up workers in this run no others are taken: later runs see which are
+ * left. */
 static bool may_be_preempted(const struct queue_job *j, int priority)
 {
     enum job_phase phase = j->job->status.phase;
     return j->gates && j->priority < priority && !j->job->deleting && !j->ret.preempted &&
+           j->ret.workers == 0 &&
            (phase == JOB_STARTING || phase == JOB_RUNNING || phase == JOB_WAITING);
 }
 

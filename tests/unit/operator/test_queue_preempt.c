@@ -105,6 +105,28 @@ static void test_as_many_as_needed(void **state)
     assert_true(verdict(w, "elastic")->preempted);
 }
 
+/* Regression: in one run two gangs took workers of the same one, and the second the same workers as
+ * the first; the list of them was written beyond its end. */
+static void test_one_at_a_time(void **state)
+{
+    static const int at[] = {0, 0, 1, 1}, numbers[] = {0, 1, 2, 3};
+    struct world *w = *state;
+    add_node(w, "a", 4, "", "");
+    add_node(w, "b", 4, "", "");
+    add_job(w, "elastic", "'workers':4,'minWorkers':1,'maxWorkers':4", RUNNING("10:00"));
+    place(w, at, 4);
+    last(w)->numbers = numbers;
+    add_job(w, "first", "'workers':2", QUEUED("13:00"));
+    last(w)->priority = 9;
+    add_job(w, "second", "'workers':1", QUEUED("13:01"));
+    last(w)->priority = 9;
+    decide(w, NOW);
+    expect_waits(w, "first", "preempts job ml/elastic");
+    expect_waits(w, "second", "0 of 1 workers fit now");
+    expect_workers(w, "elastic", 2);
+    assert_int_equal(verdict(w, "elastic")->ntaken, 2);
+}
+
 /* It gives up the workers on the nodes that the new gang can use, and no others. */
 static void test_where_needed(void **state)
 {
@@ -316,6 +338,7 @@ int main(void)
         WORLD_TEST(test_order),
         WORLD_TEST(test_as_many_as_needed),
         WORLD_TEST(test_where_needed),
+        WORLD_TEST(test_one_at_a_time),
         WORLD_TEST(test_fewest),
         WORLD_TEST(test_freeing),
         WORLD_TEST(test_stuck),
