@@ -135,7 +135,7 @@ static void count_usage(struct driver *d, const char *key, const struct pod_item
                  "not fit",
                  key);
     /* Free resources have changed, or a gate was removed. */
-    if (!same || was->pod.deleting != is->pod.deleting || was->pod.gated != is->pod.gated ||
+    if (!same || was->pod.leaves_by != is->pod.leaves_by || was->pod.gated != is->pod.gated ||
         was->pod.phase != is->pod.phase)
         d->queue_dirty = true;
 }

@@ -52,15 +52,19 @@ static bool any_needs_decision(struct driver *d)
 static bool same(const struct admission *a, const struct admission *b)
 {
     return a->go == b->go && a->no_pods == b->no_pods && a->preempted == b->preempted &&
-           a->workers == b->workers && a->again == b->again && strcmp(a->why, b->why) == 0;
+           a->workers == b->workers && a->claimed == b->claimed && a->again == b->again &&
+           a->ntaken == b->ntaken && strcmp(a->why, b->why) == 0 &&
+           (a->ntaken == 0 || memcmp(a->taken, b->taken, (size_t)a->ntaken * sizeof(int)) == 0);
 }
 
-static void hand_out(struct driver *d, const struct queue_job *q, const struct job_item *item)
+static void hand_out(struct driver *d, struct queue_job *q, const struct snapshot_job *of)
 {
-    struct entry *e = item->entry;
+    struct entry *e = of->item->entry;
     /* The job is gone, or has entered another phase since the snapshot. */
-    if (!e || !e->job || e->job->job.status.phase != item->job.status.phase || q->pending)
+    if (!e || !e->job || e->job->job.status.phase != of->item->job.status.phase || q->pending)
         return;
+    if (of->admitted && !e->admitted)
+        return; /* its admission failed since the snapshot */
     if (e->admission && same(e->admission, &q->ret))
         return;
     if (!e->admission)
@@ -72,7 +76,9 @@ static void hand_out(struct driver *d, const struct queue_job *q, const struct j
     }
     if (q->ret.preempted && !e->admission->preempted)
         log_info("job %s: preempted by job %s", e->key, q->ret.why);
+    admission_fini(e->admission);
     *e->admission = q->ret;
+    q->ret.taken = NULL;
     driver_enqueue(d, e);
 }
 
@@ -130,9 +136,9 @@ static void run_again_at(struct driver *d, int64_t again)
 /* Hands out what a complete run has decided. */
 static void end(struct driver *d, struct snapshot *s)
 {
-    int64_t again = INT64_MAX;
+    int64_t again = s->stuck_again;
     for (int i = 0; i < s->n; i++) {
-        hand_out(d, &s->jobs[i], s->of[i].item);
+        hand_out(d, &s->jobs[i], &s->of[i]);
         again = s->jobs[i].ret.again < again ? s->jobs[i].ret.again : again;
     }
     run_again_at(d, again);

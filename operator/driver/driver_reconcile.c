@@ -15,6 +15,7 @@
 
 #define CONFLICT_MS 10000   /* between two reads of a foreign pod that has a worker's name */
 #define LONGEST_MS  3600000 /* limits a pause that a jump of the wall clock made longer */
+#define RUN_MS      2       /* until a run of the queue may be complete */
 #define FAILED_MS   1000    /* pause after a failed allocation */
 
 /* ---- expectations ---------------------------------------------------------------------------- */
@@ -134,7 +135,7 @@ static void on_ended(void *arg, struct entry *e, enum apply_end end, const struc
     }
     driver_notify_pods(d, e); /* a pod may not have been deleted */
     e->stale = end == APPLY_STALE;
-    e->admitted = false;
+    e->admitted &= end == APPLY_FAILED; /* the lost response may have been a success */
     if (e->problem)
         driver_forget_dry_run(d, e); /* it has passed, and the pods do not */
     d->queue_dirty = true;
@@ -153,12 +154,17 @@ static void on_ended(void *arg, struct entry *e, enum apply_end end, const struc
     driver_enqueue_at(d, e, e->not_before);
 }
 
+static int count(const struct actions *actions, enum action_kind kind)
+{
+    int n = 0;
+    for (int i = 0; i < actions->n; i++)
+        n += actions->all[i].kind == kind;
+    return n;
+}
+
 static bool makes(const struct actions *actions, enum action_kind kind)
 {
-    for (int i = 0; i < actions->n; i++)
-        if (actions->all[i].kind == kind)
-            return true;
-    return false;
+    return count(actions, kind) > 0;
 }
 
 static void apply(struct driver *d, struct entry *e, struct actions *actions)
@@ -177,6 +183,7 @@ static void apply(struct driver *d, struct entry *e, struct actions *actions)
     struct err err = {0};
     enum job_phase before = e->job->job.status.phase;
     e->admitted = actions->status.phase == JOB_STARTING && before != JOB_STARTING;
+    e->asked = actions->status.workers + count(actions, ACTION_CREATE_POD);
     if (makes(actions, ACTION_WRITE_STATUS))
         e->status_written = driver_now();
     if (apply_start(&config, e, actions, &err) == 0)
@@ -264,11 +271,34 @@ static int decide(struct driver *d, struct entry *e, const struct job_facts *fac
     return rc;
 }
 
+static bool is_queued(const struct entry *e)
+{
+    enum job_phase phase = e->job->job.status.phase;
+    return phase == JOB_NEW || phase == JOB_QUEUED;
+}
+
 /* A queued job is not reconciled before the queue has decided; the decision enqueues it. */
 static bool waits_for_queue(const struct entry *e)
 {
-    enum job_phase phase = e->job->job.status.phase;
-    return !e->admission && e->job->job.ours && (phase == JOB_NEW || phase == JOB_QUEUED);
+    return !e->admission && e->job->job.ours && is_queued(e);
+}
+
+/* A gang is not admitted by an earlier decision while a run of the queue decides anew: its snapshot
+ * counts the gang as waiting. */
+static bool waits_for_run(const struct driver *d, const struct entry *e)
+{
+    return d->snapshot && e->admission && e->admission->go && is_queued(e);
+}
+
+/* The admission was written in vain. Meanwhile the queue has counted the gang as admitted, so it
+ * decides again. */
+static void forget_failed_admission(struct driver *d, struct entry *e)
+{
+    if (e->admitted && is_queued(e)) {
+        entry_forget_admission(e);
+        driver_queue_at(d, clock_ns());
+    }
+    e->admitted = false;
 }
 
 void driver_reconcile(struct driver *d, struct entry *e)
@@ -279,7 +309,11 @@ void driver_reconcile(struct driver *d, struct entry *e)
         return;
     if (!expectations_met(d, e))
         return;
-    e->admitted = false;
+    if (waits_for_run(d, e)) {
+        driver_enqueue_at(d, e, clock_ns() + RUN_MS * CLOCK_MS);
+        return;
+    }
+    forget_failed_admission(d, e);
     e->reconciled_at = clock_ns();
     d->stats.reconciles++;
     driver_choose_gang(d, e);

@@ -142,6 +142,8 @@ void entry_forget_gang(struct entry *e)
 
 void entry_forget_admission(struct entry *e)
 {
+    if (e->admission)
+        admission_fini(e->admission);
     free(e->admission);
     e->admission = NULL;
 }

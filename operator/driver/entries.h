@@ -39,6 +39,7 @@ struct entry {
     bool admitted; /* this operator wrote that the gang is admitted; the cache may lag behind */
     struct expectations expectations;
     struct apply *apply; /* actions in flight, NULL: none */
+    int asked;           /* workers that the job has once these are done and the caches show them */
 
     /* A pod that is not this job's and has the name of one of the job's pods. If it lacks the job's
      * label, no informer reports it: it is read again at conflict_at. */

@@ -23,6 +23,8 @@ void snapshot_drop(struct snapshot *s)
         free(s->of[i].admitted);
         resources_fini(&s->of[i].requests);
         free(s->of[i].at);
+        free(s->of[i].numbers);
+        admission_fini(&s->jobs[i].ret);
     }
     for (int i = 0; i < s->cluster.n && s->items; i++) {
         items_node_unref(s->items[i]);
@@ -38,6 +40,9 @@ void snapshot_drop(struct snapshot *s)
     free(s->namespaces);
     for (int i = 0; i < s->nquotas; i++)
         quota_fini(&s->quotas[i]);
+    for (int i = 0; i < s->nstuck; i++)
+        resources_fini(&s->stuck[i].requests);
+    free(s->stuck);
     free(s->jobs);
     free(s->of);
     free(s->nodes);
@@ -197,15 +202,48 @@ static void take_own(struct snapshot *s, const struct entry *e)
     }
 }
 
-/* The room of workers that are being deleted. */
-static void take_leaving(struct snapshot *s, const struct entry *e)
+/* Returns where to fill in a further stuck pod; NULL: no memory. */
+static struct queue_stuck *add_stuck(struct snapshot *s)
 {
-    for (int i = 0; i < e->npods; i++) {
+    if (s->nstuck == s->stuck_cap) {
+        int cap = s->stuck_cap ? 2 * s->stuck_cap : 8;
+        void *grown = realloc(s->stuck, (size_t)cap * sizeof(*s->stuck));
+        if (!grown)
+            return NULL;
+        s->stuck = grown;
+        s->stuck_cap = cap;
+    }
+    s->stuck[s->nstuck] = (struct queue_stuck){.node = -1};
+    return &s->stuck[s->nstuck++];
+}
+
+/* The room of a worker on that node that is being deleted, or about to be. */
+static int take_leaving(struct snapshot *s, const struct entry *e, const struct pod *p, int node)
+{
+    int64_t at = pod_stuck_at(p);
+    if (at > s->now) {
+        s->stuck_again = at < s->stuck_again ? at : s->stuck_again;
+        resources_count(&s->freeing[node], &p->requests, 1);
+        return 0;
+    }
+    struct queue_stuck *stuck = add_stuck(s);
+    if (!stuck)
+        return -ENOMEM;
+    snprintf(stuck->pod, sizeof(stuck->pod), "%.63s/%.63s", e->job->job.namespace_, p->name);
+    stuck->node = node;
+    stuck->leaves_by = p->leaves_by;
+    return resources_copy(&p->requests, &stuck->requests);
+}
+
+static int take_all_leaving(struct snapshot *s, const struct entry *e)
+{
+    int rc = 0;
+    for (int i = 0; i < e->npods && rc == 0; i++) {
         const struct pod *p = &e->pods[i]->pod;
         int node = pod_finished(p) ? -1 : node_of(s, p->node);
-        if (node >= 0)
-            resources_count(&s->freeing[node], &p->requests, 1);
+        rc = node >= 0 ? take_leaving(s, e, p, node) : 0;
     }
+    return rc;
 }
 
 /* Takes priority and requests from an existing pod of the job, because this operator has made no
@@ -227,7 +265,8 @@ static int take_pods(struct snapshot *s, const struct entry *e, struct workers *
     const struct hvdjob_status *status = &j->job->status;
     bool known = s->of[i].verdict && s->of[i].verdict->known; /* its priority */
     s->of[i].at = calloc((size_t)w->n + 1, sizeof(int));
-    if (!s->of[i].at)
+    s->of[i].numbers = calloc((size_t)w->n + 1, sizeof(int));
+    if (!s->of[i].at || !s->of[i].numbers)
         return -ENOMEM;
     qsort(w->mine, (size_t)w->n, sizeof(*w->mine), by_worth);
     for (int k = 0; k < w->n; k++) {
@@ -238,12 +277,15 @@ static int take_pods(struct snapshot *s, const struct entry *e, struct workers *
             return -ENOMEM;
         if (node < 0 || pod_finished(p))
             continue;
-        if (alive)
+        if (alive) {
+            s->of[i].numbers[j->nat] = p->worker;
             s->of[i].at[j->nat++] = node;
-        else
-            resources_count(&s->freeing[node], &p->requests, 1);
+        } else if (take_leaving(s, e, p, node) < 0) {
+            return -ENOMEM;
+        }
     }
     j->at = s->of[i].at;
+    j->numbers = s->of[i].numbers;
     return 0;
 }
 
@@ -288,6 +330,15 @@ static void take_verdict(struct driver *d, struct snapshot *s, struct entry *e, 
     }
 }
 
+/* What the last decision allows, and what an apply in flight asks for. */
+static int granted(const struct entry *e, const struct hvdjob *job)
+{
+    int asked = e->apply || e->expectations.n > 0 ? e->asked : 0;
+    int n = e->admission ? e->admission->workers : 0;
+    n = n < job->workers ? n : job->workers;
+    return n > asked ? n : asked;
+}
+
 static int add_job(struct driver *d, struct snapshot *s, struct entry *e)
 {
     int i = s->n++;
@@ -296,7 +347,11 @@ static int add_job(struct driver *d, struct snapshot *s, struct entry *e)
     s->jobs[i] = (struct queue_job){.job = &e->job->job,
                                     .gates = e->gang && !e->gang->group,
                                     .unserved = !e->gang,
-                                    .served = driver_served(d, e->job->job.namespace_)};
+                                    .served = driver_served(d, e->job->job.namespace_),
+                                    .granted = granted(e, &e->job->job),
+                                    .claimed = e->job->job.status.claimed};
+    if (e->admission && e->admission->claimed > s->jobs[i].claimed)
+        s->jobs[i].claimed = e->admission->claimed;
     if (e->admission && e->admission->preempted) {
         snprintf(of->preempted_by, sizeof(of->preempted_by), "%.127s", e->admission->why);
         s->jobs[i].preempted_by = of->preempted_by;
@@ -326,8 +381,8 @@ static int take_jobs(struct driver *d, struct snapshot *s)
     for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e)) {
         take_own(s, e);
         if (!counts(e)) {
-            if (e->job && e->job->job.ours && leaves_whole(e))
-                take_leaving(s, e);
+            if (e->job && e->job->job.ours && leaves_whole(e) && take_all_leaving(s, e) < 0)
+                return -ENOMEM;
             continue;
         }
         driver_choose_gang(d, e);
@@ -379,6 +434,8 @@ int snapshot_take(struct driver *d, struct snapshot **ret)
     if (!s)
         return -ENOMEM;
     s->began = clock_ns();
+    s->now = driver_now();
+    s->stuck_again = INT64_MAX;
     int rc = blind ? 0 : take_nodes(d, s);
     rc = rc < 0 ? rc : take_quotas(d, s);
     rc = rc < 0 ? rc : take_jobs(d, s);
@@ -388,11 +445,13 @@ int snapshot_take(struct driver *d, struct snapshot **ret)
                                  .n = s->n,
                                  .cluster = blind ? NULL : &s->cluster,
                                  .freeing = s->freeing,
+                                 .stuck = s->stuck,
+                                 .nstuck = s->nstuck,
                                  .foreign = blind ? NULL : s->foreign,
                                  .quotas = s->quotas,
                                  .nquotas = s->nquotas,
                                  .policy = d->config.policy,
-                                 .now = driver_now()};
+                                 .now = s->now};
     rc = rc < 0 ? rc : queue_begin(&s->queue, &s->in);
     if (rc < 0) {
         snapshot_drop(s);

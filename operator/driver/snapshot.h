@@ -19,7 +19,7 @@ struct snapshot_job {
     struct verdict *verdict;   /* one reference; NULL: none */
     struct demand demand;      /* borrowed from the verdict, the job, or requests */
     struct resources requests; /* of a worker that exists, where there is no verdict */
-    int *at;                   /* queue_job.at */
+    int *at, *numbers;         /* queue_job.at, queue_job.numbers */
     char preempted_by[128];    /* queue_job.preempted_by */
 };
 
@@ -34,10 +34,14 @@ struct snapshot {
     struct usage_antis antis;
     struct fit_namespace *namespaces;    /* cluster.namespaces; copies of the labels */
     struct resources *freeing, *foreign; /* queue_input */
+    struct queue_stuck *stuck;           /* queue_input */
+    int nstuck, stuck_cap;
+    int64_t stuck_again; /* when the next pod is stuck; INT64_MAX: none is being deleted */
     struct quota *quotas;
     int nquotas;
     struct queue_input in;
     struct queue *queue;
+    int64_t now;
     uint64_t began, spent; /* clock_ns(); ns of the turns so far */
 };
 

@@ -38,7 +38,8 @@ static const char *const own_fields[] = {
     "drainTime",       "failureRule",
     "refusals",        "refusal",
     "lastRefusalTime", "lastPreemptionTime",
-    "preemptedBy",     "drains",
+    "preemptedBy",     "claimTime",
+    "minGranted",      "drains",
 };
 
 const char *job_phase_name(enum job_phase phase)
@@ -246,11 +247,13 @@ static void get_memory(json_t *j, struct hvdjob_status *s)
     s->restarts = get_count(j, "restarts");
     s->rollbacks = get_count(j, "rollbacks");
     s->refusals = get_count(j, "refusals");
+    s->min_granted = get_count(j, "minGranted");
     s->failed_late = json_is_true(json_object_get(j, "workerFailedAtEnd"));
     s->last_loss = get_moment(j, "lastLossTime");
     s->last_rollback = get_moment(j, "lastRollbackTime");
     s->last_refusal = get_moment(j, "lastRefusalTime");
     s->last_preemption = get_moment(j, "lastPreemptionTime");
+    s->claimed = get_moment(j, "claimTime");
     s->queued = get_moment(j, "queuedTime");
     s->admitted = get_moment(j, "admittedTime");
     s->started = get_moment(j, "startTime");
@@ -390,6 +393,8 @@ static void put_memory(json_t **j, const struct hvdjob_status *s)
     put_count(j, "rollbacks", s->rollbacks);
     if (s->refusals > 0)
         put_count(j, "refusals", s->refusals);
+    if (s->min_granted > 0)
+        put_count(j, "minGranted", s->min_granted);
     if (s->failed_late)
         json_put(j, "workerFailedAtEnd", json_true());
     put_moment(j, "lastLossTime", s->last_loss);
@@ -398,6 +403,7 @@ static void put_memory(json_t **j, const struct hvdjob_status *s)
     put_text(j, "refusal", words(s->refusal));
     put_moment(j, "lastPreemptionTime", s->last_preemption);
     put_text(j, "preemptedBy", words(s->preempted_by));
+    put_moment(j, "claimTime", s->claimed);
     put_moment(j, "queuedTime", s->queued);
     put_moment(j, "admittedTime", s->admitted);
     put_moment(j, "startTime", s->started);

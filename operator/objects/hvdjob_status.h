@@ -77,7 +77,12 @@ struct hvdjob_status {
     int refusals;  /* admissions in a row after which the API server refused a worker's pod */
     int64_t last_loss; /* when the last of these events began */
     int64_t last_rollback, last_refusal;
-    int64_t last_preemption;         /* when the job last gave way to one of a higher priority */
+    int64_t last_preemption; /* when the job last gave way to one of a higher priority */
+    /* minWorkers for which the queue has admitted the gang, or has granted room since: a raised one
+     * is no reason to exceed the namespace's share. 0: not admitted, or by an earlier version. */
+    int min_granted;
+    /* When workers of others were last preempted for this gang, which has not started since. */
+    int64_t claimed;
     bool failed_late;                /* a worker failed after another had succeeded */
     struct job_first_failure *first; /* owned, NULL: no failure */
     struct job_failure_rule *rule;   /* owned, NULL: no rule has decided */

@@ -233,6 +233,7 @@ int pod_parse(json_t *j, struct pod *ret, struct err *err)
     snprintf(p.uid, sizeof(p.uid), "%s", uid);
     snprintf(p.owner, sizeof(p.owner), "%s", parts_controller(meta));
     p.deleting = *parts_text(meta, "deletionTimestamp");
+    moment_parse(parts_text(meta, "deletionTimestamp"), &p.leaves_by);
     moment_parse(parts_text(meta, "creationTimestamp"), &p.created);
     rc = p.name && p.job ? 0 : err_set(err, ENOMEM, "no memory");
     rc = rc < 0 ? rc : take_spec(&p, j, err);

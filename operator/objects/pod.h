@@ -8,9 +8,14 @@
 
 #include "core/base/agent_end.h"
 #include "operator/objects/hostports.h"
+#include "operator/objects/moment.h"
 #include "operator/objects/resources.h"
 
 #define POD_UID_MAX 64
+
+/* How long after its deletionTimestamp a pod may still exist before it is stuck: the kubelet ends
+ * it, unmounts its volumes and tells the API server. */
+#define POD_LEAVES_LATE (30 * MOMENT_S)
 
 /* Labels and the scheduling gate of workers' pods. */
 #define POD_LABEL_JOB     "hvd.dev/job"
@@ -32,7 +37,9 @@ struct pod {
     int worker, attempt;                       /* from the labels, -1: none */
     enum pod_phase phase;
     bool deleting; /* the pod has a deletionTimestamp */
-    bool gated;    /* by the scheduling gate POD_GATE */
+    /* The deletionTimestamp, which includes the grace period; MOMENT_NONE: it is not deleting. */
+    int64_t leaves_by;
+    bool gated; /* by the scheduling gate POD_GATE */
     bool ready;
     /* The pod failed through a disruption: eviction, preemption, a lost node, or an operator that
      * was away or has refused the agent. */
@@ -61,6 +68,12 @@ struct pod {
  * request is not stored. -EINVAL: no name or no uid. -ENOMEM. *ret is untouched on failure. */
 int pod_parse(json_t *j, struct pod *ret, struct err *err);
 void pod_fini(struct pod *p);
+
+/* When a pod that is being deleted is stuck; INT64_MAX: it is not being deleted. */
+static inline int64_t pod_stuck_at(const struct pod *p)
+{
+    return p->deleting ? p->leaves_by + POD_LEAVES_LATE : INT64_MAX;
+}
 
 static inline bool pod_finished(const struct pod *p)
 {

@@ -9,6 +9,23 @@
 #include "operator/objects/moment.h"
 #include "operator/reconcile/queue_private.h"
 
+/* ---- admissions ------------------------------------------------------------------------------ */
+
+void admission_fini(struct admission *a)
+{
+    free(a->taken);
+    a->taken = NULL;
+    a->ntaken = 0;
+}
+
+bool admission_takes(const struct admission *a, int worker)
+{
+    for (int i = 0; a && i < a->ntaken; i++)
+        if (a->taken[i] == worker)
+            return true;
+    return false;
+}
+
 /* ---- tenants --------------------------------------------------------------------------------- */
 
 static int by_namespace(const void *a, const void *b)
@@ -141,8 +158,6 @@ int queue_begin(struct queue **ret, const struct queue_input *in)
         queue_end(q);
         return rc;
     }
-    for (int i = 0; i < in->n; i++)
-        q->any_preempted |= in->jobs[i].preempted_by || in->jobs[i].job->status.preempted_by;
     *ret = q;
     return 0;
 }
@@ -151,8 +166,10 @@ int queue_begin(struct queue **ret, const struct queue_input *in)
 static void prepare(struct queue *q, struct queue_job *j)
 {
     struct tenant *t = queue_tenant(q, j->job);
-    j->ret = (struct admission){.again = INT64_MAX};
-    if (j->preempted_by) {
+    admission_fini(&j->ret);
+    j->ret = (struct admission){.again = INT64_MAX, .claimed = queue_claim_of(q, j)};
+    if (j->preempted_by) { /* its workers are alive until they are deleted */
+        queue_loosen(q, j, j->bound + j->unbound);
         j->ret.preempted = true;
         snprintf(j->ret.why, sizeof(j->ret.why), "%s", j->preempted_by);
         return;

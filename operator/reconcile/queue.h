@@ -36,10 +36,17 @@ struct admission {
     bool no_pods;   /* a queued job: it may not have pods, not even with gates */
     bool preempted; /* an admitted job: it must give its resources to the job in why */
     int workers;    /* it may have at most so many workers; 0: no limit but spec.workers */
+    int *taken;     /* [ntaken] numbers of the workers of which it is deprived first; owned */
+    int ntaken;
+    int64_t claimed; /* hvdjob_status.claimed; MOMENT_NONE: it claims no nodes */
     /* A queued job: why it waits. A preempted job: "namespace/name" of the job that preempts it. */
     char why[1024];
     int64_t again; /* moment at which the decision may change by itself; INT64_MAX: never */
 };
+
+void admission_fini(struct admission *a);
+/* Must the job, if it has too many workers, lose this one first? a NULL: no. */
+bool admission_takes(const struct admission *a, int worker);
 
 struct queue_job {
     const struct hvdjob *job;
@@ -59,8 +66,21 @@ struct queue_job {
     int bound;     /* of these, workers that have a node */
     int unbound;   /* of these, workers that have no gate and no node yet */
     const int *at; /* [nat] indices in cluster.nodes of bound workers; the last is given up first */
+    const int *numbers; /* [nat] numbers of these workers */
     int nat;
+    /* Workers that it may have by earlier decisions, though the cache does not show them: those
+     * that it was granted, or that are being created. 0: not more than are alive. */
+    int granted;
+    int64_t claimed; /* hvdjob_status.claimed, or that of the last decision */
     struct admission ret;
+};
+
+/* A pod that is stuck in Terminating: its room is not about to be free. */
+struct queue_stuck {
+    char pod[128]; /* "namespace/name" */
+    int node;      /* index in cluster.nodes */
+    int64_t leaves_by;
+    struct resources requests;
 };
 
 /* The administrator's limits. */
@@ -75,6 +95,8 @@ struct queue_input {
     int n;
     struct cluster *cluster;   /* NULL: nodes may not be listed. Reservations are added to used */
     struct resources *freeing; /* [cluster->n] requests of workers being deleted; NULL: none */
+    const struct queue_stuck *stuck; /* [nstuck] */
+    int nstuck;
     struct resources *foreign; /* [cluster->n] requests of pods of no job; NULL: none */
     struct quota *quotas;      /* [nquotas], sorted by namespace; admissions are added to used */
     int nquotas;

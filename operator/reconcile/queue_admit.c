@@ -12,6 +12,8 @@
 #include "operator/reconcile/backoff.h"
 #include "operator/reconcile/queue_private.h"
 
+#define SAY_STUCK 400 /* bytes of why that are left to queue_say_stuck() */
+
 void queue_again(struct queue_job *j, int64_t at)
 {
     if (at < j->ret.again)
@@ -39,21 +41,23 @@ static int quotas_admit(const struct queue *q, struct queue_job *j, int limit, i
 static void take_quotas(struct queue *q, const struct queue_job *j, int n)
 {
     const struct tenant *t = queue_tenant(q, j->job);
-    for (int i = 0; i < t->nquotas && n > 0; i++)
+    for (int i = 0; i < t->nquotas && n != 0; i++)
         quota_take(&t->quotas[i], j->demand, n);
 }
 
-static bool is_admitted(const struct hvdjob *job)
+/* Pods beyond minWorkers that do not exist yet, but may be created by an earlier decision. */
+static int granted(const struct queue_job *j)
 {
-    enum job_phase phase = job->status.phase;
-    return (phase == JOB_STARTING || phase == JOB_RUNNING || phase == JOB_WAITING) &&
-           !job->deleting;
+    int kept = queue_min(j) > j->alive ? queue_min(j) : j->alive;
+    return j->granted > kept ? j->granted - kept : 0;
 }
 
 void queue_take_missing(struct queue *q, const struct queue_job *j)
 {
-    if (is_admitted(j->job))
-        take_quotas(q, j, j->job->min - j->alive);
+    if (!queue_is_admitted(j->job))
+        return;
+    int missing = queue_min(j) - j->alive;
+    take_quotas(q, j, (missing > 0 ? missing : 0) + granted(j));
 }
 
 /* Pods of a queued job exist with gates, and quotas count them. So a job has none while a job that
@@ -70,17 +74,27 @@ static bool waits_for_quota(struct queue *q, struct queue_job *j)
     return true;
 }
 
-static bool waits_for_share(const struct queue *q, struct queue_job *j)
+/* Where only loose workers are in the way, the share is held for the job, so that queue_grow()
+ * takes them back. The job is admitted once they are deleted: the scheduler may place them before.
+ */
+static bool waits_for_share(struct queue *q, struct queue_job *j)
 {
     const char *kind = "";
-    if (queue_share_allows(q, j, j->job->min, &kind) >= j->job->min)
+    int min = j->job->min;
+    if (queue_share_allows(q, j, min, true, &kind) >= min)
         return false;
+    bool soon = queue_share_allows(q, j, min, false, NULL) >= min;
     snprintf(
         j->ret.why, sizeof(j->ret.why),
         "the jobs of a namespace may hold %d %% of the cluster's %s, and with this job those of "
-        "%.63s would hold more",
-        q->in->policy.share, kind, j->job->namespace_);
+        "%.63s would hold more%s",
+        q->in->policy.share, kind, j->job->namespace_,
+        soon ? "; workers of its other jobs are deleted first" : "");
     j->ret.no_pods = true;
+    if (soon) {
+        queue_hold_share(q, j, min);
+        queue_again(j, q->in->now + MOMENT_S);
+    }
     return true;
 }
 
@@ -95,7 +109,7 @@ static int allowed(const struct queue *q, struct queue_job *j)
     n = n > 0 ? quotas_admit(q, j, n, 0) : n;
     memcpy(j->ret.why, why, sizeof(why));
     n += j->alive;
-    n = queue_share_allows(q, j, n, NULL);
+    n = queue_share_allows(q, j, n, true, NULL);
     return n > j->job->min ? n : j->job->min;
 }
 
@@ -124,7 +138,7 @@ static void go(struct queue *q, struct queue_job *j, bool sure)
     j->ret.workers = n;
     if (!sure)
         queue_note_probe(q, j);
-    take_quotas(q, j, n - j->alive);
+    take_quotas(q, j, n > j->alive ? n - j->alive : 0);
     queue_reserve(q, j, n);
 }
 
@@ -135,7 +149,7 @@ static void keep_pods(struct queue *q, struct queue_job *j)
     int n = allowed(q, j);
     j->ret.workers = n;
     j->ret.no_pods = t->waits_for_quota != NULL;
-    if (!j->ret.no_pods)
+    if (!j->ret.no_pods && n > j->alive)
         take_quotas(q, j, n - j->alive);
 }
 
@@ -206,7 +220,9 @@ static void wait_for_room(struct queue *q, struct queue_job *j, bool head)
         go(q, j, false);
         return;
     }
-    fit_explain(q->in->cluster, spec, job->min, j->ret.why, sizeof(j->ret.why));
+    fit_explain(q->in->cluster, spec, job->min, j->ret.why,
+                sizeof(j->ret.why) - (q->in->nstuck > 0 ? SAY_STUCK : 0));
+    queue_say_stuck(q, j);
     say_held(q, j);
     if (job->probe > 0 && probe > q->in->now)
         queue_again(j, probe);
@@ -249,12 +265,25 @@ static bool pauses_after_refusal(struct queue *q, struct queue_job *j)
     return true;
 }
 
+/* A gang that has to wait for something else keeps the room that is made free for it: otherwise its
+ * victims would take it back, and be preempted again. Deleting the gang's own pods with gates, for
+ * example, takes a while to show in status.used of a quota. */
+static void keep_claim(struct queue *q, struct queue_job *j)
+{
+    int min = j->job->min;
+    if (j->gates && j->ret.claimed != MOMENT_NONE && q->in->cluster &&
+        fit_count(&q->later, &j->demand->spec, min) >= min)
+        queue_reserve_later(q, j);
+}
+
 void queue_admit(struct queue *q, struct queue_job *j, bool head)
 {
     const struct hvdjob *other;
     bool full;
-    if (pauses_after_refusal(q, j) || waits_for_quota(q, j) || waits_for_share(q, j))
+    if (pauses_after_refusal(q, j) || waits_for_quota(q, j) || waits_for_share(q, j)) {
+        keep_claim(q, j);
         return;
+    }
     if (!j->gates) {
         go(q, j, true);
         return;
@@ -277,24 +306,40 @@ void queue_admit(struct queue *q, struct queue_job *j, bool head)
 
 /* ---- elastic jobs ---------------------------------------------------------------------------- */
 
-/* Of an elastic job's workers beyond queue_pending(), some may exist: they have no node, and are
- * deleted if the job may not have them. */
+/* How many of n workers beyond queue_held() the share allows. Of these, the loose ones exist or are
+ * being created: they count already. */
+static int share_of_growth(struct queue *q, struct queue_job *j, int n, int loose)
+{
+    int most = queue_share_allows(q, j, n, false, NULL);
+    if (most <= loose)
+        return most;
+    queue_loosen(q, j, -loose);
+    n = queue_share_allows(q, j, most, true, NULL);
+    queue_loosen(q, j, loose);
+    return n > loose ? n : loose;
+}
+
+/* Of an elastic job's workers beyond queue_held(), some may exist: they have no node, and are
+ * deleted if the job may not have them. Until then they stay loose. */
 static int growth(struct queue *q, struct queue_job *j)
 {
-    int kept = j->bound + queue_pending(j), exist = j->alive > kept ? j->alive - kept : 0;
-    int n = j->job->workers - kept, fresh = n > exist ? quotas_admit(q, j, n - exist, 0) : 0;
-    n = queue_share_allows(q, j, n > exist ? exist + fresh : n, NULL);
+    int kept = queue_held(j), exist = j->alive > kept ? j->alive - kept : 0;
+    int n = j->job->workers - kept, loose = queue_loose(j);
+    take_quotas(q, j, -granted(j));
+    n = n > exist ? exist + quotas_admit(q, j, n - exist, 0) : n;
+    n = share_of_growth(q, j, n, loose);
     n = n > 0 && !queue_is_claimed(q, j) ? fitting(q, j, n) : 0;
-    take_quotas(q, j, n - exist);
+    take_quotas(q, j, n - exist > granted(j) ? n - exist : granted(j));
     queue_reserve(q, j, n);
+    queue_loosen(q, j, n < loose ? -n : -loose);
     return kept + n;
 }
 
 void queue_grow(struct queue *q, struct queue_job *j)
 {
     const struct hvdjob *job = j->job;
-    if (!is_admitted(job) || j->ret.workers > 0 || j->ret.preempted)
+    if (!queue_is_admitted(job) || j->ret.workers > 0 || j->ret.preempted)
         return;
     int n = job->elastic ? growth(q, j) : job->workers;
-    j->ret.workers = n < job->min ? job->min : n < job->workers ? n : job->workers;
+    j->ret.workers = n < queue_min(j) ? queue_min(j) : n < job->workers ? n : job->workers;
 }

@@ -12,9 +12,12 @@
 struct tenant {
     const char *namespace;
     struct resources holds; /* requests of its gangs: admitted ones and those with workers */
-    double share;           /* the largest part of a resource of the cluster that it holds */
-    int64_t served;         /* when a gang of it was last admitted */
-    struct quota *quotas;   /* [nquotas] */
+    /* Requests of further workers that exist or may be created, such as those of elastic gangs
+     * beyond minWorkers: they count for the share until they are deleted. */
+    struct resources loose;
+    double share;         /* the largest part of a resource of the cluster that it holds */
+    int64_t served;       /* when a gang of it was last admitted */
+    struct quota *quotas; /* [nquotas] */
     int nquotas;
     const struct hvdjob *waits_for_quota; /* the first job of this run that its quota refuses */
 };
@@ -60,7 +63,6 @@ struct queue {
     struct cluster claimed;
     struct node *claimed_nodes;   /* [claimed.n] copies; what they point to is borrowed */
     const struct hvdjob *claimer; /* the last of these gangs */
-    bool any_preempted;           /* some job has a preempted_by */
     /* The highest priority of a job that waits or is being placed: elastic jobs up to this priority
      * grow only into free room. */
     bool crowded;
@@ -91,31 +93,43 @@ int queue_room_init(struct queue *q);
 void queue_room_fini(struct queue *q);
 /* Is fit.h's result reliable for this job? */
 bool queue_certain(const struct queue *q, const struct queue_job *j);
+/* minWorkers, for an admitted job as far as it was granted. */
+int queue_min(const struct queue_job *j);
 /* Workers without a node for which room is reserved before the waiting jobs have their turn: those
  * that the scheduler may place at any time, and the missing ones of an admitted gang, also before
  * their pods exist. Of an elastic job only up to minWorkers: queue_grow() decides on the others. */
 int queue_pending(const struct queue_job *j);
+/* Workers that its tenant holds for j: those with a node, the pending ones, and minWorkers at least
+ * once it is admitted. */
+int queue_held(const struct queue_job *j);
+/* Further workers of j that count as loose. */
+int queue_loose(const struct queue_job *j);
+bool queue_is_admitted(const struct hvdjob *job);
 void queue_reserve_admitted(struct queue *q, struct queue_job *j);
 /* Adds n workers of j to what its tenant holds, and reserves for them unless another scheduler
  * does. */
 void queue_reserve(struct queue *q, struct queue_job *j, int n);
 /* Would j fit if no job had workers? Pods of no job, such as those of DaemonSets, stay. */
 bool queue_possible(const struct queue *q, const struct queue_job *j);
-/* Reserves the room for j's minWorkers that is in `later`, which others still use. fresh: others
- * are preempted for it in this run. */
-void queue_reserve_later(struct queue *q, const struct queue_job *j, bool fresh);
-/* Claims the nodes of q->counts for j, if others are preempted for it in this run (fresh) or were
- * within CLAIM. Call before reserving; used: what is used there without j. */
-void queue_claim(struct queue *q, const struct queue_job *j, const struct resources *used,
-                 bool fresh);
+/* Reserves the room for j's minWorkers that is in `later`, which others still use. */
+void queue_reserve_later(struct queue *q, const struct queue_job *j);
+/* Since when j claims the nodes that are made free for it; MOMENT_NONE: it does not. */
+int64_t queue_claim_of(const struct queue *q, const struct queue_job *j);
 /* Could the scheduler place a worker of j on a claimed node? */
 bool queue_is_claimed(const struct queue *q, const struct queue_job *j);
 /* Reserves the nodes that j needs once they are free. */
 void queue_hold(struct queue *q, const struct queue_job *j);
-/* How many further workers of j the tenant's share allows, at most limit. ret_kind: the resource
- * that limits them, a name; NULL: not needed. */
-int queue_share_allows(const struct queue *q, const struct queue_job *j, int limit,
+/* How many further workers of j the tenant's share allows, at most limit, beside what the tenant
+ * holds and, if loose, its loose workers. ret_kind: the resource that limits them, a name; NULL:
+ * not needed. */
+int queue_share_allows(const struct queue *q, const struct queue_job *j, int limit, bool loose,
                        const char **ret_kind);
+/* Adds n workers of j to what its tenant holds. */
+void queue_hold_share(struct queue *q, const struct queue_job *j, int n);
+/* Adds n workers of j to its tenant's loose ones. */
+void queue_loosen(struct queue *q, const struct queue_job *j, int n);
+/* Appends to why which stuck pod keeps j from a node; see queue_stuck. */
+void queue_say_stuck(const struct queue *q, struct queue_job *j);
 /* A copy of what is used on each node. NULL: no memory. queue_used_free() frees it. */
 struct resources *queue_used_copy(const struct cluster *c, const struct resources *used);
 void queue_used_free(struct resources *used, int n);

@@ -9,10 +9,11 @@
 #include "core/base/hash.h"
 #include "operator/objects/moment.h"
 #include "operator/reconcile/queue_private.h"
+#include "operator/reconcile/workers.h"
 
-/* How long a gang claims the nodes that were made free for it: until its workers have ended, which
- * takes their terminationGracePeriodSeconds, and a little longer. On a node that is lost they never
- * end. */
+/* How long after the last preemption a gang claims the nodes that are made free for it, if it does
+ * not start before: preempted workers end within their terminationGracePeriodSeconds, on a node
+ * that is lost never. */
 #define CLAIM (120 * MOMENT_S)
 
 void queue_used_free(struct resources *used, int n)
@@ -61,7 +62,9 @@ int queue_room_init(struct queue *q)
     for (int i = 0; c && i < c->n; i++)
         add_total(q, &c->nodes[i].allocatable);
     for (int i = 0; i < q->ntenants && rc == 0; i++)
-        rc = resources_zero_like(&q->total, &q->tenants[i].holds);
+        rc = resources_zero_like(&q->total, &q->tenants[i].holds) < 0
+                 ? -ENOMEM
+                 : resources_zero_like(&q->total, &q->tenants[i].loose);
     if (!c || rc < 0)
         return rc;
     q->later = *c;
@@ -90,13 +93,15 @@ void queue_room_fini(struct queue *q)
     free(q->claimed_nodes);
     free(q->counts);
     resources_fini(&q->total);
-    for (int i = 0; i < q->ntenants; i++)
+    for (int i = 0; i < q->ntenants; i++) {
         resources_fini(&q->tenants[i].holds);
+        resources_fini(&q->tenants[i].loose);
+    }
 }
 
 /* ---- shares ---------------------------------------------------------------------------------- */
 
-static void add_holding(struct queue *q, const struct queue_job *j, int n)
+void queue_hold_share(struct queue *q, const struct queue_job *j, int n)
 {
     struct tenant *t = queue_tenant(q, j->job);
     resources_count(&t->holds, &j->demand->spec.requests, n);
@@ -109,7 +114,38 @@ static void add_holding(struct queue *q, const struct queue_job *j, int n)
     }
 }
 
-int queue_share_allows(const struct queue *q, const struct queue_job *j, int limit,
+void queue_loosen(struct queue *q, const struct queue_job *j, int n)
+{
+    resources_count(&queue_tenant(q, j->job)->loose, &j->demand->spec.requests, n);
+}
+
+bool queue_is_admitted(const struct hvdjob *job)
+{
+    enum job_phase phase = job->status.phase;
+    return (phase == JOB_STARTING || phase == JOB_RUNNING || phase == JOB_WAITING) &&
+           !job->deleting;
+}
+
+int queue_min(const struct queue_job *j)
+{
+    int granted = queue_is_admitted(j->job) ? j->job->status.min_granted : 0;
+    return granted > 0 && granted < j->job->min ? granted : j->job->min;
+}
+
+int queue_held(const struct queue_job *j)
+{
+    int n = j->bound + queue_pending(j);
+    return queue_is_admitted(j->job) && n < queue_min(j) ? queue_min(j) : n;
+}
+
+int queue_loose(const struct queue_job *j)
+{
+    int n = j->bound + j->unbound;
+    n = (queue_is_admitted(j->job) && n < j->granted ? j->granted : n) - queue_held(j);
+    return n > 0 ? n : 0;
+}
+
+int queue_share_allows(const struct queue *q, const struct queue_job *j, int limit, bool loose,
                        const char **ret_kind)
 {
     const struct tenant *t = queue_tenant(q, j->job);
@@ -119,7 +155,8 @@ int queue_share_allows(const struct queue *q, const struct queue_job *j, int lim
         resources_sum each = resources_at(need, k), all = resources_same(need, k, &q->total);
         if (k == RESOURCES_PODS || each <= 0 || all <= 0)
             continue; /* a resource that no node has may come with an autoscaler's nodes */
-        resources_sum left = all * q->in->policy.share / 100 - resources_same(need, k, &t->holds);
+        resources_sum left = all * q->in->policy.share / 100 - resources_same(need, k, &t->holds) -
+                             (loose ? resources_same(need, k, &t->loose) : 0);
         resources_sum n = left > 0 ? left / each : 0;
         if (n >= limit)
             continue;
@@ -146,11 +183,27 @@ static void place(struct queue *q, const struct podspec *spec)
     }
 }
 
+/* Claims the nodes of q->counts for j, if it claims any. used: what is used there without j. */
+static void claim(struct queue *q, const struct queue_job *j, const struct resources *used)
+{
+    const struct cluster *c = q->in->cluster;
+    if (j->ret.claimed == MOMENT_NONE)
+        return;
+    q->claimer = j->job;
+    for (int i = 0; i < c->n && q->claimed.n < c->n; i++) {
+        if (q->counts[i] == 0 || resources_copy(&used[i], &q->claimed.used[q->claimed.n]) < 0)
+            continue;
+        q->claimed_nodes[q->claimed.n++] = c->nodes[i];
+    }
+}
+
 static void reserve(struct queue *q, const struct queue_job *j, int n)
 {
-    if (!q->in->cluster || n <= 0)
+    const struct cluster *c = q->in->cluster;
+    if (!c || n <= 0)
         return;
-    fit_plan(q->in->cluster, &j->demand->spec, n, q->counts);
+    fit_plan(c, &j->demand->spec, n, q->counts);
+    claim(q, j, c->used);
     place(q, &j->demand->spec);
 }
 
@@ -158,14 +211,14 @@ void queue_reserve(struct queue *q, struct queue_job *j, int n)
 {
     if (j->gates)
         reserve(q, j, n);
-    add_holding(q, j, n);
+    queue_hold_share(q, j, n);
 }
 
 int queue_pending(const struct queue_job *j)
 {
     enum job_phase phase = j->job->status.phase;
     bool admitted = phase == JOB_STARTING || phase == JOB_RUNNING || phase == JOB_WAITING;
-    int missing = j->job->min > j->bound ? j->job->min - j->bound : 0;
+    int missing = queue_min(j) > j->bound ? queue_min(j) - j->bound : 0;
     if (j->gates && admitted && !j->job->deleting)
         return j->job->elastic || j->unbound < missing ? missing : j->unbound;
     return j->job->elastic && j->unbound > missing ? missing : j->unbound;
@@ -175,26 +228,22 @@ void queue_reserve_admitted(struct queue *q, struct queue_job *j)
 {
     const struct cluster *c = q->in->cluster;
     bool starting = j->gates && j->job->status.phase == JOB_STARTING && !j->job->deleting;
-    int n = queue_pending(j), missing = starting ? j->job->min - j->bound : 0;
+    int n = queue_pending(j), missing = starting ? queue_min(j) - j->bound : 0;
     if (missing > 0) {
         bool fits = c && fit_count(c, &j->demand->spec, missing) >= missing;
         if (!fits || !queue_certain(q, j))
             queue_note_probe(q, j);
         queue_crowd(q, j->priority);
     }
-    if (c && n > 0) {
-        fit_plan(c, &j->demand->spec, n, q->counts);
-        if (missing > 0)
-            queue_claim(q, j, c->used, false);
-        place(q, &j->demand->spec);
-    }
-    add_holding(q, j, j->bound + n);
+    reserve(q, j, n);
+    queue_hold_share(q, j, queue_held(j));
+    queue_loosen(q, j, queue_loose(j));
 }
 
-void queue_reserve_later(struct queue *q, const struct queue_job *j, bool fresh)
+void queue_reserve_later(struct queue *q, const struct queue_job *j)
 {
     fit_plan(&q->later, &j->demand->spec, j->job->min, q->counts);
-    queue_claim(q, j, q->later.used, fresh);
+    claim(q, j, q->later.used);
     place(q, &j->demand->spec);
 }
 
@@ -210,33 +259,11 @@ bool queue_possible(const struct queue *q, const struct queue_job *j)
 
 /* ---- claims ---------------------------------------------------------------------------------- */
 
-static bool has_preempted(const struct queue *q, const struct queue_job *j)
+int64_t queue_claim_of(const struct queue *q, const struct queue_job *j)
 {
-    char key[160];
-    snprintf(key, sizeof(key), "%.63s/%.63s", j->job->namespace_, j->job->name);
-    for (int i = 0; i < q->in->n && q->any_preempted; i++) {
-        const struct queue_job *other = &q->in->jobs[i];
-        const struct hvdjob_status *st = &other->job->status;
-        const char *by = other->preempted_by ? other->preempted_by : st->preempted_by;
-        bool old = !other->preempted_by && q->in->now >= st->last_preemption + CLAIM;
-        if (by && !old && strcmp(by, key) == 0)
-            return true;
-    }
-    return false;
-}
-
-void queue_claim(struct queue *q, const struct queue_job *j, const struct resources *used,
-                 bool fresh)
-{
-    const struct cluster *c = q->in->cluster;
-    if (!fresh && !has_preempted(q, j))
-        return;
-    q->claimer = j->job;
-    for (int i = 0; i < c->n && q->claimed.n < c->n; i++) {
-        if (q->counts[i] == 0 || resources_copy(&used[i], &q->claimed.used[q->claimed.n]) < 0)
-            continue;
-        q->claimed_nodes[q->claimed.n++] = c->nodes[i];
-    }
+    enum job_phase phase = j->job->status.phase;
+    bool placed = phase == JOB_NEW || phase == JOB_QUEUED || phase == JOB_STARTING;
+    return placed && q->in->now < j->claimed + CLAIM ? j->claimed : MOMENT_NONE;
 }
 
 bool queue_is_claimed(const struct queue *q, const struct queue_job *j)
@@ -258,6 +285,36 @@ void queue_hold(struct queue *q, const struct queue_job *j)
     place(q, spec);
     for (int i = 0; i < empty.n; i++)
         fit_place(&empty, i, spec, q->counts[i]);
+}
+
+/* ---- stuck pods ------------------------------------------------------------------------------ */
+
+/* Would a worker of j fit on the pod's node if the pod were gone? */
+static bool keeps_away(const struct queue *q, const struct queue_job *j,
+                       const struct queue_stuck *s)
+{
+    const struct cluster *c = q->in->cluster;
+    const struct cluster one = {.n = 1, .nodes = &c->nodes[s->node], .used = &c->used[s->node]};
+    if (fit_count(&one, &j->demand->spec, 1) > 0)
+        return false;
+    resources_count(one.used, &s->requests, -1);
+    bool fits = fit_count(&one, &j->demand->spec, 1) > 0;
+    resources_count(one.used, &s->requests, 1);
+    return fits;
+}
+
+void queue_say_stuck(const struct queue *q, struct queue_job *j)
+{
+    size_t n = strlen(j->ret.why);
+    for (int i = 0; i < q->in->nstuck; i++) {
+        const struct queue_stuck *s = &q->in->stuck[i];
+        if (!keeps_away(q, j, s) || sizeof(j->ret.why) - n < 3)
+            continue;
+        snprintf(j->ret.why + n, sizeof(j->ret.why) - n, "; ");
+        workers_say_terminating(s->pod, q->in->cluster->nodes[s->node].name, s->leaves_by,
+                                j->ret.why + n + 2, sizeof(j->ret.why) - n - 2);
+        return;
+    }
 }
 
 /* ---- gangs in probe -------------------------------------------------------------------------- */

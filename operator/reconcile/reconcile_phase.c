@@ -116,6 +116,7 @@ static int enter_queue(struct reconciling *r)
     r->st->queued = moment_whole(r->in->now);
     job_drains_fini(&r->st->drains);
     r->st->drain_since = MOMENT_NONE;
+    r->st->min_granted = 0;
     if (r->w.n > 0 || r->st->admitted != MOMENT_NONE)
         return new_round(r);
     r->st->template_hash[0] = '\0';
@@ -132,7 +133,7 @@ static int settle(struct reconciling *r)
 {
     struct hvdjob_status *st = r->st;
     st->rollbacks = st->refusals = 0;
-    st->last_rollback = st->last_refusal = st->last_preemption = MOMENT_NONE;
+    st->last_rollback = st->last_refusal = st->last_preemption = st->claimed = MOMENT_NONE;
     int rc = set_text(r, &st->refusal, NULL);
     return rc < 0 ? rc : set_text(r, &st->preempted_by, NULL);
 }
@@ -146,6 +147,7 @@ static int act(struct reconciling *r, enum job_action action)
         return enter_queue(r);
     case DO_ADMIT:
         st->admitted = now;
+        st->min_granted = r->job->min;
         if (st->started == MOMENT_NONE)
             st->started = now;
         break;
@@ -189,6 +191,17 @@ static const struct phase_row *next_row(struct reconciling *r)
     return NULL;
 }
 
+/* What the queue's last decision adds to the status. */
+static void take_decision(struct reconciling *r)
+{
+    const struct admission *a = r->in->admission;
+    struct hvdjob_status *st = r->st;
+    if (a && st->phase == JOB_QUEUED && a->claimed > st->claimed)
+        st->claimed = a->claimed;
+    if (st->min_granted > r->job->min || (a && st->min_granted > 0 && a->workers >= r->job->min))
+        st->min_granted = r->job->min;
+}
+
 /* At most JOB_PHASES changes in one call, so that a cycle in the table cannot loop for ever. */
 int reconcile_phase(struct reconciling *r)
 {
@@ -200,6 +213,7 @@ int reconcile_phase(struct reconciling *r)
         if (rc < 0)
             return rc;
     }
+    take_decision(r);
     for (int i = 0; i < JOB_PHASES && (row = next_row(r)); i++) {
         struct actions *a = r->ret;
         /* The queue has decided only about jobs that were New or Queued: reconcile again. */

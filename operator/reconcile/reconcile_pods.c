@@ -56,30 +56,38 @@ static int delete_alive(struct reconciling *r, bool running_too, const char *why
     return 0;
 }
 
-/* Order of deletion if there are too many workers: first those without a node, then those that do
- * not run, then the highest worker number. */
+struct candidate {
+    const struct pod *pod;
+    int worth; /* the lowest is deleted first */
+};
+
 static int by_worth(const void *a, const void *b)
 {
-    const struct pod *p = *(const struct pod *const *)a, *q = *(const struct pod *const *)b;
-    int p_worth = (p->node != NULL) + (p->phase == POD_RUNNING);
-    int q_worth = (q->node != NULL) + (q->phase == POD_RUNNING);
-    if (p_worth != q_worth)
-        return p_worth - q_worth;
-    return q->worker - p->worker;
+    const struct candidate *p = a, *q = b;
+    return p->worth != q->worth ? p->worth - q->worth : q->pod->worker - p->pod->worker;
+}
+
+/* If there are too many workers, first those without a node are deleted, then those on whose nodes
+ * the queue needs room, then those that do not run, then the highest worker numbers. */
+static int worth(const struct reconciling *r, const struct pod *p)
+{
+    return !p->node                                       ? 0
+           : admission_takes(r->in->admission, p->worker) ? 1
+                                                          : 2 + (p->phase == POD_RUNNING);
 }
 
 static int delete_surplus(struct reconciling *r, int surplus)
 {
     int rc = 0, n = 0;
-    const struct pod **alive = malloc(((size_t)r->w.n + 1) * sizeof(*alive));
+    struct candidate *alive = malloc(((size_t)r->w.n + 1) * sizeof(*alive));
     if (!alive)
         return err_set(r->err, ENOMEM, "no memory");
     for (int i = 0; i < r->w.n; i++)
         if (worker_alive(r->st, r->w.mine[i]))
-            alive[n++] = r->w.mine[i];
+            alive[n++] = (struct candidate){r->w.mine[i], worth(r, r->w.mine[i])};
     qsort(alive, (size_t)n, sizeof(*alive), by_worth);
     for (int i = 0; i < surplus && i < n && rc == 0; i++)
-        rc = add(r, ACTION_DELETE_POD, alive[i], "more workers than the job is to have");
+        rc = add(r, ACTION_DELETE_POD, alive[i].pod, "more workers than the job is to have");
     free(alive);
     return rc;
 }
@@ -173,7 +181,9 @@ static int wanted_workers(const struct reconciling *r)
     int most = !r->in->admission ? r->w.alive : r->in->admission->workers;
     if (!job->elastic || most >= job->workers || (r->in->admission && most == 0))
         return job->workers;
-    return most > job->min ? most : job->min;
+    int granted = r->st->min_granted,
+        least = granted > 0 && granted < job->min ? granted : job->min;
+    return most > least ? most : least;
 }
 
 /* Creates or deletes pods until so many are alive. gated: new pods get a scheduling gate. */

@@ -95,6 +95,17 @@ static void add_drain(const struct reconciling *r, char *dst, size_t size)
         snprintf(dst + n, size - n, "; %s", r->drain.text);
 }
 
+/* Appends which deleted pod does not end. */
+static void add_terminating(struct reconciling *r, char *dst, size_t size)
+{
+    const struct pod *p = workers_terminating(&r->w, r->in->now, &r->ret->again);
+    size_t n = strlen(dst);
+    if (!p || size - n < 3)
+        return;
+    snprintf(dst + n, size - n, "; ");
+    workers_say_terminating(p->name, p->node, p->leaves_by, dst + n + 2, size - n - 2);
+}
+
 /* Appends every reason why the job may not train, or not for long. */
 static void add_waits(const struct reconciling *r, char *dst, size_t size)
 {
@@ -321,6 +332,7 @@ int reconcile_status(struct reconciling *r)
     if (finished)
         return 0;
     say_phase(r, text, sizeof(text));
+    add_terminating(r, text, sizeof(text));
     struct action_event *say = &r->ret->events[ACTION_EVENT_PHASE];
     if (say->reason[0])
         snprintf(say->text, sizeof(say->text), "%s", text);

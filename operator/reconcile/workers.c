@@ -4,6 +4,7 @@
  */
 #include "operator/reconcile/workers.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,4 +94,31 @@ const struct pod *workers_pending(const struct workers *w, const struct hvdjob_s
         if (worker_alive(status, w->mine[i]) && w->mine[i]->phase == POD_PENDING)
             return w->mine[i];
     return NULL;
+}
+
+const struct pod *workers_terminating(const struct workers *w, int64_t now, int64_t *ret_again)
+{
+    const struct pod *first = NULL;
+    for (int i = 0; i < w->n; i++) {
+        int64_t at = pod_stuck_at(w->mine[i]);
+        if (!w->mine[i]->node || pod_finished(w->mine[i]))
+            continue;
+        if (at > now && at < *ret_again)
+            *ret_again = at;
+        if (at <= now && !first)
+            first = w->mine[i];
+    }
+    return first;
+}
+
+void workers_say_terminating(const char *pod, const char *node, int64_t leaves_by, char *dst,
+                             size_t size)
+{
+    char by[MOMENT_SIZE];
+    moment_write(leaves_by, by);
+    snprintf(
+        dst, size,
+        "pod %.127s on node %.80s should have ended by %s and keeps its room; see whether that "
+        "node and its kubelet run, and delete the Node if it is lost",
+        pod, node, by);
 }

@@ -35,5 +35,11 @@ bool worker_alive(const struct hvdjob_status *status, const struct pod *p);
 const struct pod *workers_stuck(const struct workers *w, const struct hvdjob_status *status);
 /* The first pod that is alive and pending; NULL: none. */
 const struct pod *workers_pending(const struct workers *w, const struct hvdjob_status *status);
+/* The first pod with a node that should have ended and is stuck in Terminating; NULL: none.
+ * ret_again: the earliest moment at which a further pod is stuck, if that is before *ret_again. */
+const struct pod *workers_terminating(const struct workers *w, int64_t now, int64_t *ret_again);
+/* Says that such a pod keeps its room, and what to do. */
+void workers_say_terminating(const char *pod, const char *node, int64_t leaves_by, char *dst,
+                             size_t size);
 
 #endif

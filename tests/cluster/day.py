@@ -30,6 +30,7 @@ from day_world import FINISHED, World  # noqa: E402
 SHARE = 40                # percent, --namespace-share
 DISTURBED = 0.6           # of the day
 SETTLE_LEAST = 150        # fair seconds, at least, in which all jobs finish after the disturbances
+SETTLE_PACES = 6          # the same in mean works of a job: the jobs of a namespace with a tight quota run one after the other
 WRONG_MOST = 20           # violated invariants after which the day ends
 SECONDS_EACH = 60         # a line of progress
 # Refused creates of one job: the pauses 5, 10 ... 300 s after a refusal allow 7 in the first five minutes, then one in five
@@ -265,7 +266,7 @@ class Day:
             self.step()
         self.settling = True
         self.say("the disturbances end")
-        limit = self.world.fair + max(SETTLE_LEAST, self.minutes * 60 * (1 - DISTURBED))
+        limit = self.world.fair + max(SETTLE_LEAST, SETTLE_PACES * self.jobs.pace, self.minutes * 60 * (1 - DISTURBED))
         while (self.unfinished() or self.lost) and self.world.fair < limit and len(self.world.wrong) < WRONG_MOST:
             self.step()
         self.judge()
@@ -316,9 +317,10 @@ class Day:
                 ("operator's memory", f"{self.operators.usage.most / 2**20:.1f} MiB at most"),
                 ("operators' processor time", f"{self.operators.usage.seconds():.1f} s"),
                 ("longest pause of renewals", f"{world.longest_pause_of_renewals():.1f} s"),
+                ("pods beyond a quota, by a miscount of Kubernetes", world.miscounts),
                 ("violated invariants", len(world.wrong))]
         for name, value in rows:
-            print(f"  {name:30} {value}", flush=True)
+            print(f"  {name:50} {value}", flush=True)
 
 
 def live(seed, minutes, nodes):

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 60 s, waiting
+# takes: 110 s, waiting
 # needs: kubernetes
 """hvd-operator where several tenants share a cluster, on a real control plane: quotas, refused pods, priorities and
 preemption, probes, shares."""
@@ -183,6 +183,48 @@ class Tenants(operators.Installed):
             job.wait_phase("Succeeded")
         fixed.wait_running(2)   # `later` is younger, but of no priority: it is after the elastic one's growth
         self.assertNotIn("preemptedBy", fixed.wait_phase("Running"))
+
+    def test_elastic_gang_gives_up_what_is_needed(self):
+        """One worker of three beyond minWorkers, that on the node which the other gang can use."""
+        self.operator()
+        self.priorities()
+        elastic = self.job("elastic", NODES, minWorkers=1, maxWorkers=NODES, template=template("8", priorityClassName="low"))
+        elastic.wait_running(NODES)
+        first = next(p for name, p in elastic.pods().items() if name.startswith("elastic-1-"))
+        node = first["spec"]["nodeName"]
+        high = self.job("high", 1, template=template("8", priorityClassName="high", nodeSelector={
+            "kubernetes.io/hostname": node}))
+        high.wait_running(1)
+        self.assertEqual(len(elastic.running()), NODES - 1)
+        self.assertNotIn(node, [p["spec"].get("nodeName") for p in elastic.pods(alive=True).values()])
+        self.assertEqual((elastic.status()["failures"], elastic.status()["phase"]), (0, "Running"))
+        self.assertNotIn("claimTime", high.wait_phase("Running"))
+
+    def test_pod_that_does_not_end(self):
+        """Its room counts as about to be free until 30 s after its deletionTimestamp. Then both jobs name it."""
+        self.operator()
+        self.priorities()
+        low = self.job("low", NODES, template=template("8", priorityClassName="low"))
+        low.wait_running(NODES)
+        path, merge = f"{low.all_pods}/low-0-0", "application/merge-patch+json"
+        self.cluster.api.call("PATCH", path, {"metadata": {"finalizers": ["example.com/stuck"]}}, kind=merge)
+        self.addCleanup(self.loosen, path, merge)
+        node = self.cluster.api.get(path)["spec"]["nodeName"]
+        high = self.job("high", NODES, template=template("8", priorityClassName="high"), gang={"probeSeconds": 0})
+        self.says(high, "its room is being made free: waits for workers of other jobs to end")
+        named = f"low-0-0 on node {node} should have ended by "
+        self.says(high, f"pod default/{named}")
+        self.assertIn(f"{NODES - 1} of {NODES} workers fit now", high.status()["message"])
+        self.says(low, f"pod {named}")
+        self.assertIn("delete the Node if it is lost", low.status()["message"])
+        self.loosen(path, merge)
+        high.wait_running(NODES)
+
+    def loosen(self, path, merge):
+        try:
+            self.cluster.api.call("PATCH", path, {"metadata": {"finalizers": None}}, kind=merge)
+        except operators.Refused:
+            pass   # it is gone
 
     def test_preemption_after_a_restart(self):
         """An operator that has not made the dry run of a running job judges the job by its pods."""

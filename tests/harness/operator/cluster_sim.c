@@ -51,6 +51,7 @@ static void look(struct cluster_sim *s, int job, struct view *v)
                            .attempt = p->attempt,
                            .phase = p->phase,
                            .deleting = p->deleting,
+                           .leaves_by = p->deleting ? p->gone_at : MOMENT_NONE,
                            .gated = p->gated,
                            .disrupted = p->disrupted,
                            .created = p->created,

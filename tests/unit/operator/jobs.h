@@ -65,6 +65,7 @@ static inline struct pod make_pod(const char *text)
     snprintf(p.uid, sizeof(p.uid), "uid-%.40s", name);
     p.name = strdup(name);
     p.deleting = kind >= 'a';
+    p.leaves_by = p.deleting ? NOW : MOMENT_NONE;
     kind = kind >= 'a' ? (char)(kind - 'a' + 'A') : kind;
     p.gated = kind == 'G';
     p.phase = kind == 'R'           ? POD_RUNNING

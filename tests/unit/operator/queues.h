@@ -10,11 +10,25 @@
 
 #define NODES 4
 
+#define JOBS 6
+
 /* A worker of make_job() requests 2 CPUs and 1 GiB. */
 struct world {
     struct node nodes[NODES];
-    struct resources used[NODES];
+    struct resources used[NODES]; /* by pods with a node */
     struct cluster c;
+    bool blind; /* nodes may not be listed */
+    struct hvdjob jobs[JOBS];
+    struct demand demand[JOBS];
+    struct queue_job q[JOBS];
+    int n;
+    struct quota quotas[2];
+    int nquotas;
+    struct resources freeing[NODES], foreign[NODES];
+    struct queue_stuck stuck[2];
+    int nstuck;
+    struct queue_policy policy;
+    struct resources reserved[NODES]; /* of the last decide(): with what is used */
 };
 
 static inline void add_node(struct world *w, const char *name, int cpu, const char *meta,
@@ -30,98 +44,117 @@ static inline void add_node(struct world *w, const char *name, int cpu, const ch
     w->c.n++;
 }
 
-static inline void init(struct world *w)
+static inline void add_job(struct world *w, const char *name, const char *spec, const char *status)
 {
-    *w = (struct world){.c = {.nodes = w->nodes, .used = w->used}};
-}
-
-static inline void fini(struct world *w)
-{
-    for (int i = 0; i < w->c.n; i++)
-        node_fini(&w->nodes[i]);
-}
-
-#define JOBS 6
-
-struct line_of_jobs {
-    struct hvdjob jobs[JOBS];
-    struct demand demand[JOBS];
-    struct queue_job q[JOBS];
-    int n;
-    struct quota quotas[2];
-    int nquotas;
-    int share; /* 0: no limit */
-};
-
-static inline void add_job(struct line_of_jobs *l, const char *name, const char *spec,
-                           const char *status)
-{
-    struct hvdjob *job = &l->jobs[l->n];
+    struct hvdjob *job = &w->jobs[w->n];
     *job = make_job(spec, status);
     free(job->name);
     job->name = strdup(name);
     snprintf(job->uid, sizeof(job->uid), "u-%s", name);
-    l->demand[l->n] = (struct demand){.spec = job->podspec, .preempts = true};
-    l->q[l->n] = (struct queue_job){.job = job, .demand = &l->demand[l->n], .gates = true};
-    l->n++;
+    w->demand[w->n] = (struct demand){.spec = job->podspec, .preempts = true};
+    w->q[w->n] = (struct queue_job){.job = job, .demand = &w->demand[w->n], .gates = true};
+    w->n++;
 }
 
-static inline void decide(struct line_of_jobs *l, struct cluster *c, int64_t now)
+static inline struct queue_input queue_of(struct world *w, struct cluster *c, int64_t now)
 {
-    struct queue_input in = {.jobs = l->q,
-                             .n = l->n,
-                             .cluster = c,
-                             .quotas = l->quotas,
-                             .nquotas = l->nquotas,
-                             .policy = {.share = l->share ? l->share : 100, .probes = 8},
-                             .now = now};
+    *c = w->c;
+    c->used = w->reserved;
+    memcpy(w->reserved, w->used, sizeof(w->used));
+    return (struct queue_input){.jobs = w->q,
+                                .n = w->n,
+                                .cluster = w->blind ? NULL : c,
+                                .freeing = w->freeing,
+                                .foreign = w->foreign,
+                                .stuck = w->stuck,
+                                .nstuck = w->nstuck,
+                                .quotas = w->quotas,
+                                .nquotas = w->nquotas,
+                                .policy = w->policy,
+                                .now = now};
+}
+
+static inline void decide(struct world *w, int64_t now)
+{
+    struct cluster c;
+    struct queue_input in = queue_of(w, &c, now);
     assert_int_equal(queue_decide(&in), 0);
 }
 
-static inline const struct admission *verdict(const struct line_of_jobs *l, const char *name)
+static inline const struct admission *verdict(const struct world *w, const char *name)
 {
-    for (int i = 0; i < l->n; i++)
-        if (strcmp(l->q[i].job->name, name) == 0)
-            return &l->q[i].ret;
+    for (int i = 0; i < w->n; i++)
+        if (strcmp(w->q[i].job->name, name) == 0)
+            return &w->q[i].ret;
     return NULL;
 }
 
-static inline void leave(struct line_of_jobs *l)
+/* All jobs and quotas are gone, and what their pods use. */
+static inline void leave(struct world *w)
 {
-    for (int i = 0; i < l->n; i++)
-        hvdjob_fini(&l->jobs[i]);
-    l->n = 0;
+    for (int i = 0; i < w->n; i++) {
+        admission_fini(&w->q[i].ret);
+        hvdjob_fini(&w->jobs[i]);
+    }
+    for (int i = 0; i < w->nquotas; i++)
+        quota_fini(&w->quotas[i]);
+    w->n = w->nquotas = 0;
+    memset(w->used, 0, sizeof(w->used));
 }
+
+/* cmocka's set-up and tear-down of each test. */
+static inline int world_begin(void **state)
+{
+    struct world *w = calloc(1, sizeof(*w));
+    *state = w;
+    if (w) {
+        w->c = (struct cluster){.nodes = w->nodes, .used = w->used};
+        w->policy = (struct queue_policy){.share = 100, .probes = 8};
+    }
+    return w ? 0 : -1;
+}
+
+static inline int world_end(void **state)
+{
+    struct world *w = *state;
+    leave(w);
+    for (int i = 0; i < w->c.n; i++)
+        node_fini(&w->nodes[i]);
+    free(w);
+    return 0;
+}
+
+#define WORLD_TEST(f) cmocka_unit_test_setup_teardown(f, world_begin, world_end)
 
 #define QUEUED(s) "'phase':'Queued','queuedTime':'2023-11-14T22:" s "Z'"
 
-static inline struct queue_job *last(struct line_of_jobs *l)
+static inline struct queue_job *last(struct world *w)
 {
-    return &l->q[l->n - 1];
+    return &w->q[w->n - 1];
 }
 
-static inline void move_to(struct line_of_jobs *l, const char *namespace)
+static inline void move_to(struct world *w, const char *namespace)
 {
-    struct hvdjob *job = &l->jobs[l->n - 1];
+    struct hvdjob *job = &w->jobs[w->n - 1];
     free(job->namespace_);
     job->namespace_ = strdup(namespace);
 }
 
 /* The last job runs on these nodes, and they are used. */
-static inline void place(struct line_of_jobs *l, struct world *w, const int *at, int n)
+static inline void place(struct world *w, const int *at, int n)
 {
-    struct queue_job *j = last(l);
+    struct queue_job *j = last(w);
     j->at = at;
     j->alive = j->bound = j->nat = n;
     for (int i = 0; i < n; i++)
-        fit_place(&w->c, at[i], &j->demand->spec, 1);
+        resources_count(&w->used[at[i]], &j->demand->spec.requests, 1);
 }
 
 #define RUNNING(t) "'phase':'Running','admittedTime':'2023-11-14T22:" t "Z'"
 
-static inline void expect_waits(const struct line_of_jobs *l, const char *name, const char *words)
+static inline void expect_waits(const struct world *w, const char *name, const char *words)
 {
-    const struct admission *a = verdict(l, name);
+    const struct admission *a = verdict(w, name);
     assert_false(a->go);
     if (!strstr(a->why, words))
         fail_msg("%s waits for \"%s\", not \"%s\"", name, a->why, words);

@@ -87,9 +87,9 @@ static void test_status_of_others(void **state)
     s = (struct hvdjob_status){.failed_late = true, .first = &first};
     s.template_hash[0] = 'x';
     s.last_loss = s.last_rollback = s.queued = s.admitted = s.started = s.completed =
-        s.drain_since = NOW;
+        s.drain_since = s.claimed = NOW;
     s.message = (char *)"m";
-    s.findings.more = 1;
+    s.findings.more = s.min_granted = 1;
     assert_int_equal(hvdjob_status_raise(&s, 1, 3, NULL), 0);
     assert_int_equal(job_findings_add(&s.findings, &finding), 0);
     assert_int_equal(job_drains_add(&s.drains, "n1", NOW), 0);
@@ -101,6 +101,8 @@ static void test_status_of_others(void **state)
     assert_null(copy.others);
     assert_int_equal(copy.drains.n, 2);
     assert_memory_equal(copy.drains.all, s.drains.all, 2 * sizeof(*s.drains.all));
+    assert_int_equal(copy.claimed, NOW);
+    assert_int_equal(copy.min_granted, 1);
     hvdjob_status_fini(&copy);
     s.first = NULL;
     s.message = NULL;

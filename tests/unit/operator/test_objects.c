@@ -114,6 +114,20 @@ static struct pod read_pod(const char *text)
     return p;
 }
 
+static void test_pod_stuck(void **state)
+{
+    (void)state;
+    struct pod p = read_pod("{'metadata':{'name':'x','uid':'u'}}");
+    assert_false(p.deleting);
+    assert_true(pod_stuck_at(&p) == INT64_MAX);
+    pod_fini(&p);
+    p = read_pod("{'metadata':{'name':'x','uid':'u','deletionTimestamp':'2023-11-14T22:13:20Z',"
+                 "'deletionGracePeriodSeconds':600}}");
+    assert_true(p.deleting);
+    assert_true(pod_stuck_at(&p) == NOW + POD_LEAVES_LATE);
+    pod_fini(&p);
+}
+
 static void test_pod_ends(void **state)
 {
     static const struct {
@@ -445,17 +459,12 @@ static void test_sizes_of_invalid_specs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quantity),
-        cmocka_unit_test(test_moment),
-        cmocka_unit_test(test_pod_ends),
-        cmocka_unit_test(test_long_message),
-        cmocka_unit_test(test_sizes_of_invalid_specs),
-        cmocka_unit_test(test_gates),
-        cmocka_unit_test(test_requests),
-        cmocka_unit_test(test_node),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_template),
-        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_quantity),     cmocka_unit_test(test_moment),
+        cmocka_unit_test(test_pod_stuck),    cmocka_unit_test(test_pod_ends),
+        cmocka_unit_test(test_long_message), cmocka_unit_test(test_sizes_of_invalid_specs),
+        cmocka_unit_test(test_gates),        cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_node),         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_template),     cmocka_unit_test(test_defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

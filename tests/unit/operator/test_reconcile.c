@@ -323,6 +323,116 @@ static void test_words_wait(void **state)
     hvdjob_fini(&job);
 }
 
+/* An elastic gang that has to give up workers gives up those that the queue names, after those
+ * without a node. */
+static void test_gives_up_named(void **state)
+{
+    (void)state;
+    struct hvdjob job = make_job("'workers':5,'minWorkers':1,'maxWorkers':5", "'phase':'Running'");
+    struct pod pods[5];
+    const struct pod *list[5];
+    struct actions a;
+    char text[512];
+    int taken[] = {1};
+    struct admission admission = {.workers = 3, .taken = taken, .ntaken = 1, .again = INT64_MAX};
+    int n = make_pods("0-0R 1-0R 2-0R 3-0R 4-0P", pods, list);
+    struct reconcile_input in = input(&job, list, n, &admission);
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    told(&a, text, sizeof(text));
+    assert_non_null(strstr(text, " -4-0 -1-0"));
+    assert_null(strstr(text, "-3-0"));
+    actions_fini(&a);
+    for (int k = 0; k < n; k++)
+        pod_fini(&pods[k]);
+    hvdjob_fini(&job);
+}
+
+/* A raised minWorkers counts once the queue grants so many workers. */
+static void test_raised_min(void **state)
+{
+    (void)state;
+    static const struct {
+        int workers, granted;
+        const char *told;
+    } cases[] = {{2, 1, "Waiting: status event +1-0"}, {3, 3, "Waiting: status event +1-0 +2-0"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct hvdjob job = make_job("'workers':3,'minWorkers':3,'maxWorkers':3",
+                                     "'phase':'Running','minGranted':1");
+        struct pod pod = make_pod("0-0R");
+        const struct pod *list[] = {&pod};
+        struct admission admission = {.workers = cases[i].workers, .again = INT64_MAX};
+        struct reconcile_input in = input(&job, list, 1, &admission);
+        struct actions a;
+        char text[512];
+        assert_int_equal(reconcile(&in, &a, NULL), 0);
+        told(&a, text, sizeof(text));
+        assert_string_equal(text, cases[i].told);
+        assert_int_equal(a.status.min_granted, cases[i].granted);
+        actions_fini(&a);
+        pod_fini(&pod);
+        hvdjob_fini(&job);
+    }
+}
+
+/* A pod that does not end after its deletionTimestamp is named, and not before. */
+static void test_terminating(void **state)
+{
+    (void)state;
+    struct hvdjob job = make_job(ELASTIC, "'phase':'Queued'");
+    struct pod pod = make_pod("0-0r");
+    const struct pod *list[] = {&pod};
+    struct admission admission = {.why = "no room", .no_pods = true, .again = INT64_MAX};
+    struct reconcile_input in = input(&job, list, 1, &admission);
+    struct actions a;
+    pod.leaves_by = NOW - POD_LEAVES_LATE + MOMENT_S;
+    for (int late = 0; late < 2; late++) {
+        in.now = NOW + late * MOMENT_S;
+        assert_int_equal(reconcile(&in, &a, NULL), 0);
+        assert_string_equal(words(a.status.message),
+                            late ? "no room; pod digits-0-0 on node n1 should have ended by "
+                                   "2023-11-14T22:12:51Z and keeps its room; see whether that node "
+                                   "and its kubelet run, and delete the Node if it is lost"
+                                 : "no room");
+        if (!late)
+            assert_int_equal(a.again, NOW + MOMENT_S);
+        actions_fini(&a);
+    }
+    pod_fini(&pod);
+    hvdjob_fini(&job);
+}
+
+/* A gang for which others are preempted notes that until it runs. */
+static void test_claims(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *status, *pods;
+        int64_t claimed, expected;
+    } cases[] = {
+        {"'phase':'Queued'", "", NOW, NOW},
+        {"'phase':'Queued','claimTime':'2023-11-14T22:13:20Z'", "", MOMENT_NONE, NOW},
+        {"'phase':'Starting','claimTime':'2023-11-14T22:13:20Z'", "0-0P", NOW, NOW},
+        {"'phase':'Starting','claimTime':'2023-11-14T22:13:20Z'", "0-0R 1-0R", NOW, MOMENT_NONE},
+        {"'phase':'Running'", "0-0R 1-0R", NOW, MOMENT_NONE},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct hvdjob job = make_job(ELASTIC, cases[i].status);
+        struct pod pods[2];
+        const struct pod *list[2];
+        struct actions a;
+        struct admission admission = {.claimed = cases[i].claimed, .again = INT64_MAX};
+        int n = make_pods(cases[i].pods, pods, list);
+        struct reconcile_input in = input(&job, list, n, &admission);
+        job.status.admitted = NOW;
+        assert_int_equal(reconcile(&in, &a, NULL), 0);
+        assert_int_equal(a.status.claimed, cases[i].expected);
+        actions_fini(&a);
+        for (int k = 0; k < n; k++)
+            pod_fini(&pods[k]);
+        hvdjob_fini(&job);
+    }
+}
+
 /* With a PodGroup: it is created first, and there are no gates and no time-out. */
 static void test_group(void **state)
 {
@@ -403,9 +513,11 @@ static void test_phases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),   cmocka_unit_test(test_hands_off),
-        cmocka_unit_test(test_settles), cmocka_unit_test(test_words_wait),
-        cmocka_unit_test(test_group),   cmocka_unit_test(test_old_refusal),
+        cmocka_unit_test(test_table),          cmocka_unit_test(test_hands_off),
+        cmocka_unit_test(test_settles),        cmocka_unit_test(test_words_wait),
+        cmocka_unit_test(test_gives_up_named), cmocka_unit_test(test_terminating),
+        cmocka_unit_test(test_raised_min),     cmocka_unit_test(test_claims),
+        cmocka_unit_test(test_group),          cmocka_unit_test(test_old_refusal),
         cmocka_unit_test(test_phases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
