@@ -261,12 +261,9 @@ static void test_reviews(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_paths),
-        cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_rotation),
-        cmocka_unit_test(test_predecessors),
-        cmocka_unit_test(test_certificates),
-        cmocka_unit_test(test_reviews),
+        cmocka_unit_test(test_paths),        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_rotation),     cmocka_unit_test(test_predecessors),
+        cmocka_unit_test(test_certificates), cmocka_unit_test(test_reviews),
     };
     if (sodium_init() < 0)
         return 1;
