@@ -18,6 +18,10 @@
 
 #define TIMEOUT_MS 15000
 #define AGAIN_MS   30000 /* between two attempts; the cache shows a write long before */
+/* A new budget is created so long after its job first ran, and at the latest while pods of other
+ * jobs wait to be created: it is of use when somebody drains a node. */
+#define LATER  CLOCK_S
+#define LATEST (5 * CLOCK_S)
 
 static uint64_t version_of(const struct api_answer *answer)
 {
@@ -103,6 +107,16 @@ static int find_over(struct driver *d, const struct entry *e, struct budget_drai
     return 0;
 }
 
+/* The time before which a budget that is missing is not created. */
+static uint64_t new_at(const struct driver *d, struct entry *e)
+{
+    uint64_t now = clock_ns();
+    if (!e->budget_since)
+        e->budget_since = now;
+    bool later = inflight_is_busy(&d->inflight) && now - e->budget_since < LATEST;
+    return later ? now + LATER : e->budget_since + LATER;
+}
+
 void driver_keep_budget(struct driver *d, struct entry *e)
 {
     const struct hvdjob *job = &e->job->job;
@@ -125,8 +139,10 @@ void driver_keep_budget(struct driver *d, struct entry *e)
         }
         return;
     }
-    if (!seen && clock_ns() < e->budget_at)
-        driver_enqueue_at(d, e, e->budget_at);
+    uint64_t again = seen ? 0 : e->budget_at, first = have ? 0 : new_at(d, e);
+    uint64_t at = again > first ? again : first;
+    if (clock_ns() < at)
+        driver_enqueue_at(d, e, at);
     else
         send(d, e, drain, have);
 }

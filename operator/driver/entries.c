@@ -154,7 +154,7 @@ void entry_forget_budget(struct entry *e)
     free(e->budget_problem);
     e->budget_call = NULL;
     e->budget_problem = NULL;
-    e->budget_at = e->budget_version = 0;
+    e->budget_at = e->budget_version = e->budget_since = 0;
 }
 
 void entries_fini(struct entries *all)

@@ -52,8 +52,9 @@ struct entry {
 
     struct api_call *budget_call; /* writes the PodDisruptionBudget; argument: the entry */
     uint64_t budget_version;      /* resourceVersion of the last write, 0: it failed */
-    uint64_t budget_at;   /* clock_ns(): no write before, unless the cache has budget_version */
-    char *budget_problem; /* the API server's refusal of the budget, NULL: none */
+    uint64_t budget_since; /* clock_ns() at which it was first found missing, 0: it was not */
+    uint64_t budget_at;    /* clock_ns(): no write before, unless the cache has budget_version */
+    char *budget_problem;  /* the API server's refusal of the budget, NULL: none */
 
     void *owner;            /* the driver */
     char *problem;          /* the API server's refusal of a pod, key or PodGroup, NULL: none */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * recorder: see recorder.h. A ring of the last 256 events finds repetitions. Events are for people:
- * they are sent 200 ms later, or when no other request waits for a slot, and 4 at a time, so that
+ * they are sent a second later, or when no other request waits for a slot, and 4 at a time, so that
  * they do not delay the creation of pods.
  */
 #include "operator/driver/recorder.h"
@@ -24,7 +24,7 @@
 #define NOTE_MAX  1024
 #define INSTANCE  128 /* the API's limit for reportingInstance, in bytes */
 #define IN_FLIGHT 4
-#define LATER_MS  200
+#define LATER_MS  1000
 #define LATEST                                                                                     \
     (5 * CLOCK_S)       /* the oldest Event waits for at most so long while pods are created       \
                          */
