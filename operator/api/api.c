@@ -176,7 +176,6 @@ static const char *content_type(enum api_body kind)
     static const char *const types[] = {
         [API_JSON] = "application/json",
         [API_MERGE_PATCH] = "application/merge-patch+json",
-        [API_STRATEGIC_PATCH] = "application/strategic-merge-patch+json",
         [API_APPLY] = "application/apply-patch+yaml", /* JSON is valid YAML */
     };
     return types[kind];

@@ -23,9 +23,8 @@ struct api_call;
 
 enum api_body {
     API_JSON,
-    API_MERGE_PATCH,     /* RFC 7386 */
-    API_STRATEGIC_PATCH, /* strategic merge patch: lists are merged by their keys */
-    API_APPLY,           /* server-side apply; the path has fieldManager and force */
+    API_MERGE_PATCH, /* RFC 7386 */
+    API_APPLY,       /* server-side apply; the path has fieldManager and force */
 };
 
 struct api_request {

@@ -83,9 +83,7 @@ static char *body_of(const struct apply *a, const struct step *s)
         return bodies_group(job, &a->gang, a->gang_api);
     case ACTION_CREATE_POD:
         return bodies_pod(job, &a->gang, a->config.injection, a->config.drains, a->config.by_key,
-                          s->worker, s->attempt, s->gated);
-    case ACTION_LIFT_GATE:
-        return bodies_lift(s->uid);
+                          s->worker, s->attempt);
     case ACTION_DELETE_POD:
         return bodies_delete(s->uid);
     case ACTION_DELETE_JOB:
@@ -113,7 +111,6 @@ static void path_of(const struct apply *a, const struct step *s, struct buf *pat
     case ACTION_CREATE_POD:
         request_path(path, &apply_pods, job->namespace_, NULL, NULL);
         break;
-    case ACTION_LIFT_GATE:
     case ACTION_DELETE_POD:
         request_path(path, &apply_pods, job->namespace_, s->name, NULL);
         break;
@@ -129,8 +126,8 @@ static int send_step(struct apply *a, struct step *s, struct err *err)
 {
     static const char *const methods[] = {
         [ACTION_WRITE_STATUS] = "PUT",  [ACTION_CREATE_GROUP] = "POST",
-        [ACTION_CREATE_POD] = "POST",   [ACTION_LIFT_GATE] = "PATCH",
-        [ACTION_DELETE_POD] = "DELETE", [ACTION_DELETE_JOB] = "DELETE",
+        [ACTION_CREATE_POD] = "POST",   [ACTION_DELETE_POD] = "DELETE",
+        [ACTION_DELETE_JOB] = "DELETE",
     };
     struct buf path = {0};
     auto_free char *body = body_of(a, s);
@@ -138,7 +135,7 @@ static int send_step(struct apply *a, struct step *s, struct err *err)
     struct api_request q = {.method = methods[s->kind],
                             .path = request_text(&path),
                             .body = body,
-                            .kind = s->kind == ACTION_LIFT_GATE ? API_STRATEGIC_PATCH : API_JSON,
+                            .kind = API_JSON,
                             .idempotent = true,
                             .timeout_ms = APPLY_TIMEOUT_MS};
     int rc = q.path && body ? api_send(a->config.api, &q, apply_on_answer, s, &s->call, err)
@@ -229,7 +226,6 @@ static int copy_step(struct apply *a, const struct action *from, struct step *s)
                        .kind = from->kind,
                        .worker = from->worker,
                        .attempt = from->attempt,
-                       .gated = from->gated,
                        .event = from->event};
     if (from->kind == ACTION_CREATE_POD)
         names_pod(&a->job->job, from->worker, from->attempt, made);

@@ -155,9 +155,9 @@ static bool on_status(struct step *s, const struct api_answer *answer)
     return true;
 }
 
-/* For a patch or delete of a pod, 404 counts as success. 409: the name belongs to another pod by
+/* 404 counts as success. 409: the name belongs to another pod by
  * now, or the pod changed at the same time; the cache will show which. */
-static bool on_changed(struct step *s, const struct api_answer *answer)
+static bool on_pod_deleted(struct step *s, const struct api_answer *answer)
 {
     bool gone = answer->status == 404;
     if (!is_success(answer) && !gone) {
@@ -165,10 +165,7 @@ static bool on_changed(struct step *s, const struct api_answer *answer)
                    answer->message);
         return false;
     }
-    if (s->kind == ACTION_DELETE_POD || gone)
-        expect(s, EXPECT_POD_GONE, answer);
-    else if (s->kind == ACTION_LIFT_GATE)
-        expect(s, EXPECT_POD, answer);
+    expect(s, EXPECT_POD_GONE, answer);
     return true;
 }
 
@@ -215,9 +212,8 @@ void apply_on_answer(void *arg, const struct api_answer *answer)
     case ACTION_WRITE_STATUS:
         ok = on_status(s, answer);
         break;
-    case ACTION_LIFT_GATE:
     case ACTION_DELETE_POD:
-        ok = on_changed(s, answer);
+        ok = on_pod_deleted(s, answer);
         break;
     case ACTION_DELETE_JOB:
         ok = on_job_deleted(s, answer);

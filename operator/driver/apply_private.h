@@ -17,7 +17,6 @@ struct step {
     struct apply *apply;
     enum action_kind kind;
     int worker, attempt;
-    bool gated;
     enum action_event_kind event;
     char *name; /* name of the pod; owned */
     char uid[POD_UID_MAX];

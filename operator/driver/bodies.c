@@ -58,9 +58,9 @@ char *bodies_key(const struct hvdjob *job, const char *key)
 
 char *bodies_pod(const struct hvdjob *job, const struct gang_ops *gang,
                  const struct injection *injection, const struct drains *drains, bool by_key,
-                 int worker, int attempt, bool gated)
+                 int worker, int attempt)
 {
-    auto_json json_t *j = newpod(job, gang, worker, attempt, gated);
+    auto_json json_t *j = newpod(job, gang, worker, attempt);
     if (j && injection && injection_add(injection, job, j) < 0)
         return NULL;
     if (j && injection && by_key && use_key(job, j) < 0)
@@ -73,13 +73,6 @@ char *bodies_pod(const struct hvdjob *job, const struct gang_ops *gang,
 char *bodies_group(const struct hvdjob *job, const struct gang_ops *gang, const char *api)
 {
     auto_json json_t *j = gang_group(gang, job, api);
-    return json_write(j);
-}
-
-char *bodies_lift(const char *uid)
-{
-    auto_json json_t *j = json_pack("{s:{s:s}, s:{s:[{s:s, s:s}]}}", "metadata", "uid", uid, "spec",
-                                    "schedulingGates", "$patch", "delete", "name", POD_GATE);
     return json_write(j);
 }
 

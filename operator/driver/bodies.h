@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * bodies: request bodies for the driver's writes. Pure. Each may be sent twice without harm: a
- * status has the resourceVersion at which the job was read, a delete and a patch have the uid.
+ * status has the resourceVersion at which the job was read, a delete has the uid.
  */
 #ifndef HVD_OPERATOR_DRIVER_BODIES_H
 #define HVD_OPERATOR_DRIVER_BODIES_H
@@ -17,14 +17,11 @@ char *bodies_status(const struct hvdjob *job, const struct hvdjob_status *status
  * comes from the Secret of bodies_key(). drains: nodes that the pod avoids; NULL: none. */
 char *bodies_pod(const struct hvdjob *job, const struct gang_ops *gang,
                  const struct injection *injection, const struct drains *drains, bool by_key,
-                 int worker, int attempt, bool gated);
+                 int worker, int attempt);
 
 /* The Secret with the job's key. */
 char *bodies_key(const struct hvdjob *job, const char *key);
 char *bodies_group(const struct hvdjob *job, const struct gang_ops *gang, const char *api);
-
-/* A strategic merge patch that removes the operator's scheduling gate and keeps other gates. */
-char *bodies_lift(const char *uid);
 
 /* DeleteOptions with the uid as precondition and background propagation. */
 char *bodies_delete(const char *uid);

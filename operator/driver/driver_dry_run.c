@@ -122,14 +122,13 @@ static void on_answer(void *arg, const struct api_answer *answer)
     driver_wake(d);
 }
 
-/* The pod has no name, so that existing pods are no conflict, and no gate, which is no constraint
- * of the template. */
+/* The pod has no name, so that existing pods are no conflict. */
 static char *body_of(struct driver *d, struct entry *e)
 {
     char name[128];
     const struct hvdjob *job = &e->job->job;
     auto_free char *text = bodies_pod(job, e->gang, d->injects ? &d->injection : NULL, NULL,
-                                      d->handlers.key != NULL, 0, 0, false);
+                                      d->handlers.key != NULL, 0, 0);
     auto_json json_t *j = NULL;
     if (!text || json_read(text, strlen(text), "a pod", &j, NULL) < 0)
         return NULL;

@@ -51,9 +51,9 @@ static bool any_needs_decision(struct driver *d)
 
 static bool same(const struct admission *a, const struct admission *b)
 {
-    return a->go == b->go && a->no_pods == b->no_pods && a->preempted == b->preempted &&
-           a->workers == b->workers && a->claimed == b->claimed && a->again == b->again &&
-           a->ntaken == b->ntaken && strcmp(a->why, b->why) == 0 &&
+    return a->go == b->go && a->preempted == b->preempted && a->workers == b->workers &&
+           a->claimed == b->claimed && a->again == b->again && a->ntaken == b->ntaken &&
+           strcmp(a->why, b->why) == 0 &&
            (a->ntaken == 0 || memcmp(a->taken, b->taken, (size_t)a->ntaken * sizeof(int)) == 0);
 }
 

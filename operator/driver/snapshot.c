@@ -304,7 +304,6 @@ static int count_workers(struct snapshot *s, const struct entry *e, int i)
         return rc;
     j->alive = w.alive;
     j->bound = w.bound;
-    j->unbound = w.alive - w.gated - w.bound;
     rc = take_pods(s, e, &w, i);
     workers_fini(&w);
     return rc;

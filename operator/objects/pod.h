@@ -17,7 +17,7 @@
  * it, unmounts its volumes and tells the API server. */
 #define POD_LEAVES_LATE (30 * MOMENT_S)
 
-/* Labels and the scheduling gate of workers' pods. */
+/* Labels of workers' pods, and the scheduling gate that earlier operators put on them. */
 #define POD_LABEL_JOB     "hvd.dev/job"
 #define POD_LABEL_WORKER  "hvd.dev/worker"
 #define POD_LABEL_ATTEMPT "hvd.dev/attempt"
@@ -39,7 +39,7 @@ struct pod {
     bool deleting; /* the pod has a deletionTimestamp */
     /* The deletionTimestamp, which includes the grace period; MOMENT_NONE: it is not deleting. */
     int64_t leaves_by;
-    bool gated; /* by the scheduling gate POD_GATE */
+    bool gated; /* it has POD_GATE */
     bool ready;
     /* The pod failed through a disruption: eviction, preemption, a lost node, or an operator that
      * was away or has refused the agent. */

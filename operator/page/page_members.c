@@ -107,8 +107,6 @@ static void judge(struct member *m)
         m->state = "is being deleted";
     } else if (p->phase == POD_RUNNING) {
         judge_running(m);
-    } else if (p->gated) {
-        m->state = "waits until all workers fit";
     } else {
         m->level = p->why ? LEVEL_BAD : LEVEL_BUSY;
         m->state = p->node ? "pod starts" : "waits for a node";

@@ -29,7 +29,7 @@ void actions_fini(struct actions *a)
 
 const char *action_name(enum action_kind kind)
 {
-    static const char *const names[] = {"write status", "event",      "create group", "create pod",
-                                        "lift gate",    "delete pod", "delete job"};
+    static const char *const names[] = {"write status", "event",      "create group",
+                                        "create pod",   "delete pod", "delete job"};
     return names[kind];
 }

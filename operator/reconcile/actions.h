@@ -14,8 +14,7 @@ enum action_kind {
     ACTION_WRITE_STATUS, /* actions.status, unless the job's resourceVersion has changed */
     ACTION_RECORD_EVENT, /* an Event about the job: events[event] */
     ACTION_CREATE_GROUP, /* the gang's PodGroup */
-    ACTION_CREATE_POD,   /* the pod of worker and attempt, gated or not */
-    ACTION_LIFT_GATE,    /* removes the operator's scheduling gate from pod */
+    ACTION_CREATE_POD,   /* the pod of worker and attempt */
     ACTION_DELETE_POD,   /* pod, unless another pod has its name by now (another uid) */
     ACTION_DELETE_JOB,   /* the job, unless another job has its name by now (another uid) */
 };
@@ -33,7 +32,6 @@ struct action {
     enum action_kind kind;
     const struct pod *pod; /* borrowed from reconcile_input.pods */
     int worker, attempt;
-    bool gated;
     enum action_event_kind event;
     const char *why; /* for logs; a string constant */
 };

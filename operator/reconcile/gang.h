@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gang: back ends of gang scheduling, behind one table of functions. With "gates" the operator
- * admits a gang (queue.h) and removes the scheduling gates of its pods. With the others a scheduler
+ * admits a gang (queue.h) and creates its pods then. With the others a scheduler
  * admits the gang, by a PodGroup that is created before the pods.
  */
 #ifndef HVD_OPERATOR_RECONCILE_GANG_H

@@ -65,25 +65,19 @@ static bool ask_to_stay(json_t *meta, const struct hvdjob *job)
            parts_fill(annotations, "karpenter.sh/do-not-disrupt", json_string("true"));
 }
 
-static bool fill_spec(json_t *spec, bool gated)
+static bool fill_spec(json_t *spec)
 {
     json_t *tolerations = parts_list(spec, "tolerations");
     if (!tolerations || !add_toleration(tolerations, "node.kubernetes.io/not-ready") ||
         !add_toleration(tolerations, "node.kubernetes.io/unreachable"))
         return false;
-    if (gated) {
-        json_t *gates = parts_list(spec, "schedulingGates");
-        if (!gates || json_array_append_new(gates, json_pack("{s:s}", "name", POD_GATE)) < 0)
-            return false;
-    }
     return json_object_set_new(spec, "restartPolicy", json_string("Never")) == 0 &&
            parts_fill(spec, "enableServiceLinks", json_false()) &&
            parts_fill(spec, "automountServiceAccountToken", json_false()) &&
            parts_fill(spec, "terminationGracePeriodSeconds", json_integer(GRACE_SECONDS));
 }
 
-json_t *newpod(const struct hvdjob *job, const struct gang_ops *gang, int worker, int attempt,
-               bool gated)
+json_t *newpod(const struct hvdjob *job, const struct gang_ops *gang, int worker, int attempt)
 {
     char name[NAMES_MAX];
     auto_json json_t *pod = NULL;
@@ -97,8 +91,8 @@ json_t *newpod(const struct hvdjob *job, const struct gang_ops *gang, int worker
         json_object_set_new(meta, "name", json_string(name)) == 0 &&
         json_object_set_new(meta, "namespace", json_string(job->namespace_)) == 0 &&
         json_object_set_new(meta, "ownerReferences", json_pack("[o]", newpod_owner(job))) == 0 &&
-        add_labels(meta, job, worker, attempt) && ask_to_stay(meta, job) &&
-        fill_spec(spec, gated) && (!gang->join || gang->join(job, pod) == 0);
+        add_labels(meta, job, worker, attempt) && ask_to_stay(meta, job) && fill_spec(spec) &&
+        (!gang->join || gang->join(job, pod) == 0);
     return ok ? TAKE(pod) : NULL;
 }
 

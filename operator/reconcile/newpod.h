@@ -12,10 +12,9 @@
 #include "operator/reconcile/gang.h"
 
 /* Fills in defaults that the template leaves open. Overrides the name, the hvd.dev labels and
- * restartPolicy, and adds a scheduling gate if gated. The agent and the bundle are added by
+ * restartPolicy. The agent and the bundle are added by
  * injection_add(). job must be valid (job->refused is NULL). NULL: no memory. */
-json_t *newpod(const struct hvdjob *job, const struct gang_ops *gang, int worker, int attempt,
-               bool gated);
+json_t *newpod(const struct hvdjob *job, const struct gang_ops *gang, int worker, int attempt);
 
 /* Keeps the pod away from nodes that are drained, also where their taints are tolerated or they
  * have only a label: by a node affinity, for at most NEWPOD_AVOID nodes. drains NULL: none.

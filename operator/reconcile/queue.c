@@ -169,7 +169,7 @@ static void prepare(struct queue *q, struct queue_job *j)
     admission_fini(&j->ret);
     j->ret = (struct admission){.again = INT64_MAX, .claimed = queue_claim_of(q, j)};
     if (j->preempted_by) { /* its workers are alive until they are deleted */
-        queue_loosen(q, j, j->bound + j->unbound);
+        queue_loosen(q, j, j->alive);
         j->ret.preempted = true;
         snprintf(j->ret.why, sizeof(j->ret.why), "%s", j->preempted_by);
         return;

@@ -18,7 +18,7 @@
  * and node pool, and the next once that one has its nodes or was rolled back. This concerns:
  * operators that may not list nodes; pods with constraints that fit.h ignores; gangs that were
  * rolled back before; gangs that fit nowhere but are admitted after gang.probeSeconds, because a
- * cluster autoscaler ignores pods with scheduling gates.
+ * cluster autoscaler adds nodes only for pods that exist.
  */
 #ifndef HVD_OPERATOR_RECONCILE_QUEUE_H
 #define HVD_OPERATOR_RECONCILE_QUEUE_H
@@ -33,7 +33,6 @@
 
 struct admission {
     bool go;        /* admitted */
-    bool no_pods;   /* a queued job: it may not have pods, not even with gates */
     bool preempted; /* an admitted job: it must give its resources to the job in why */
     int workers;    /* it may have at most so many workers; 0: no limit but spec.workers */
     int *taken;     /* [ntaken] numbers of the workers of which it is deprived first; owned */
@@ -62,9 +61,8 @@ struct queue_job {
     /* An earlier run has preempted it for this job, and the cache does not show that yet: its
      * workers are in freeing. NULL: none has. */
     const char *preempted_by;
-    int alive;     /* workers that are alive, with gates or not */
+    int alive;     /* workers that are alive */
     int bound;     /* of these, workers that have a node */
-    int unbound;   /* of these, workers that have no gate and no node yet */
     const int *at; /* [nat] indices in cluster.nodes of bound workers; the last is given up first */
     const int *numbers; /* [nat] numbers of these workers */
     int nat;

@@ -60,18 +60,10 @@ void queue_take_missing(struct queue *q, const struct queue_job *j)
     take_quotas(q, j, (missing > 0 ? missing : 0) + granted(j));
 }
 
-/* Pods of a queued job exist with gates, and quotas count them. So a job has none while a job that
- * is decided before it waits for their quota. */
-static bool waits_for_quota(struct queue *q, struct queue_job *j)
+static bool waits_for_quota(const struct queue *q, struct queue_job *j)
 {
-    struct tenant *t = queue_tenant(q, j->job);
     int missing = j->job->min - j->alive;
-    if (missing <= 0 || quotas_admit(q, j, missing, missing) >= missing)
-        return false;
-    j->ret.no_pods = true;
-    if (!t->waits_for_quota)
-        t->waits_for_quota = j->job;
-    return true;
+    return missing > 0 && quotas_admit(q, j, missing, missing) < missing;
 }
 
 /* Where only loose workers are in the way, the share is held for the job, so that queue_grow()
@@ -90,7 +82,6 @@ static bool waits_for_share(struct queue *q, struct queue_job *j)
         "%.63s would hold more%s",
         q->in->policy.share, kind, j->job->namespace_,
         soon ? "; workers of its other jobs are deleted first" : "");
-    j->ret.no_pods = true;
     if (soon) {
         queue_hold_share(q, j, min);
         queue_again(j, q->in->now + MOMENT_S);
@@ -142,23 +133,6 @@ static void go(struct queue *q, struct queue_job *j, bool sure)
     queue_reserve(q, j, n);
 }
 
-/* The job waits, for another reason than quota and policy: it may have gated pods. */
-static void keep_pods(struct queue *q, struct queue_job *j)
-{
-    const struct tenant *t = queue_tenant(q, j->job);
-    int n = allowed(q, j);
-    j->ret.workers = n;
-    j->ret.no_pods = t->waits_for_quota != NULL;
-    if (!j->ret.no_pods && n > j->alive)
-        take_quotas(q, j, n - j->alive);
-}
-
-static void keep_waiting(struct queue *q, struct queue_job *j)
-{
-    keep_pods(q, j);
-    queue_crowd(q, j->priority);
-}
-
 static const char *doubt(const struct queue *q, const struct queue_job *j)
 {
     if (!q->in->cluster)
@@ -180,7 +154,7 @@ static void wait_for_probe(struct queue *q, struct queue_job *j, const struct hv
                  "it is not known whether its workers fit (%s); a namespace has one such job at a "
                  "time tried on the same nodes, and job %.63s/%.63s is being tried",
                  doubt(q, j), other->namespace_, other->name);
-    keep_waiting(q, j);
+    queue_crowd(q, j->priority);
 }
 
 /* The scheduler would place its workers also on nodes that are reserved: others would be preempted
@@ -192,7 +166,7 @@ static void wait_for_claim(struct queue *q, struct queue_job *j)
              "%.63s/%.63s; it is admitted once that job has them",
              q->claimer->namespace_, q->claimer->name);
     queue_again(j, q->in->now + 10 * MOMENT_S);
-    keep_waiting(q, j);
+    queue_crowd(q, j->priority);
 }
 
 static void say_held(const struct queue *q, struct queue_job *j)
@@ -213,7 +187,7 @@ static void wait_for_room(struct queue *q, struct queue_job *j, bool head)
     int64_t probe = queue_waits_since(job) + job->probe * MOMENT_S;
     bool full, possible = queue_possible(q, j);
     if (possible && queue_preempt(q, j)) {
-        keep_waiting(q, j);
+        queue_crowd(q, j->priority);
         return;
     }
     if (job->probe > 0 && q->in->now >= probe && !queue_probe_of(q, j, &full)) {
@@ -228,7 +202,7 @@ static void wait_for_room(struct queue *q, struct queue_job *j, bool head)
         queue_again(j, probe);
     if (possible && head)
         queue_hold(q, j);
-    keep_waiting(q, j);
+    queue_crowd(q, j->priority);
 }
 
 /* ---- what the API server has said ------------------------------------------------------------ */
@@ -260,14 +234,13 @@ static bool pauses_after_refusal(struct queue *q, struct queue_job *j)
     snprintf(j->ret.why, sizeof(j->ret.why), "%s%.900s",
              real ? "the API server refuses a worker's pod: " : "",
              real ? words(st->refusal) : j->refused);
-    j->ret.no_pods = true;
     queue_again(j, real ? st->last_refusal + pause : j->refused_again);
     return true;
 }
 
 /* A gang that has to wait for something else keeps the room that is made free for it: otherwise its
- * victims would take it back, and be preempted again. Deleting the gang's own pods with gates, for
- * example, takes a while to show in status.used of a quota. */
+ * victims would take it back, and be preempted again. The end of the victims' pods, for example,
+ * takes a while to show in status.used of a quota. */
 static void keep_claim(struct queue *q, struct queue_job *j)
 {
     int min = j->job->min;
@@ -288,10 +261,8 @@ void queue_admit(struct queue *q, struct queue_job *j, bool head)
         go(q, j, true);
         return;
     }
-    if (pauses_after_rollback(q, j)) {
-        keep_pods(q, j);
+    if (pauses_after_rollback(q, j))
         return;
-    }
     if (q->in->cluster && fit_count(q->in->cluster, &j->demand->spec, j->job->min) < j->job->min)
         wait_for_room(q, j, head);
     else if (queue_is_claimed(q, j))

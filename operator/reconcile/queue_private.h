@@ -19,7 +19,6 @@ struct tenant {
     int64_t served;       /* when a gang of it was last admitted */
     struct quota *quotas; /* [nquotas] */
     int nquotas;
-    const struct hvdjob *waits_for_quota; /* the first job of this run that its quota refuses */
 };
 
 /* The waiting jobs of one priority and tenant, oldest first. */

@@ -140,7 +140,7 @@ int queue_held(const struct queue_job *j)
 
 int queue_loose(const struct queue_job *j)
 {
-    int n = j->bound + j->unbound;
+    int n = j->alive;
     n = (queue_is_admitted(j->job) && n < j->granted ? j->granted : n) - queue_held(j);
     return n > 0 ? n : 0;
 }
@@ -219,9 +219,10 @@ int queue_pending(const struct queue_job *j)
     enum job_phase phase = j->job->status.phase;
     bool admitted = phase == JOB_STARTING || phase == JOB_RUNNING || phase == JOB_WAITING;
     int missing = queue_min(j) > j->bound ? queue_min(j) - j->bound : 0;
+    int unbound = j->alive - j->bound;
     if (j->gates && admitted && !j->job->deleting)
-        return j->job->elastic || j->unbound < missing ? missing : j->unbound;
-    return j->job->elastic && j->unbound > missing ? missing : j->unbound;
+        return j->job->elastic || unbound < missing ? missing : unbound;
+    return j->job->elastic && unbound > missing ? missing : unbound;
 }
 
 void queue_reserve_admitted(struct queue *q, struct queue_job *j)

@@ -198,6 +198,8 @@ static void take_decision(struct reconciling *r)
     struct hvdjob_status *st = r->st;
     if (a && st->phase == JOB_QUEUED && a->claimed > st->claimed)
         st->claimed = a->claimed;
+    if (st->phase == JOB_QUEUED) /* no workers exist; see delete_gated() */
+        st->template_hash[0] = '\0';
     if (st->min_granted > r->job->min || (a && st->min_granted > 0 && a->workers >= r->job->min))
         st->min_granted = r->job->min;
 }
@@ -206,13 +208,6 @@ static void take_decision(struct reconciling *r)
 int reconcile_phase(struct reconciling *r)
 {
     const struct phase_row *row;
-    /* The template changed while all workers are gated: replace them. */
-    if (r->st->phase == JOB_QUEUED && r->st->template_hash[0] &&
-        strcmp(r->st->template_hash, r->job->template_hash) != 0) {
-        int rc = new_round(r);
-        if (rc < 0)
-            return rc;
-    }
     take_decision(r);
     for (int i = 0; i < JOB_PHASES && (row = next_row(r)); i++) {
         struct actions *a = r->ret;

@@ -137,7 +137,7 @@ static bool has_alive(const struct reconciling *r, int worker, int pos)
 }
 
 /* Creates pods for the lowest worker numbers that have none alive. */
-static int create(struct reconciling *r, int missing, bool gated)
+static int create(struct reconciling *r, int missing)
 {
     int pos = 0;
     for (int worker = 0; missing > 0 && worker < r->job->workers + r->w.n; worker++) {
@@ -150,25 +150,27 @@ static int create(struct reconciling *r, int missing, bool gated)
         r->st->restarts += attempt > hvdjob_status_attempt(r->st, worker);
         int rc = hvdjob_status_raise(r->st, worker, attempt, r->err);
         if (rc == 0)
-            rc = actions_add(r->ret,
-                             (struct action){.kind = ACTION_CREATE_POD,
-                                             .worker = worker,
-                                             .attempt = attempt,
-                                             .gated = gated},
-                             r->err);
+            rc = actions_add(
+                r->ret,
+                (struct action){.kind = ACTION_CREATE_POD, .worker = worker, .attempt = attempt},
+                r->err);
         if (rc < 0)
             return rc;
     }
     return 0;
 }
 
-static int lift(struct reconciling *r)
+/* Earlier operators created the pods of a waiting gang, with a scheduling gate. */
+static int delete_gated(struct reconciling *r, int *deleted)
 {
     for (int i = 0; i < r->w.n; i++) {
         const struct pod *p = r->w.mine[i];
-        int rc = worker_alive(r->st, p) && p->gated ? add(r, ACTION_LIFT_GATE, p, "admitted") : 0;
+        if (!p->gated || !worker_alive(r->st, p))
+            continue;
+        int rc = add(r, ACTION_DELETE_POD, p, "it has the scheduling gate of an earlier operator");
         if (rc < 0)
             return rc;
+        ++*deleted;
     }
     return 0;
 }
@@ -186,8 +188,8 @@ static int wanted_workers(const struct reconciling *r)
     return most > least ? most : least;
 }
 
-/* Creates or deletes pods until so many are alive. gated: new pods get a scheduling gate. */
-static int have_workers(struct reconciling *r, bool gated)
+/* Creates or deletes pods until so many are alive. */
+static int have_workers(struct reconciling *r)
 {
     int missing = wanted_workers(r) - r->w.alive, rc = 0;
     int64_t pause = reconcile_pause(r);
@@ -203,32 +205,19 @@ static int have_workers(struct reconciling *r, bool gated)
         snprintf(r->st->template_hash, sizeof(r->st->template_hash), "%s", r->job->template_hash);
     if (r->in->gang->group && !r->in->has_group)
         rc = actions_add(r->ret, (struct action){.kind = ACTION_CREATE_GROUP}, r->err);
-    return rc < 0 ? rc : create(r, missing, gated);
+    return rc < 0 ? rc : create(r, missing);
 }
 
 /* Moves workers away from nodes that are drained. Their replacements are created once the cache
  * shows the deletions, so that no worker of the same number is alive twice. */
 static int keep_workers(struct reconciling *r)
 {
-    int moved = 0, rc = drain_move(r, &moved);
-    return rc < 0 || moved > 0 ? rc : have_workers(r, false);
+    int moved = 0, rc = delete_gated(r, &moved);
+    rc = rc < 0 || moved > 0 ? rc : drain_move(r, &moved);
+    return rc < 0 || moved > 0 ? rc : have_workers(r);
 }
 
 /* ---- phases --------------------------------------------------------------------------------- */
-
-/* Pods of a queued job exist with scheduling gates, so that users see them as Pending. */
-static int queue_pods(struct reconciling *r)
-{
-    if (!r->in->gang || r->in->gang->group)
-        return 0;
-    /* A gang that is admitted at once is created without gates, so wait for the queue's decision.
-     */
-    enum job_phase before = r->job->status.phase;
-    if (!r->in->admission || r->in->admission->go || (before != JOB_QUEUED && before != JOB_NEW))
-        return 0;
-    return r->in->admission->no_pods ? delete_alive(r, true, "the queue withholds its pods")
-                                     : have_workers(r, true);
-}
 
 static int finish_pods(struct reconciling *r)
 {
@@ -249,17 +238,16 @@ static int finish_pods(struct reconciling *r)
 
 int reconcile_pods(struct reconciling *r)
 {
-    int rc = delete_superseded(r);
+    int deleted = 0, rc = delete_superseded(r);
     if (rc < 0)
         return rc;
     switch (r->st->phase) {
     case JOB_QUEUED:
-        return queue_pods(r);
+        return delete_gated(r, &deleted);
     case JOB_STARTING:
     case JOB_RUNNING:
     case JOB_WAITING:
-        rc = lift(r);
-        return rc < 0 ? rc : keep_workers(r);
+        return keep_workers(r);
     case JOB_COMPLETING:
         /* A worker that starts now would repeat the training that the others have finished. */
         return delete_alive(r, false, "the job is completing");

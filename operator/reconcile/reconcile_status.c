@@ -45,8 +45,7 @@ static void add_refused(const struct reconciling *r, char *dst, size_t size)
              f->npods == 1 ? "" : "s", f->pods[0], f->npods == 1 ? "" : " ...", text);
 }
 
-/* Nobody has said anything about the pod: neither the scheduler nor the kubelet of its node. Gates
- * of a starting gang are being removed. */
+/* Nobody has said anything about the pod: neither the scheduler nor the kubelet of its node. */
 static void add_silent(const struct reconciling *r, char *dst, size_t size)
 {
     const struct pod *p = workers_pending(&r->w, r->st);
@@ -54,7 +53,7 @@ static void add_silent(const struct reconciling *r, char *dst, size_t size)
         snprintf(dst, size,
                  "; worker %d (pod %.80s) is on node %.80s, whose kubelet has not started it yet",
                  p->worker, p->name, p->node);
-    else if (p && !p->gated)
+    else if (p)
         snprintf(dst, size, "; worker %d (pod %.80s) waits for the scheduler", p->worker, p->name);
 }
 

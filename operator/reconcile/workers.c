@@ -53,7 +53,6 @@ static void count(struct workers *w, const struct hvdjob_status *status, const s
     if (!worker_alive(status, p))
         return;
     w->alive++;
-    w->gated += p->gated;
     w->bound += p->node != NULL;
     w->running += p->phase == POD_RUNNING;
     w->ready += p->phase == POD_RUNNING && p->ready;

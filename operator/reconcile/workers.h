@@ -15,10 +15,10 @@
 struct workers {
     const struct pod **mine; /* the job's pods, sorted by worker and attempt */
     int n;
-    int alive, gated, bound, running, ready; /* numbers of pods that are alive */
-    int leaving;                             /* pods that are being deleted */
-    int ended;                               /* pods that succeeded and are not superseded */
-    int attempt_seen;                        /* the highest attempt among mine, -1: no pods */
+    int alive, bound, running, ready; /* numbers of pods that are alive */
+    int leaving;                      /* pods that are being deleted */
+    int ended;                        /* pods that succeeded and are not superseded */
+    int attempt_seen;                 /* the highest attempt among mine, -1: no pods */
     const struct pod
         *conflict; /* a pod of another owner with the name of a worker's pod, NULL: none */
 };

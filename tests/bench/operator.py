@@ -3,13 +3,13 @@
 """How long hvd-operator takes from jobs to running pods, compared with the same pods created directly; and its cost.
 
     operator.py BUILD [--rounds 3] [--nodes 20] [--loads 20x4,100x10,1x1000] [--pods 1000] [--idle 30]
-                      [--agents 2000] [--failover 10000] [--only loads,gated,costs,agents,failover]
+                      [--agents 2000] [--failover 10000] [--only loads,queued,costs,agents,failover]
 
 loads   on simulated nodes (KWOK), limits of scheduler and controller manager at 5,000 a second: jobs x workers, from
         the first create to all pods Running. In turn with the floor: the same pods, as the API server returned them,
         created by bench_pods, 16 at a time
-gated   the same while no node takes pods: all pods are created with gates. When the last one exists the nodes
-        are opened, all at once. Until all are Running; compared with the same floor
+queued  the same while no node takes pods, so all jobs wait. When each says that it waits the nodes are opened, all at
+        once. Until all are Running; compared with the same floor
 costs   RssAnon of the operator before any job, its maximum while --pods pods are created (10000: some minutes), and when
         they exist; and its processor time over --idle seconds with them
 agents  the memory of the coordinator plane for a connected agent, and its longest turn while --agents connect at once
@@ -41,7 +41,7 @@ from cluster import Cluster, free_port  # noqa: E402
 CAPACITY = {"cpu": "64", "memory": "256Gi", "pods": "600"}
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/hvd.dev/v1alpha1/namespaces/default/hvdjobs"
-TARGETS = {"loads": 1.25, "gated": 1.6, "20x4": 1.0, "idle": 0.5, "memory": 4e6, "pod": 1024, "agent": 16 * 1024,
+TARGETS = {"loads": 1.25, "queued": 1.6, "20x4": 1.0, "idle": 0.5, "memory": 4e6, "pod": 1024, "agent": 16 * 1024,
            "turn": 1000, "back": 120}
 CLOSED = [{"key": "bench", "value": "closed", "effect": "NoSchedule"}]
 PATIENCE = 300
@@ -61,7 +61,7 @@ def job(name, workers):
 def bare(model, name):
     """The pod that the operator created, as a user would create it."""
     spec = {key: value for key, value in model["spec"].items()
-            if key not in ("nodeName", "schedulingGates", "serviceAccount", "serviceAccountName")}
+            if key not in ("nodeName", "serviceAccount", "serviceAccountName")}
     labels = {key: value for key, value in model["metadata"]["labels"].items() if not key.startswith("hvd.dev/")}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {**labels, "bench": "floor"}},
             "spec": spec}
@@ -144,8 +144,8 @@ class Bench:
         self.round = 0
         self.doors = {}   # connection for each node
 
-    def run(self, objects, labels, pods, on_there=None):
-        """Runs bench_pods, and calls on_there when that many pods exist. Returns its figures."""
+    def run(self, objects, labels, pods):
+        """Runs bench_pods. Returns its figures."""
         with tempfile.NamedTemporaryFile("w", suffix=".objects", dir=self.cluster.folder) as f:
             f.writelines(f"{path}\t{json.dumps(thing)}\n" for path, thing in objects)
             f.flush()
@@ -160,8 +160,6 @@ class Bench:
                         figures["steps"].append((float(seconds), int(number)))
                         continue
                     figures[word] = float(seconds)
-                    if word == "there" and on_there:
-                        on_there()
         if child.returncode != 0:
             sys.exit(f"operator.py: bench_pods ended with {child.returncode}")
         return figures
@@ -174,11 +172,11 @@ class Bench:
         wait_until("all pods to be gone", PATIENCE, lambda: not self.cluster.api.get(f"{PODS}?limit=1")["items"])
         time.sleep(1)
 
-    def jobs(self, jobs, workers, on_there=None):
+    def jobs(self, jobs, workers):
         self.round += 1
         before = self.operator.requests()
         figures = self.run([(JOBS, job(f"b{self.round}-{i}", workers)) for i in range(jobs)], "hvd.dev/job",
-                           jobs * workers, on_there)
+                           jobs * workers)
         figures["requests"] = {method: n - before.get(method, 0) for method, n in self.operator.requests().items()}
         if not self.model:
             self.model = self.cluster.api.get(f"{PODS}?labelSelector=hvd.dev/job&limit=1")["items"][0]
@@ -204,12 +202,19 @@ class Bench:
         with concurrent.futures.ThreadPoolExecutor(len(self.doors)) as pool:
             list(pool.map(patch, self.doors))
 
-    def gated(self, jobs, workers):
+    def open_when_queued(self, jobs):
+        wait_until("all jobs to wait", PATIENCE, lambda: sum(
+            job.get("status", {}).get("phase") == "Queued" for job in self.cluster.api.get(JOBS)["items"]) == jobs, 0.2)
+        self.open_nodes(True)
+
+    def queued(self, jobs, workers):
         self.open_nodes(False)
+        door = threading.Thread(target=self.open_when_queued, args=(jobs,))
+        door.start()
         try:
-            return self.jobs(jobs, workers, lambda: self.open_nodes(True))
+            return self.jobs(jobs, workers)
         finally:
-            self.open_nodes(True)
+            door.join()
 
 
 def sizes(load):
@@ -223,17 +228,17 @@ def measure_loads(bench, arguments):
     bench.jobs(2, 2)   # creates what is created once
     for load in arguments.loads.split(","):
         jobs, workers = sizes(load)
-        rounds = {"jobs": [], "gated": [], "floor": []}
+        rounds = {"jobs": [], "queued": [], "floor": []}
         for number in range(arguments.rounds):
             if "loads" in arguments.only:
                 rounds["jobs"].append(bench.jobs(jobs, workers))
             rounds["floor"].append(bench.floor(jobs * workers))
-            if "gated" in arguments.only:
-                rounds["gated"].append(bench.gated(jobs, workers))
+            if "queued" in arguments.only:
+                rounds["queued"].append(bench.queued(jobs, workers))
             say(f"{load}, round {number + 1}: " + ", ".join(
                 f"{name} {figures[-1]['running']:.2f} s" for name, figures in rounds.items() if figures)
-                + f"; requests {rounds['jobs'][-1]['requests'] if rounds['jobs'] else '-'}, with gates "
-                f"{rounds['gated'][-1]['requests'] if rounds['gated'] else '-'}; load {os.getloadavg()[0]:.1f}")
+                + f"; requests {rounds['jobs'][-1]['requests'] if rounds['jobs'] else '-'}, queued first "
+                f"{rounds['queued'][-1]['requests'] if rounds['queued'] else '-'}; load {os.getloadavg()[0]:.1f}")
         median = {name: statistics.median(f["running"] for f in figures) for name, figures in rounds.items() if figures}
         ratio = {name: median[name] / median["floor"] for name in median}
         results[load] = {"rounds": rounds, "median": median, "ratio": ratio}
@@ -294,7 +299,7 @@ def rows_of(results):
         median, ratio = result["median"], result["ratio"]
         if load in TARGETS and "jobs" in median:
             yield f"{load}, created to all Running", median["jobs"], TARGETS[load], "s"
-        for name, target in (("jobs", "loads"), ("gated", "gated")):
+        for name, target in (("jobs", "loads"), ("queued", "queued")):
             if name in ratio and not (load in TARGETS and name == "jobs"):
                 yield f"{load}, {name}", ratio[name], TARGETS[target], "x floor"
     costs = results.get("costs")
@@ -327,7 +332,7 @@ def draw(results, path):
         return
     figure, axes = pyplot.subplots(1, len(loads), figsize=(5 * len(loads), 4), squeeze=False)
     for axis, (load, result) in zip(axes[0], loads.items()):
-        for name, color in (("floor", "0.6"), ("jobs", "C0"), ("gated", "C1")):
+        for name, color in (("floor", "0.6"), ("jobs", "C0"), ("queued", "C1")):
             for figures in result["rounds"][name]:
                 axis.step(*zip(*figures["steps"], (figures["running"], math.prod(sizes(load)))), where="post",
                           color=color, label=name)
@@ -345,7 +350,7 @@ def measure_cluster(arguments, results):
         operator = Operator(arguments.build, cluster)
         try:
             bench = Bench(arguments.build, cluster, operator)
-            if {"loads", "gated"} & set(arguments.only):
+            if {"loads", "queued"} & set(arguments.only):
                 results["loads"] = measure_loads(bench, arguments)
             if "costs" in arguments.only:
                 results["costs"] = measure_costs(bench, arguments)
@@ -363,12 +368,12 @@ def main():
     parser.add_argument("--idle", type=int, default=30)
     parser.add_argument("--agents", type=int, default=2000)
     parser.add_argument("--failover", type=int, default=10000)
-    parser.add_argument("--only", default="loads,gated,costs,agents,failover", type=lambda text: text.split(","))
+    parser.add_argument("--only", default="loads,queued,costs,agents,failover", type=lambda text: text.split(","))
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     results = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
                "cores": os.cpu_count(), "kernel": platform.release(), "load": os.getloadavg(), "targets": TARGETS}
-    if {"loads", "gated", "costs"} & set(arguments.only):
+    if {"loads", "queued", "costs"} & set(arguments.only):
         measure_cluster(arguments, results)
     if "agents" in arguments.only:
         results["agents"] = measure_agents(arguments)

@@ -79,7 +79,7 @@ class Scale:
         self.cluster.api.delete(f"{self.jobs_of(0)}/job-0?propagationPolicy=Background")
         self.wait_for_none("hvd.dev/job")
         spec = {key: value for key, value in model["spec"].items()
-                if key not in ("nodeName", "schedulingGates", "serviceAccount", "serviceAccountName")}
+                if key not in ("nodeName", "serviceAccount", "serviceAccountName")}
         pods = []
         for i in range(self.arguments.nodes * self.arguments.workers):
             path = f"/api/v1/namespaces/tenant-{i % self.arguments.namespaces}/pods"

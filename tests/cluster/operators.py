@@ -369,6 +369,11 @@ class Job:
         return {e["reason"]: e for e in items if e["regarding"].get("name") == self.name
                 and e["regarding"]["kind"] == "HvdJob"}
 
+    def note(self, reason, words):
+        """Waits until the last Event with this reason has these words: Events are written later than what they are about."""
+        wait_until(f"an Event {reason} of job {self.name} that says {words}", 30,
+                   lambda: words in self.events().get(reason, {}).get("note", ""), 0.2)
+
     def end_all(self, code=0):
         for name in self.running():
             self.end_pod(name, code)

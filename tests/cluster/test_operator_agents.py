@@ -281,8 +281,7 @@ class Agents(Case):
         self.assertEqual((status["phase"], status["failures"], status["losses"], status["attemptsLeft"]),
                          ("Running", 0, 1, 6), status)
         self.assertNotIn("firstFailure", status)
-        wait_until("an Event", 30, lambda: "AgentEnded" in limited.events())
-        self.assertIn("operator-away", limited.events()["AgentEnded"]["note"])
+        limited.note("AgentEnded", "operator-away")
         self.wait("the agents of the other job", 60, patient, other, lambda: self.operator.metric("hvd_agents") == 9)
         self.assertEqual({name: other.of(name).pid for name in patient.running()}, pids)
         self.assertEqual(patient.status()["restarts"], 0)

@@ -187,7 +187,7 @@ class Beside(Installed):
             job.wait_running(1)
             self.assertNotIn(nodes[0], self.places(job).values())
             self.assertEqual(job.status()["failures"], 0)
-            self.assertIn("cordoned", job.events()["NodeDrained"]["note"])
+            job.note("NodeDrained", "cordoned")
             wait_until("the end of the drain", 10, lambda: "drainTime" not in job.status())
         jobs["Block"].wait_evictions(0)   # closed again
 
@@ -233,7 +233,7 @@ class Beside(Installed):
         wait_until("new workers", 30, lambda: len(job.running()) == len(before) and not set(job.running()) & set(before))
         status = job.wait_phase("Running")
         self.assertEqual((status["failures"], status["attemptsLeft"]), (0, 6))
-        wait_until("the Event", 10, lambda: "all workers start again" in job.events().get("Restarting", {}).get("note", ""))
+        job.note("Restarting", "all workers start again")
 
     def test_policy_restart(self):
         """One of three workers is on a node that is going to be drained: all three start again elsewhere."""
@@ -245,8 +245,8 @@ class Beside(Installed):
         self.change_node(node, spec={"taints": [{"key": REBALANCE, "effect": "PreferNoSchedule"}]})
         self.restarted(job, before)
         self.assertNotIn(node, self.places(job).values())
-        self.assertIn("all workers leave at the next step boundary and start again", job.events()["NodeDrained"]["note"])
-        self.assertIn("a node with workers of the job is drained", job.events()["Restarting"]["note"])
+        job.note("NodeDrained", "all workers leave at the next step boundary and start again")
+        job.note("Restarting", "a node with workers of the job is drained")
 
     def test_eviction_restarts_a_job_that_cannot_shrink(self):
         """One eviction is allowed; the whole job starts again after it. Meanwhile no other is allowed."""
@@ -259,7 +259,7 @@ class Beside(Installed):
             job.evict(before[1])
         self.assertEqual(refused.exception.code, 429)
         self.restarted(job, before)
-        self.assertIn("a worker was lost and the job is not elastic", job.events()["Restarting"]["note"])
+        job.note("Restarting", "a worker was lost and the job is not elastic")
 
     def test_workers_leave_before_a_node_ends(self):
         """The taint of a spot instance that ends, and a label of a maintenance, which a scheduler does not know: the workers
@@ -285,7 +285,7 @@ class Beside(Installed):
             self.assertEqual(stay, stay & set(self.places(job)))
         self.assertEqual((job.status()["failures"], job.status()["phase"]), (0, "Running"))
         self.assertNotIn("Waiting", job.events())
-        self.assertIn("will leave at the next step boundary", job.events()["NodeDrained"]["note"])
+        job.note("NodeDrained", "will leave at the next step boundary")
 
 
 def needs():

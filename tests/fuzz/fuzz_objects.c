@@ -34,7 +34,7 @@ static void make_pods(const struct hvdjob *job, const struct gang_ops *gang, con
             json_decref(gang_group(gang, job, api));
         if (a->all[i].kind != ACTION_CREATE_POD)
             continue;
-        json_t *pod = newpod(job, gang, a->all[i].worker, a->all[i].attempt, a->all[i].gated);
+        json_t *pod = newpod(job, gang, a->all[i].worker, a->all[i].attempt);
         if (!pod || injection_add(&injection, job, pod) < 0 || newpod_avoid(pod, drains) < 0)
             abort();
         json_decref(pod);

@@ -148,7 +148,7 @@ static json_t *judge(struct world *w, json_t *object, json_t *worker)
     spec = known ? &demand.spec : &job.podspec;
     const struct gang_ops *gang = gang_choose(&job, "", api, sizeof(api), &err);
     for (int i = 0; i < job.workers && gang; i++)
-        json_array_append_new(pods, newpod(&job, gang, i, 0, false));
+        json_array_append_new(pods, newpod(&job, gang, i, 0));
     fit_explain(&w->c, spec, job.workers, why, sizeof(why));
     json_t *ret = json_pack("{s:i, s:s, s:s?, s:o}", "fits", fit_count(&w->c, spec, job.workers),
                             "why", why, "unjudged", spec->unjudged, "pods", pods);

@@ -28,7 +28,7 @@ static int print_pod(const struct hvdjob *job, bool mount)
         fprintf(stderr, "pod_of: %s\n", job->refused ? job->refused : err_text(&err));
         return 1;
     }
-    auto_json json_t *pod = newpod(job, gang, 0, 0, false);
+    auto_json json_t *pod = newpod(job, gang, 0, 0);
     if (!pod || injection_add(&injection, job, pod) < 0)
         return 1;
     return json_dumpf(pod, stdout, JSON_COMPACT) < 0;

@@ -19,9 +19,9 @@
 #define CALM        6000 /* turns without faults, after which all jobs must have settled */
 
 static const char *const bug_names[SIM_BUGS] = {
-    "none",      "status last", "status blind",   "count twice",  "forget names",
-    "one more",  "no gates",    "lift not all",   "keep workers", "run again",
-    "busy time", "talk",        "delete by name", "blind queue"};
+    "none",     "status last",    "status blind", "count twice", "forget names",
+    "one more", "too early",      "keep workers", "run again",   "busy time",
+    "talk",     "delete by name", "blind queue"};
 
 const char *cluster_sim_bug_name(enum sim_bug bug)
 {
@@ -52,7 +52,6 @@ static void look(struct cluster_sim *s, int job, struct view *v)
                            .phase = p->phase,
                            .deleting = p->deleting,
                            .leaves_by = p->deleting ? p->gone_at : MOMENT_NONE,
-                           .gated = p->gated,
                            .disrupted = p->disrupted,
                            .created = p->created,
                            .exit_code = p->exit_code,
@@ -102,8 +101,7 @@ static struct admission admission_for(struct cluster_sim *s, int job)
                                      .demand = &demands[n],
                                      .gates = true,
                                      .alive = w.alive,
-                                     .bound = w.bound,
-                                     .unbound = w.alive - w.gated - w.bound};
+                                     .bound = w.bound};
         n++;
         workers_fini(&w);
     }
@@ -146,7 +144,7 @@ static void check_room(struct cluster_sim *s, const struct sim_job *j)
     }
     for (int i = 0; i < SIM_PODS; i++) {
         const struct sim_pod *p = &s->pods[i];
-        if (cluster_sim_alive(p) && !p->gated && p->node < 0 && s->jobs[p->job].there &&
+        if (cluster_sim_alive(p) && p->node < 0 && s->jobs[p->job].there &&
             p->attempt >= hvdjob_status_attempt(&s->jobs[p->job].job.status, p->worker))
             room--;
     }
@@ -187,12 +185,12 @@ static void check_status(struct cluster_sim *s, struct sim_job *j, const struct 
         cluster_sim_wrong(s, "%s: it was admitted, fitted, and got no nodes", j->job.name);
 }
 
-/* Rule: a worker without a gate exists only if the status says that its gang is admitted. */
-static void check_let_go(struct cluster_sim *s, const struct sim_job *j, const char *what)
+/* Rule: a worker is made only if the status says that its gang is admitted. */
+static void check_admitted(struct cluster_sim *s, const struct sim_job *j)
 {
     enum job_phase phase = j->job.status.phase;
     if (phase != JOB_STARTING && phase != JOB_RUNNING && phase != JOB_WAITING)
-        cluster_sim_wrong(s, "%s: a worker %s in phase %s", j->job.name, what,
+        cluster_sim_wrong(s, "%s: a worker is made in phase %s", j->job.name,
                           job_phase_name(phase));
 }
 
@@ -240,7 +238,6 @@ static int create_pod(struct cluster_sim *s, int job, const struct action *a, in
     p->job = job;
     p->worker = a->worker;
     p->attempt = a->attempt;
-    p->gated = a->gated && s->bug != BUG_NO_GATES;
     snprintf(p->owner, sizeof(p->owner), "%s", j->job.uid);
     int most = wanted > j->job.workers ? wanted : j->job.workers;
     if (alive_of(s, job, false) > most)
@@ -248,8 +245,7 @@ static int create_pod(struct cluster_sim *s, int job, const struct action *a, in
                           alive_of(s, job, false), most);
     if (job_phase_finished(j->job.status.phase))
         cluster_sim_wrong(s, "%s: a worker is made although it has ended", j->job.name);
-    if (!p->gated)
-        check_let_go(s, j, "is made without a gate");
+    check_admitted(s, j);
     return 0;
 }
 
@@ -284,7 +280,6 @@ static int apply(struct cluster_sim *s, int job, int version, int wanted, const 
                  const struct action *a)
 {
     struct sim_job *j = &s->jobs[job];
-    struct sim_pod *p;
     if (!j->there)
         return -ENOENT;
     switch (a->kind) {
@@ -292,13 +287,6 @@ static int apply(struct cluster_sim *s, int job, int version, int wanted, const 
         return write_status(s, j, version, &all->status);
     case ACTION_CREATE_POD:
         return create_pod(s, job, a, wanted);
-    case ACTION_LIFT_GATE:
-        p = cluster_sim_find(s, a->pod->name);
-        if (!p || strcmp(p->uid, a->pod->uid) != 0)
-            return 0;
-        check_let_go(s, j, "loses its gate");
-        p->gated = s->bug == BUG_LIFT_NOT_ALL && p->worker == 0 && p->gated;
-        return 0;
     case ACTION_DELETE_POD:
         if (s->bug == BUG_KEEP_WORKERS && !job_phase_finished(j->job.status.phase))
             return 0;
@@ -312,7 +300,7 @@ static int apply(struct cluster_sim *s, int job, int version, int wanted, const 
             cluster_sim_wrong(s, "%s: an event that says nothing", j->job.name);
         return 0;
     case ACTION_CREATE_GROUP:
-        cluster_sim_wrong(s, "%s: a PodGroup, with gates", j->job.name);
+        cluster_sim_wrong(s, "%s: a PodGroup, which its back end has not", j->job.name);
     }
     return 0;
 }
@@ -333,6 +321,8 @@ static void spoil(struct cluster_sim *s, struct actions *a)
             actions_add(a, last, NULL);
             break;
         }
+    if (s->bug == BUG_TOO_EARLY && a->status.phase == JOB_QUEUED)
+        actions_add(a, (struct action){.kind = ACTION_CREATE_POD}, NULL);
     if (s->bug == BUG_TALK) {
         snprintf(a->events[ACTION_EVENT_PHASE].text, sizeof(a->events[ACTION_EVENT_PHASE].text),
                  "hello");

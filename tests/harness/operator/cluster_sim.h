@@ -27,8 +27,7 @@ enum sim_bug {
     BUG_COUNT_TWICE,    /* a failure is counted twice */
     BUG_FORGET_NAMES,   /* attempts are not written to the status */
     BUG_ONE_MORE,       /* one worker too many */
-    BUG_NO_GATES,       /* waiting workers are created without gates */
-    BUG_LIFT_NOT_ALL,   /* one gate is not removed */
+    BUG_TOO_EARLY,      /* a worker of a waiting gang is created */
     BUG_KEEP_WORKERS,   /* nothing is deleted when a job is suspended or rolled back */
     BUG_RUN_AGAIN,      /* a job that has succeeded is queued again */
     BUG_BUSY_TIME,      /* lastTransitionTime changes without the status */
@@ -39,7 +38,7 @@ enum sim_bug {
 };
 
 struct sim_pod {
-    bool used, foreign, gated, deleting, disrupted, counted;
+    bool used, foreign, deleting, disrupted, counted;
     char name[64], uid[24], owner[64];
     int job, worker, attempt, node, exit_code; /* node -1: none */
     enum pod_phase phase;

@@ -153,7 +153,7 @@ static void schedule(struct cluster_sim *s, struct sim_pod *p)
 {
     struct resources used[SIM_NODES];
     int first = (int)cluster_sim_random(s, SIM_NODES);
-    if (p->gated || p->node >= 0 || p->deleting || p->phase != POD_PENDING)
+    if (p->node >= 0 || p->deleting || p->phase != POD_PENDING)
         return;
     cluster_sim_used(s, used);
     for (int k = 0; k < SIM_NODES; k++) {

@@ -49,7 +49,8 @@ static inline struct hvdjob make_job(const char *spec, const char *status)
     return job;
 }
 
-/* "0-1R": worker 0, attempt 1, running. P pending, B pending with a node, G gated, R running,
+/* "0-1R": worker 0, attempt 1, running. P pending, B pending with a node, G with the gate of an
+ * earlier version, R running,
  * S succeeded, F failed, E evicted, A ended by its agent, without an operator; small letters: also
  * being deleted. X: not the job's, pending. "0-1F42" failed with exit code 42. E has the condition
  * DisruptionTarget.
@@ -123,8 +124,8 @@ static inline void told(const struct actions *a, char *dst, size_t size)
         const struct action *x = &a->all[i];
         int worker = x->pod ? x->pod->worker : x->worker;
         int attempt = x->pod ? x->pod->attempt : x->attempt;
-        static const char *const marks[] = {"status", "event", "group", "+", "^", "-", "delete"};
-        const char *mark = x->kind == ACTION_CREATE_POD && x->gated ? "g" : marks[x->kind];
+        static const char *const marks[] = {"status", "event", "group", "+", "-", "delete"};
+        const char *mark = marks[x->kind];
         if (strlen(mark) == 1)
             n += (size_t)snprintf(dst + n, size - n, " %s%d-%d", mark, worker, attempt);
         else

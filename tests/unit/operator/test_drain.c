@@ -417,8 +417,7 @@ static void test_annotations(void **state)
     for (int i = 0; i < 2; i++) {
         struct hvdjob job = make_job(policies[i], "");
         char api[64];
-        auto_json json_t *pod =
-            newpod(&job, gang_choose(&job, "", api, sizeof(api), NULL), 0, 0, false);
+        auto_json json_t *pod = newpod(&job, gang_choose(&job, "", api, sizeof(api), NULL), 0, 0);
         json_t *have = json_object_get(json_object_get(pod, "metadata"), "annotations");
         assert_string_equal(parts_text(have, "cluster-autoscaler.kubernetes.io/safe-to-evict"),
                             i ? "false" : "");

@@ -307,9 +307,6 @@ static void expect_json(char *text, const char *want)
 static void test_bodies(void **state)
 {
     (void)state;
-    expect_json(bodies_lift("u-1"), "{\"metadata\": {\"uid\": \"u-1\"}, \"spec\": "
-                                    "{\"schedulingGates\": [{\"$patch\": \"delete\", \"name\": "
-                                    "\"hvd.dev/gang\"}]}}");
     expect_json(bodies_delete("u-2"),
                 "{\"apiVersion\": \"v1\", \"kind\": \"DeleteOptions\", \"propagationPolicy\": "
                 "\"Background\", \"preconditions\": {\"uid\": \"u-2\"}}");

@@ -71,7 +71,7 @@ static void test_groups(void **state)
         auto_json json_t *group = gang_group(ops, &job, api);
         auto_json json_t *want = from_text(rows[i].spec);
         auto_json json_t *waits = rows[i].waits ? from_text(rows[i].waits) : NULL;
-        auto_json json_t *pod = newpod(&job, ops, 1, 0, false);
+        auto_json json_t *pod = newpod(&job, ops, 1, 0);
         auto_free char *text = json_write(pod);
         assert_true(json_equal(json_object_get(group, "spec"), want));
         assert_string_equal(json_string_value(json_object_get(group, "apiVersion")), api);
@@ -99,7 +99,7 @@ static void test_pod(void **state)
         "'name':'w','command':['x']}],'schedulingGates':[{'name':'site/quota'}]}}");
     job.template_text = json_write(template);
     const struct gang_ops *gates = gang_choose(&job, "", api, sizeof(api), NULL);
-    auto_json json_t *pod = newpod(&job, gates, 3, 2, true);
+    auto_json json_t *pod = newpod(&job, gates, 3, 2);
     auto_free char *text = json_write(pod);
     static const char *const words[] = {
         "\"name\":\"digits-3-2\"",
@@ -111,7 +111,6 @@ static void test_pod(void **state)
         "\"hvd.dev/attempt\":\"2\"",
         "\"restartPolicy\":\"Never\"",
         "\"terminationGracePeriodSeconds\":5",
-        "\"name\":\"hvd.dev/gang\"",
         "\"name\":\"site/quota\"",
         "\"tolerationSeconds\":7",
         "\"tolerationSeconds\":30",
@@ -124,7 +123,7 @@ static void test_pod(void **state)
     /* pod_parse() understands what newpod() makes. */
     json_object_set_new(json_object_get(pod, "metadata"), "uid", json_string("p"));
     assert_int_equal(pod_parse(pod, &p, NULL), 0);
-    assert_true(p.gated);
+    assert_false(p.gated);
     assert_string_equal(p.owner, "u1");
     assert_string_equal(p.job, "digits");
     pod_fini(&p);

@@ -33,7 +33,7 @@ static json_t *make(const struct injection *e, const char *metadata, const char 
     auto_json json_t *j = from_text(text);
     assert_int_equal(hvdjob_parse(j, &job, NULL), 0);
     assert_null(job.refused);
-    json_t *pod = newpod(&job, gang_choose(&job, "", api, sizeof(api), NULL), 2, 1, false);
+    json_t *pod = newpod(&job, gang_choose(&job, "", api, sizeof(api), NULL), 2, 1);
     assert_non_null(pod);
     assert_int_equal(injection_add(e, &job, pod), 0);
     hvdjob_fini(&job);
@@ -355,13 +355,13 @@ static void test_no_memory(void **state)
     const struct gang_ops *gang = gang_choose(&job, "", api, sizeof(api), NULL);
     int failed = 0, done = 0;
     (void)state;
-    json_t *whole = newpod(&job, gang, 0, 0, true);
+    json_t *whole = newpod(&job, gang, 0, 0);
     assert_int_equal(injection_add(&usual, &job, whole), 0);
     json_set_alloc_funcs(counted, released);
     for (int i = 0; done == 0 && i < 10000; i++) {
         live = 0;
         fail_at = i;
-        json_t *pod = newpod(&job, gang, 0, 0, true);
+        json_t *pod = newpod(&job, gang, 0, 0);
         bool ok = pod && injection_add(&usual, &job, pod) == 0;
         done += fail_at >= 0; /* no allocation failed: all were tried */
         fail_at = -1;

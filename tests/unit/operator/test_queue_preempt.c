@@ -311,7 +311,7 @@ static void test_claims_of_surplus(void **state)
 }
 
 /* Regression: a gang that had preempted others waited for its quota for a moment, since its own
- * pods with gates were just deleted. Its victim got the nodes back, and was preempted again. */
+ * pods were just deleted. Its victim got the nodes back, and was preempted again. */
 static void test_claims_while_over_quota(void **state)
 {
     struct world *w = *state;

@@ -91,7 +91,6 @@ static void test_share(void **state)
     move_to(w, "xx");
     decide(w, NOW);
     expect_waits(w, "two", "may hold 50 % of the cluster's cpu");
-    assert_true(verdict(w, "two")->no_pods);
     assert_true(verdict(w, "grows")->go);
     assert_int_equal(verdict(w, "grows")->workers, 1);
     assert_true(verdict(w, "other")->go);
@@ -101,7 +100,6 @@ static void test_share(void **state)
 static void loosen(struct world *w, int exist, int granted)
 {
     last(w)->alive += exist;
-    last(w)->unbound += exist;
     last(w)->granted = granted;
 }
 
@@ -130,7 +128,7 @@ static void test_share_of_loose_workers(void **state)
         assert_true(verdict(w, "next")->again == NOW + MOMENT_S);
         assert_int_equal(verdict(w, "elastic")->workers, 1);
         w->q[0].alive = 1;
-        w->q[0].unbound = w->q[0].granted = 0;
+        w->q[0].granted = 0;
         decide(w, NOW);
         assert_true(verdict(w, "next")->go);
         expect_waits(w, "later", "may hold 50 % of the cluster's cpu");
@@ -152,7 +150,7 @@ static void test_growth_beside_loose_workers(void **state)
     decide(w, NOW);
     assert_int_equal(verdict(w, "first")->workers, 1);
     assert_int_equal(verdict(w, "second")->workers, 1);
-    w->q[1].alive = w->q[1].unbound = 1;
+    w->q[1].alive = 1;
     decide(w, NOW);
     assert_int_equal(verdict(w, "first")->workers, 2);
 }
@@ -237,21 +235,21 @@ static void test_quota(void **state)
     move_to(w, "xx");
     decide(w, NOW);
     expect_waits(w, "five", "quota few: requests.cpu 10 asked, 8500m of 10 left");
-    assert_true(verdict(w, "five")->no_pods);
     assert_true(verdict(w, "elastic")->go);
     assert_int_equal(verdict(w, "elastic")->workers, 4);
     assert_true(verdict(w, "other")->go);
     leave(w);
 
-    /* Pods with gates count: a job that is decided later has none while an earlier one waits. */
+    /* A job that waits holds nothing of the quota, whatever it waits for. */
     add_quota(w, "ml", "'pods':'4'", "'pods':'0'", "");
-    w->nodes[0].allocatable.amount[RESOURCES_CPU] = 2000;
+    add_job(w, "never", "'workers':3", QUEUED("12:59"));
+    w->demand[w->n - 1].spec.selector.text = (char[]){"no\0such\0"};
     add_job(w, "five", "'workers':5", QUEUED("13:00"));
     add_job(w, "two", "'workers':2", QUEUED("13:01"));
     decide(w, NOW);
-    assert_true(verdict(w, "five")->no_pods);
-    expect_waits(w, "two", "1 of 2 workers fit now");
-    assert_true(verdict(w, "two")->no_pods);
+    expect_waits(w, "never", "0 of 3 workers fit now");
+    expect_waits(w, "five", "quota few: pods 5 asked, 4 of 4 left");
+    assert_true(verdict(w, "two")->go);
 }
 
 static void test_quota_scopes(void **state)
@@ -311,7 +309,6 @@ static void test_growth(void **state)
 
     /* Its pending workers take no room from the waiting job. */
     w->q[0].alive = 3;
-    w->q[0].unbound = 2;
     w->jobs[1].workers = w->jobs[1].min = 1;
     w->used[0].amount[RESOURCES_CPU] = 2000;
     decide(w, NOW);
@@ -440,7 +437,6 @@ static void test_refused(void **state)
     last(w)->pending = true;
     decide(w, NOW);
     expect_waits(w, "bad", "refuses a worker's pod: privileged containers");
-    assert_true(verdict(w, "bad")->no_pods && verdict(w, "again")->no_pods);
     assert_true(verdict(w, "bad")->again == NOW + 7000);
     expect_waits(w, "again", "refuses a worker's pod: no");
     assert_true(verdict(w, "again")->again == NOW + 4000);
