@@ -97,6 +97,49 @@ static void test_share(void **state)
     assert_true(verdict(w, "other")->go);
 }
 
+/* Regression: "pods" did not count, so that many small workers took most pod slots. */
+static void test_share_of_pods(void **state)
+{
+    struct world *w = *state;
+    w->policy.share = 50;
+    add_node(w, "a", 99, "", "");
+    w->nodes[0].allocatable.amount[RESOURCES_MEMORY] *= 8;
+    add_job(w, "first", "'workers':4", QUEUED("13:00"));
+    add_job(w, "second", "'workers':2", QUEUED("13:01"));
+    decide(w, NOW);
+    assert_true(verdict(w, "first")->go);
+    expect_waits(w, "second",
+                 "the jobs of a namespace may hold 50 % of the cluster's pods, and with this job "
+                 "those of ml would hold more: 2 asked, 4 held, 5 allowed");
+    assert_int_equal(verdict(w, "second")->wait, WAIT_SHARE);
+}
+
+/* The message has the numbers, and says what never passes; the worse cause is first. */
+static void test_share_says(void **state)
+{
+    struct world *w = *state;
+    static const int at[] = {0};
+    w->policy.share = 50;
+    add_node(w, "a", 8, "", "");
+    add_node(w, "b", 2, "", "");
+    add_job(w, "runs", "'workers':1", RUNNING("10:00"));
+    place(w, at, 1);
+    add_job(w, "waits", "'workers':2", QUEUED("13:00"));
+    add_job(w, "never", "'workers':3", QUEUED("13:01"));
+    add_job(w, "large", "'workers':1", QUEUED("13:02"));
+    last(w)->demand = &w->demand[3];
+    w->demand[3].spec.requests.amount[RESOURCES_CPU] = 9000;
+    decide(w, NOW);
+    expect_waits(w, "waits", "would hold more: 4 asked, 2 held, 5 allowed");
+    assert_null(strstr(verdict(w, "waits")->why, "never"));
+    expect_waits(w, "never", ": 6 asked, 2 held, 5 allowed; the job can never start");
+    assert_true(strncmp(verdict(w, "large")->why,
+                        "0 of 1 workers fit now; a worker asks for cpu 9, memory 1Gi; no node for "
+                        "it has that much cpu even when empty (the largest has 8); the jobs of a "
+                        "namespace may hold 50 %",
+                        140) == 0);
+}
+
 /* The last job has further workers without a node that exist, or are being created. */
 static void loosen(struct world *w, int exist, int granted)
 {
@@ -254,6 +297,107 @@ static void test_quota(void **state)
     assert_true(verdict(w, "two")->no_pods);
 }
 
+/* Of two quotas the one that never admits the gang is named, though the other has less left. */
+static void test_quota_never(void **state)
+{
+    struct world *w = *state;
+    w->blind = true;
+    add_quota(w, "ml", "'requests.cpu':'8'", "'requests.cpu':'0'", "");
+    add_quota(w, "ml", "'pods':'9'", "'pods':'9'", "");
+    add_job(w, "five", "'workers':5", QUEUED("13:00"));
+    add_job(w, "four", "'workers':4", QUEUED("13:01"));
+    decide(w, NOW);
+    expect_waits(w, "five",
+                 "quota few: requests.cpu 10 asked, 8 of 8 left; the job can never start: its "
+                 "minWorkers ask for 10, and the quota allows at most 8");
+    expect_waits(w, "four", "quota few: pods 4 asked, 0 of 9 left");
+    assert_null(strstr(verdict(w, "four")->why, "never"));
+    assert_int_equal(verdict(w, "four")->wait, WAIT_QUOTA);
+}
+
+/* The last job was refused by a quota at that time. */
+static void refuse(struct world *w, int64_t at)
+{
+    last(w)->refused = "the API server refuses a worker's pod: exceeded quota";
+    last(w)->refused_for = WAIT_QUOTA;
+    last(w)->refused_at = at;
+    last(w)->refused_again = NOW + 100 * MOMENT_S;
+    last(w)->may_ask = true;
+}
+
+static int asked(const struct world *w)
+{
+    int n = 0;
+    for (int i = 0; i < w->n; i++)
+        n += w->q[i].ret.ask;
+    return n;
+}
+
+/* Regression: jobs that a quota had refused waited for their backoff. They are asked about again
+ * when the quota has room for the gang, one of a namespace at a time, and hold their part of it. */
+static void test_quota_asks_again(void **state)
+{
+    struct world *w = *state;
+    w->blind = true;
+    add_quota(w, "ml", "'requests.cpu':'10'", "'requests.cpu':'8'", "");
+    add_job(w, "four", "'workers':4", QUEUED("13:00"));
+    refuse(w, NOW - 2);
+    add_job(w, "one", "'workers':1", QUEUED("13:01"));
+    refuse(w, NOW - 3);
+    add_job(w, "next", "'workers':1", QUEUED("13:02"));
+    decide(w, NOW);
+    expect_waits(w, "four", "quota few: requests.cpu 8 asked, 2 of 10 left");
+    assert_true(verdict(w, "four")->again == NOW + 100 * MOMENT_S);
+    expect_waits(w, "one", "exceeded quota");
+    assert_int_equal(asked(w), 1);
+    assert_true(verdict(w, "one")->ask);
+    expect_waits(w, "next", "2 asked, 0 of 10 left");
+
+    w->quotas[0].lines[0].used = 0;
+    decide(w, NOW);
+    assert_int_equal(asked(w), 1);
+    assert_true(verdict(w, "one")->ask); /* it was asked about longer ago */
+    w->quotas[0].lines[0].used = 0;
+    w->q[1].asking = true;
+    decide(w, NOW);
+    assert_int_equal(asked(w), 0);
+    w->quotas[0].lines[0].used = 0;
+    w->q[1].asking = w->q[1].may_ask = w->q[0].may_ask = false;
+    decide(w, NOW);
+    assert_int_equal(asked(w), 0); /* the quota has not changed since */
+    expect_waits(w, "four", "exceeded quota");
+    assert_true(verdict(w, "next")->go);
+}
+
+static void test_quota_gives(void **state)
+{
+    static const struct {
+        const char *hard, *used, *scopes;
+        bool gives;
+    } cases[] = {
+        {"'pods':'4','requests.cpu':'9'", "'pods':'2'", "'scopes':['BestEffort']", false},
+        {"'pods':'4','cpu':'9'", "'pods':'3'", "'scopes':['BestEffort']", false},
+        {"'pods':'3','cpu':'8'", "'pods':'2','cpu':'1'", "'scopes':['BestEffort']", false},
+        {"'pods':'4','cpu':'9','memory':'1'", "'pods':'2'", "'scopes':['BestEffort']", false},
+        {"'pods':'4','cpu':'9'", "'pods':'1'", "'scopes':['BestEffort']", true},
+        {"'pods':'4','cpu':'10'", "'pods':'4'", "'scopes':['BestEffort']", true},
+        {"'pods':'4'", "'pods':'2'", "'scopes':['BestEffort']", true},
+        {"'pods':'4','cpu':'9'", "'pods':'2'", "", true},
+        {"'pods':'4','cpu':'9'", "'pods':'2'", "'scopes':['Terminating']", true},
+    };
+    struct quota before =
+        make_quota("ml", "'pods':'4','cpu':'9'", "'pods':'2'", "'scopes':['BestEffort']");
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct quota after = make_quota("ml", cases[i].hard, cases[i].used, cases[i].scopes);
+        if (quota_gives(&before, &after) != cases[i].gives)
+            fail_msg("%s; %s; %s", cases[i].hard, cases[i].used, cases[i].scopes);
+        quota_fini(&after);
+    }
+    assert_true(quota_gives(&before, NULL));
+    quota_fini(&before);
+}
+
 static void test_quota_scopes(void **state)
 {
     struct hvdjob job = make_job("'workers':2", "");
@@ -317,6 +461,38 @@ static void test_growth(void **state)
     decide(w, NOW);
     assert_true(verdict(w, "waits")->go);
     assert_int_equal(verdict(w, "elastic")->workers, 1);
+}
+
+static void expect_grows(struct world *w, int workers, const char *why)
+{
+    decide(w, NOW);
+    assert_int_equal(verdict(w, "elastic")->workers, workers);
+    expect_waits(w, "elastic", why);
+}
+
+/* An elastic job with fewer workers than it wants says what it has no more for. */
+static void test_growth_says(void **state)
+{
+    struct world *w = *state;
+    static const int at[] = {0};
+    add_node(w, "a", 8, "", "");
+    add_job(w, "elastic", "'workers':3,'minWorkers':1,'maxWorkers':3", RUNNING("10:00"));
+    place(w, at, 1);
+    decide(w, NOW);
+    assert_int_equal(verdict(w, "elastic")->workers, 3);
+    assert_string_equal(verdict(w, "elastic")->why, "");
+    add_quota(w, "ml", "'requests.cpu':'4'", "'requests.cpu':'2'", "");
+    expect_grows(w, 2, "quota few: requests.cpu 4 asked, 2 of 4 left");
+    w->quotas[0].lines[0].hard = 40000;
+    w->policy.share = 50;
+    expect_grows(w, 2,
+                 "may hold 50 % of the cluster's cpu, and with more of its workers those of ml "
+                 "would hold more: 4 asked, 2 held, 4 allowed");
+    w->policy.share = 100;
+    add_job(w, "waits", "'workers':4", QUEUED("13:00"));
+    w->used[0].amount[RESOURCES_CPU] = 6000;
+    w->quotas[0].lines[0].used = 2000;
+    expect_grows(w, 2, "1 of 2 fit now, and while other jobs wait");
 }
 
 /* One gang in probe for each namespace and node pool, and not more in all than the administrator
@@ -455,6 +631,8 @@ int main(void)
         WORLD_TEST(test_fair),
         WORLD_TEST(test_holds_its_nodes_only),
         WORLD_TEST(test_share),
+        WORLD_TEST(test_share_of_pods),
+        WORLD_TEST(test_share_says),
         WORLD_TEST(test_share_of_loose_workers),
         WORLD_TEST(test_growth_beside_loose_workers),
         WORLD_TEST(test_share_of_raised_min),
@@ -462,8 +640,12 @@ int main(void)
         WORLD_TEST(test_share_of_preempted),
         WORLD_TEST(test_quota_of_granted),
         WORLD_TEST(test_quota),
+        WORLD_TEST(test_quota_never),
+        WORLD_TEST(test_quota_asks_again),
+        WORLD_TEST(test_quota_gives),
         WORLD_TEST(test_quota_scopes),
         WORLD_TEST(test_growth),
+        WORLD_TEST(test_growth_says),
         WORLD_TEST(test_probes),
         WORLD_TEST(test_holds_no_impossible_nodes),
         WORLD_TEST(test_keeps_room_of_lost_workers),
