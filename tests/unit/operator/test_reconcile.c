@@ -397,6 +397,17 @@ static void test_says_what_it_waits_for(void **state)
             assert_string_equal(a.events[ACTION_EVENT_PHASE].text, rows_of_waits[i].why);
     }
     actions_fini(&a);
+    /* Not more often than other messages. */
+    admission.wait = WAIT_SHARE;
+    in.status_written = NOW;
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    assert_int_equal(a.n, 0);
+    assert_int_equal(a.again, NOW + RECONCILE_STATUS_EVERY);
+    actions_fini(&a);
+    in.now = a.again;
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    assert_int_equal(a.n, 2);
+    actions_fini(&a);
     hvdjob_fini(&job);
 }
 
