@@ -213,7 +213,9 @@ static void destroy_quota(void *item)
 static void on_quota(void *arg, const char *key, const void *before, const void *after)
 {
     struct driver *d = arg;
-    (void)key, (void)before, (void)after;
+    (void)key;
+    if (before && quota_gives(before, after))
+        driver_note_quota(d, ((const struct quota *)before)->namespace);
     d->queue_dirty = true;
     driver_wake(d);
 }

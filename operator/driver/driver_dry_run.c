@@ -18,6 +18,7 @@
 #include "operator/reconcile/backoff.h"
 
 #define TIMEOUT_MS 15000
+#define LATE_MS    5000 /* without an answer; then the job's message says so */
 
 struct verdict *verdict_ref(struct verdict *v)
 {
@@ -37,7 +38,7 @@ void verdict_unref(struct verdict *v)
 static void send_next(struct driver *d);
 
 /* ms: until it is asked again. */
-static struct verdict *refusal(const char *what, const char *message, int64_t ms)
+static struct verdict *refusal(enum wait wait, const char *what, const char *message, int64_t ms)
 {
     char text[800];
     struct verdict *v = calloc(1, sizeof(*v));
@@ -45,7 +46,9 @@ static struct verdict *refusal(const char *what, const char *message, int64_t ms
     if (!v)
         return NULL;
     v->refs = 1;
-    v->again = driver_now() + ms;
+    v->wait = wait;
+    v->at = driver_now();
+    v->again = v->at + ms;
     v->refused = strdup(text);
     if (!v->refused) /* without it the verdict would be an acceptance */
         verdict_unref(TAKE(v));
@@ -69,6 +72,21 @@ static struct verdict *acceptance(const struct entry *e, struct dry_run *r,
     return v;
 }
 
+/* The API server has no code for it: plugin/pkg/admission/resourcequota. The second is of pods that
+ * lack requests which a quota wants. */
+static bool is_of_quota(const char *message)
+{
+    return strstr(message, "exceeded quota: ") || strstr(message, "failed quota: ");
+}
+
+static void set_verdict(struct dry_run *r, struct verdict *v)
+{
+    if (!v)
+        return;
+    verdict_unref(r->verdict);
+    r->verdict = v;
+}
+
 /* A webhook with side effects does not support dry runs: the pods themselves will show whether they
  * are accepted. */
 static bool is_unsupported(const struct api_answer *answer)
@@ -89,8 +107,9 @@ static void note_failure(struct driver *d, struct entry *e, const struct api_ans
     driver_queue_at(d, r->not_before);
     if (r->failures < DRY_RUN_PATIENCE)
         return;
-    r->verdict =
-        refusal("the API server cannot say whether it accepts a worker's pod", answer->message, ms);
+    set_verdict(r, refusal(WAIT_UNANSWERED,
+                           "the API server cannot say whether it accepts a worker's pod",
+                           answer->message, ms));
     if (r->failures == DRY_RUN_PATIENCE)
         log_warn("job %s: %u dry runs of a worker's pod failed in a row; it stays queued: %s",
                  e->key, r->failures, answer->message);
@@ -98,19 +117,38 @@ static void note_failure(struct driver *d, struct entry *e, const struct api_ans
     d->queue_dirty |= r->failures == DRY_RUN_PATIENCE || !e->admission;
 }
 
+/* The next job of its namespace is asked about at once if this one is accepted. */
+static void end_early(struct driver *d, struct entry *e, bool accepted)
+{
+    char namespace[64];
+    if (!e->dry_run.early)
+        return;
+    e->dry_run.early = false;
+    snprintf(namespace, sizeof(namespace), "%.*s", (int)strcspn(e->key, "/"), e->key);
+    struct driver_tenant *t = driver_tenant(d, namespace);
+    if (t)
+        t->early_at = accepted ? 0 : clock_ns() + DRY_RUN_PAUSE;
+    d->queue_dirty = true;
+}
+
 static void on_answer(void *arg, const struct api_answer *answer)
 {
     struct entry *e = arg;
     struct driver *d = e->owner;
     struct dry_run *r = &e->dry_run;
+    struct verdict *fresh = NULL;
+    bool accepted = answer->status == 201 || is_unsupported(answer);
     r->call = NULL;
     d->dry_runs--;
-    if (answer->status == 201 || is_unsupported(answer))
-        r->verdict = acceptance(e, r, answer);
+    end_early(d, e, accepted);
+    if (accepted)
+        fresh = acceptance(e, r, answer);
     else if (retry_is_refusal(answer->status))
-        r->verdict = refusal("the API server refuses a worker's pod", answer->message,
-                             backoff(++r->refusals, BACKOFF_GANG, BACKOFF_GANG_MAX));
-    if (r->verdict) {
+        fresh = refusal(is_of_quota(answer->message) ? WAIT_QUOTA : WAIT_REFUSED,
+                        "the API server refuses a worker's pod", answer->message,
+                        backoff(++r->refusals, BACKOFF_GANG, BACKOFF_GANG_MAX));
+    set_verdict(r, fresh);
+    if (fresh) {
         r->failures = 0;
         d->queue_dirty = true;
     } else {
@@ -140,6 +178,20 @@ static char *body_of(struct driver *d, struct entry *e)
     return json_write(j);
 }
 
+/* The answer to a call that is in flight for long will replace this verdict. */
+static void note_late(struct driver *d, struct dry_run *r)
+{
+    if (!r->call || r->verdict)
+        return;
+    if (clock_ns() < r->sent + LATE_MS * CLOCK_MS)
+        driver_queue_at(d, r->sent + LATE_MS * CLOCK_MS);
+    else
+        set_verdict(r, refusal(WAIT_UNANSWERED,
+                               "the API server has not answered yet whether it accepts a worker's "
+                               "pod",
+                               "the dry run takes longer than 5 s", TIMEOUT_MS - LATE_MS));
+}
+
 static void send(struct driver *d, struct entry *e)
 {
     static const struct resource pods = {"", "v1", "pods"};
@@ -156,7 +208,10 @@ static void send(struct driver *d, struct entry *e)
                             .timeout_ms = TIMEOUT_MS};
     if (body && q.path && api_send(d->config.api, &q, on_answer, e, &r->call, NULL) == 0) {
         d->dry_runs++;
+        r->sent = clock_ns();
+        note_late(d, r);
     } else {
+        r->early = false;
         r->not_before = clock_ns() + CLOCK_S;
         driver_queue_at(d, r->not_before);
     }
@@ -187,6 +242,8 @@ static void send_next(struct driver *d)
         if (e->job && e->gang && is_current(&e->dry_run, &e->job->job) &&
             d->config.may_write(d->config.arg))
             send(d, e);
+        else
+            e->dry_run.early = false;
     }
 }
 
@@ -212,9 +269,29 @@ void driver_forget_dry_run(struct driver *d, struct entry *e)
         r->call = NULL;
         d->dry_runs--;
     }
+    r->early = false;
     list_remove(&r->turn);
     verdict_unref(r->verdict);
     r->verdict = NULL;
+}
+
+void driver_ask_early(struct driver *d, struct entry *e)
+{
+    struct dry_run *r = &e->dry_run;
+    const struct driver_tenant *t = driver_tenant(d, e->job->job.namespace_);
+    if (!t || r->call || !is_current(r, &e->job->job) || !e->gang)
+        return;
+    if (clock_ns() < t->early_at) {
+        driver_queue_at(d, t->early_at);
+        return;
+    }
+    r->early = true;
+    take_turn(d, e);
+}
+
+static bool is_due(const struct dry_run *r)
+{
+    return !r->call && (!r->verdict || (r->verdict->refused && driver_now() >= r->verdict->again));
 }
 
 const struct verdict *driver_dry_run(struct driver *d, struct entry *e)
@@ -228,13 +305,10 @@ const struct verdict *driver_dry_run(struct driver *d, struct entry *e)
         memcpy(r->uid, job->uid, sizeof(r->uid));
         memcpy(r->template_hash, job->template_hash, sizeof(r->template_hash));
     }
-    if (r->verdict && r->verdict->refused && driver_now() >= r->verdict->again)
-        driver_forget_dry_run(d, e);
-    if (r->verdict || r->call)
-        return r->verdict;
-    if (clock_ns() < r->not_before)
+    note_late(d, r);
+    if (is_due(r) && clock_ns() < r->not_before)
         driver_queue_at(d, r->not_before);
-    else if (e->gang)
+    else if (is_due(r) && e->gang)
         take_turn(d, e);
-    return NULL;
+    return r->verdict;
 }

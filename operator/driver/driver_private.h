@@ -42,6 +42,8 @@ struct driver_tenant {
     int64_t served;      /* when a gang of it was last admitted; MOMENT_NONE: never */
     struct list waiting; /* dry_run.turn: jobs that wait for a dry run */
     struct list turn;    /* in driver.turns while jobs wait */
+    int64_t quota_gave;  /* when a quota last changed so that pods may be accepted; MOMENT_NONE */
+    uint64_t early_at;   /* clock_ns(): no dry run because of that before */
     bool used;           /* only while records are dropped: the namespace has a job */
 };
 
@@ -145,11 +147,17 @@ struct driver_tenant *driver_tenant(struct driver *d, const char *namespace);
 void driver_note_served(struct driver *d, const char *namespace, int64_t at);
 /* The last such moment; MOMENT_NONE: none is known. */
 int64_t driver_served(const struct driver *d, const char *namespace);
+/* A quota of this namespace has changed so that the API server may accept pods that it refused. */
+void driver_note_quota(struct driver *d, const char *namespace);
+/* May a job to which a quota gave this verdict be asked about before verdict.again? */
+bool driver_may_ask(const struct driver *d, const char *namespace, const struct verdict *v);
 void driver_tenants_fini(struct driver *d);
 
 /* driver_dry_run.c: the API server's verdict on a worker's pod. NULL: it has not answered; the call
  * is in flight or waits for its turn, or a run of the queue at queue_next asks again. */
 const struct verdict *driver_dry_run(struct driver *d, struct entry *e);
+/* Asks now about a job that is refused, or after the pause of its namespace. */
+void driver_ask_early(struct driver *d, struct entry *e);
 /* Drops the verdict and cancels the call. */
 void driver_forget_dry_run(struct driver *d, struct entry *e);
 

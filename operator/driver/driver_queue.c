@@ -52,9 +52,20 @@ static bool any_needs_decision(struct driver *d)
 static bool same(const struct admission *a, const struct admission *b)
 {
     return a->go == b->go && a->preempted == b->preempted && a->workers == b->workers &&
-           a->claimed == b->claimed && a->again == b->again && a->ntaken == b->ntaken &&
-           strcmp(a->why, b->why) == 0 &&
+           a->claimed == b->claimed && a->again == b->again && a->wait == b->wait &&
+           a->ntaken == b->ntaken && strcmp(a->why, b->why) == 0 && strcmp(a->by, b->by) == 0 &&
            (a->ntaken == 0 || memcmp(a->taken, b->taken, (size_t)a->ntaken * sizeof(int)) == 0);
+}
+
+/* before: the decision that this one replaces. */
+static void log_preemption(const struct entry *e, const struct admission *before,
+                           const struct admission *after)
+{
+    if (after->preempted && !before->preempted)
+        log_info("job %s: preempted by job %s", e->key, after->by);
+    if (after->ntaken > 0 &&
+        (before->ntaken != after->ntaken || strcmp(before->by, after->by) != 0))
+        log_info("job %s: gives up %d workers to job %s", e->key, after->ntaken, after->by);
 }
 
 static void hand_out(struct driver *d, struct queue_job *q, const struct snapshot_job *of)
@@ -74,8 +85,7 @@ static void hand_out(struct driver *d, struct queue_job *q, const struct snapsho
                  e->key);
         return;
     }
-    if (q->ret.preempted && !e->admission->preempted)
-        log_info("job %s: preempted by job %s", e->key, q->ret.why);
+    log_preemption(e, e->admission, &q->ret);
     admission_fini(e->admission);
     *e->admission = q->ret;
     q->ret.taken = NULL;
@@ -138,6 +148,9 @@ static void end(struct driver *d, struct snapshot *s)
 {
     int64_t again = s->stuck_again;
     for (int i = 0; i < s->n; i++) {
+        struct entry *e = s->of[i].item->entry;
+        if (s->jobs[i].ret.ask && e && e->job)
+            driver_ask_early(d, e);
         hand_out(d, &s->jobs[i], &s->of[i]);
         again = s->jobs[i].ret.again < again ? s->jobs[i].ret.again : again;
     }

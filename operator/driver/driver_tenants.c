@@ -61,7 +61,7 @@ struct driver_tenant *driver_tenant(struct driver *d, const char *namespace)
         free(fresh);
         return NULL;
     }
-    fresh->served = MOMENT_NONE;
+    fresh->served = fresh->quota_gave = MOMENT_NONE;
     list_init(&fresh->waiting);
     list_init(&fresh->turn);
     e->item = fresh;
@@ -80,6 +80,21 @@ int64_t driver_served(const struct driver *d, const char *namespace)
 {
     const struct store_entry *e = store_find(&d->tenants, namespace);
     return e ? ((const struct driver_tenant *)e->item)->served : MOMENT_NONE;
+}
+
+/* A namespace without a record has no job that was refused. */
+void driver_note_quota(struct driver *d, const char *namespace)
+{
+    struct store_entry *e = store_find(&d->tenants, namespace);
+    if (e)
+        ((struct driver_tenant *)e->item)->quota_gave = driver_now();
+}
+
+bool driver_may_ask(const struct driver *d, const char *namespace, const struct verdict *v)
+{
+    const struct store_entry *e = store_find(&d->tenants, namespace);
+    int64_t gave = e ? ((const struct driver_tenant *)e->item)->quota_gave : MOMENT_NONE;
+    return gave != MOMENT_NONE && v->wait == WAIT_QUOTA && v->at < gave + DRY_RUN_SETTLES;
 }
 
 void driver_tenants_fini(struct driver *d)

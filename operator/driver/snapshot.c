@@ -322,7 +322,12 @@ static void take_verdict(struct driver *d, struct snapshot *s, struct entry *e, 
         return;
     of->verdict = verdict_ref(e->dry_run.verdict);
     j->refused = of->verdict->refused;
-    j->refused_again = of->verdict->again;
+    j->refused_for = of->verdict->wait;
+    j->refused_at = of->verdict->at;
+    /* One that is due is being asked about. */
+    j->refused_again = of->verdict->again > s->now ? of->verdict->again : INT64_MAX;
+    j->may_ask = driver_may_ask(d, e->job->job.namespace_, of->verdict);
+    j->asking = e->dry_run.early;
     if (of->verdict->known) {
         j->demand = &of->verdict->demand;
         j->priority = j->demand->priority;
@@ -352,7 +357,7 @@ static int add_job(struct driver *d, struct snapshot *s, struct entry *e)
     if (e->admission && e->admission->claimed > s->jobs[i].claimed)
         s->jobs[i].claimed = e->admission->claimed;
     if (e->admission && e->admission->preempted) {
-        snprintf(of->preempted_by, sizeof(of->preempted_by), "%.127s", e->admission->why);
+        snprintf(of->preempted_by, sizeof(of->preempted_by), "%s", e->admission->by);
         s->jobs[i].preempted_by = of->preempted_by;
     }
     if (e->admitted && e->job->job.status.phase != JOB_STARTING) {

@@ -182,6 +182,38 @@ void quota_take(struct quota *q, const struct demand *d, int n)
         q->lines[i].used += n * amount(&q->lines[i], d);
 }
 
+const struct quota_line *quota_never(const struct quota *q, const struct demand *d, int n)
+{
+    for (int i = 0; i < q->n && selects(q, d); i++)
+        if (n * amount(&q->lines[i], d) > q->lines[i].hard)
+            return &q->lines[i];
+    return NULL;
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+static const struct quota_line *line_of(const struct quota *q, const char *key)
+{
+    for (int i = 0; i < q->n; i++)
+        if (strcmp(q->lines[i].key, key) == 0)
+            return &q->lines[i];
+    return NULL;
+}
+
+bool quota_gives(const struct quota *before, const struct quota *after)
+{
+    if (!after || (before->scopes != after->scopes && !json_equal(before->scopes, after->scopes)))
+        return true;
+    for (int i = 0; i < before->n; i++) {
+        const struct quota_line *was = &before->lines[i], *is = line_of(after, was->key);
+        if (!is || is->hard > was->hard || is->used < was->used)
+            return true;
+    }
+    return false;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
 /* For quantity_write(), which takes 64 bits. */
 static int64_t shown(resources_sum amount)
 {
@@ -189,13 +221,16 @@ static int64_t shown(resources_sum amount)
 }
 
 void quota_explain(const struct quota *q, const struct quota_line *line, const struct demand *d,
-                   int want, char *dst, size_t size)
+                   int want, int min, char *dst, size_t size)
 {
-    char asked[32], left[32], hard[32];
+    char asked[32], left[32], hard[32], least[32];
     enum quantity_unit unit = unit_of(line->key);
     quantity_write(shown(want * amount(line, d)), unit, asked, sizeof(asked));
     quantity_write(shown(line->hard - line->used), unit, left, sizeof(left));
     quantity_write(shown(line->hard), unit, hard, sizeof(hard));
-    snprintf(dst, size, "quota %.80s: %.80s %s asked, %s of %s left", q->name, line->key, asked,
-             left, hard);
+    quantity_write(shown(min * amount(line, d)), unit, least, sizeof(least));
+    bool never = min * amount(line, d) > line->hard;
+    snprintf(dst, size, "quota %.80s: %.80s %s asked, %s of %s left%s%s%s%s", q->name, line->key,
+             asked, left, hard, never ? "; the job can never start: its minWorkers ask for " : "",
+             never ? least : "", never ? ", and the quota allows at most " : "", never ? hard : "");
 }

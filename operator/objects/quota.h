@@ -34,8 +34,15 @@ int quota_admits(const struct quota *q, const struct demand *d, int limit,
 /* Counts n workers as used. */
 void quota_take(struct quota *q, const struct demand *d, int n);
 
-/* Writes "quota compute: requests.nvidia.com/gpu 8 asked, 2 of 16 left" for want workers. */
+/* The first line that never admits n workers, also if nothing is used. NULL: none. */
+const struct quota_line *quota_never(const struct quota *q, const struct demand *d, int n);
+
+/* Could `after` admit pods that `before` refuses? after NULL: the quota was deleted. */
+bool quota_gives(const struct quota *before, const struct quota *after);
+
+/* Writes "quota compute: requests.nvidia.com/gpu 8 asked, 2 of 16 left" for want workers. min: also
+ * says that the job can never start if the line never admits so many workers; 0: does not. */
 void quota_explain(const struct quota *q, const struct quota_line *line, const struct demand *d,
-                   int want, char *dst, size_t size);
+                   int want, int min, char *dst, size_t size);
 
 #endif

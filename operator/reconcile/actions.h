@@ -25,6 +25,7 @@ enum action_event_kind {
     ACTION_EVENT_AGENT,   /* an agent ended by itself, and said why */
     ACTION_EVENT_RULE,    /* a rule of runPolicy.failurePolicy matched */
     ACTION_EVENT_DRAIN,   /* a node with workers is drained, or workers leave it */
+    ACTION_EVENT_TAKEN,   /* workers are given up to another job */
     ACTION_EVENTS,
 };
 

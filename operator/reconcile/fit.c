@@ -238,9 +238,18 @@ static void say_node(struct words *w, struct trial *t, int node)
         say_short(w, t->c, node, spec);
 }
 
+/* Is there a node that taints, labels and cordons do not exclude? */
+static bool any_node_takes(const struct cluster *c, const struct podspec *spec)
+{
+    for (int i = 0; i < c->n; i++)
+        if (lasting_obstacle(&c->nodes[i], spec) <= OBSTACLE_NOT_READY)
+            return true;
+    return false;
+}
+
 /* Names a resource of which one worker requests more than any node has even when empty: such a job
  * never fits this cluster. */
-static bool say_never(struct words *w, const struct cluster *c, const struct podspec *spec)
+static bool say_too_large(struct words *w, const struct cluster *c, const struct podspec *spec)
 {
     for (size_t i = 0; i < resources_kinds(&spec->requests); i++) {
         resources_sum most = 0, asked = resources_at(&spec->requests, i);
@@ -298,6 +307,37 @@ static void say_asked(struct words *w, const struct podspec *spec)
         say(w, ", host port %d", spec->ports.all[i].port);
 }
 
+/* Says why want workers would not fit if the cluster were empty, except what excludes each node. */
+static void say_never(struct words *w, const struct cluster *c, const struct podspec *spec,
+                      int want)
+{
+    int empty = fit_count_empty(c, spec, want);
+    if (c->n == 0)
+        say(w, "; there are no nodes");
+    else if (!any_node_takes(c, spec))
+        say(w, "; no node takes it");
+    else if (empty < want && !say_too_large(w, c, spec))
+        say(w, "; the whole cluster, empty, has room for %d", empty);
+}
+
+static void say_fit(struct words *w, const struct cluster *c, const struct podspec *spec, int want)
+{
+    say(w, "%d of %d workers fit now; ", fit_count(c, spec, want), want);
+    say_asked(w, spec);
+}
+
+bool fit_never(const struct cluster *c, const struct podspec *spec, int want, char *dst,
+               size_t size)
+{
+    struct words w = {dst, size, 0};
+    dst[0] = '\0';
+    if (fit_count_empty(c, spec, want) >= want)
+        return false;
+    say_fit(&w, c, spec, want);
+    say_never(&w, c, spec, want);
+    return true;
+}
+
 void fit_explain(const struct cluster *c, const struct podspec *spec, int want, char *dst,
                  size_t size)
 {
@@ -305,14 +345,11 @@ void fit_explain(const struct cluster *c, const struct podspec *spec, int want, 
     struct trial t = begin(c, spec);
     look(&t);
     dst[0] = '\0';
-    say(&w, "%d of %d workers fit now; ", fit_count(c, spec, want), want);
-    say_asked(&w, spec);
+    say_fit(&w, c, spec, want);
     if (t.failed)
         say(&w, "; no memory to judge it");
-    else if (c->n == 0)
-        say(&w, "; there are no nodes");
-    else if (!say_never(&w, c, spec) && fit_count_empty(c, spec, want) < want)
-        say(&w, "; the whole cluster, empty, has room for %d", fit_count_empty(c, spec, want));
+    else
+        say_never(&w, c, spec, want);
     if (!t.failed)
         say_nodes(&w, &t);
     end(&t);

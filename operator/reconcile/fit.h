@@ -45,6 +45,11 @@ int fit_plan(const struct cluster *c, const struct podspec *spec, int n, int *co
  * of so many workers, and not their ports. */
 void fit_place(struct cluster *c, int node, const struct podspec *spec, int n);
 
+/* Writes, in the same words, why want workers would not fit if the cluster were empty. False: they
+ * would. */
+bool fit_never(const struct cluster *c, const struct podspec *spec, int want, char *dst,
+               size_t size);
+
 /* Writes why fewer than want workers fit: "2 of 4 workers fit now; a worker asks for ...", then for
  * each node what is missing, nodes that lack only resources first. At most size bytes. */
 void fit_explain(const struct cluster *c, const struct podspec *spec, int want, char *dst,

@@ -2,6 +2,7 @@
  *
  * queue: the order in which waiting jobs are decided on; see queue.h.
  */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,26 @@ void admission_fini(struct admission *a)
     free(a->taken);
     a->taken = NULL;
     a->ntaken = 0;
+}
+
+const char *wait_name(enum wait wait)
+{
+    static const char *const names[WAITS] = {
+        [WAIT_UNDECIDED] = "Queued",    [WAIT_UNANSWERED] = "DryRunUnanswered",
+        [WAIT_REFUSED] = "PodRefused",  [WAIT_QUOTA] = "QuotaExceeded",
+        [WAIT_SHARE] = "ShareExceeded", [WAIT_ROLLBACK] = "RolledBack",
+        [WAIT_ROOM] = "NoRoom",         [WAIT_PREEMPTING] = "Preempting",
+        [WAIT_HELD] = "NodesHeld",      [WAIT_PROBE] = "ProbeWaits"};
+    return names[wait];
+}
+
+void queue_say(struct queue_job *j, const char *fmt, ...)
+{
+    size_t n = strlen(j->ret.why);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(j->ret.why + n, sizeof(j->ret.why) - n, fmt, ap);
+    va_end(ap);
 }
 
 bool admission_takes(const struct admission *a, int worker)
@@ -171,12 +192,13 @@ static void prepare(struct queue *q, struct queue_job *j)
     if (j->preempted_by) { /* its workers are alive until they are deleted */
         queue_loosen(q, j, j->alive);
         j->ret.preempted = true;
-        snprintf(j->ret.why, sizeof(j->ret.why), "%s", j->preempted_by);
+        snprintf(j->ret.by, sizeof(j->ret.by), "%s", j->preempted_by);
         return;
     }
     queue_reserve_admitted(q, j);
     queue_take_missing(q, j);
     t->served = j->served > t->served ? j->served : t->served;
+    t->asking |= j->asking;
     if (j->gates && j->bound > 0 && j->priority < q->lowest)
         q->lowest = j->priority;
 }
@@ -255,11 +277,21 @@ static bool step(struct queue *q)
     return false;
 }
 
+/* One job of each tenant is asked about at a time. */
+static void choose_asked(struct queue *q)
+{
+    for (int i = 0; i < q->ntenants; i++)
+        if (q->tenants[i].ask && !q->tenants[i].asking)
+            q->tenants[i].ask->ret.ask = true;
+}
+
 bool queue_step(struct queue *q, int most)
 {
     for (; most > 0; most--)
-        if (step(q))
+        if (step(q)) {
+            choose_asked(q);
             return true;
+        }
     return false;
 }
 

@@ -31,14 +31,36 @@
 #define QUEUE_PATIENCE   (300 * MOMENT_S)
 #define QUEUE_PROBES_MAX 64 /* limit of queue_policy.probes */
 
+/* What a queued job waits for. */
+enum wait {
+    WAIT_UNDECIDED,
+    WAIT_UNANSWERED, /* the API server does not answer dry runs */
+    WAIT_REFUSED,    /* the API server refuses its pods */
+    WAIT_QUOTA,
+    WAIT_SHARE,
+    WAIT_ROLLBACK, /* the pause after a rollback */
+    WAIT_ROOM,
+    WAIT_PREEMPTING, /* workers of other jobs end for it */
+    WAIT_HELD,       /* nodes are held for another job */
+    WAIT_PROBE,      /* other gangs are tried first */
+    WAITS,
+};
+
+/* A CamelCase word for programs: the reason of the condition Admitted. */
+const char *wait_name(enum wait wait);
+
 struct admission {
     bool go;        /* admitted */
-    bool preempted; /* an admitted job: it must give its resources to the job in why */
+    bool preempted; /* an admitted job: it must give its resources to the job in by */
+    bool ask;       /* a queued job: the API server refused its pods and may accept them now */
+    enum wait wait; /* a queued job */
     int workers;    /* it may have at most so many workers; 0: no limit but spec.workers */
     int *taken;     /* [ntaken] numbers of the workers of which it is deprived first; owned */
     int ntaken;
     int64_t claimed; /* hvdjob_status.claimed; MOMENT_NONE: it claims no nodes */
-    /* A queued job: why it waits. A preempted job: "namespace/name" of the job that preempts it. */
+    char by[128];    /* "namespace/name" of the job for which it is preempted, or taken is taken */
+    /* A queued job: why it waits. An admitted one: why it has fewer workers than spec.workers; "":
+     * it has not. */
     char why[1024];
     int64_t again; /* moment at which the decision may change by itself; INT64_MAX: never */
 };
@@ -55,9 +77,14 @@ struct queue_job {
     bool unserved;  /* the cluster does not serve its back end: it takes no part in the queue */
     int64_t served; /* when a gang of its namespace was last admitted; MOMENT_NONE: never */
     bool pending;   /* its dry run has not been answered: there is no decision yet */
-    /* Why the dry run lets the job wait, NULL: it does not, and when it is repeated. */
+    /* Why the dry run lets the job wait, NULL: it does not. WAIT_QUOTA, with the demand of the
+     * template: a quota refused the pod. */
     const char *refused;
-    int64_t refused_again;
+    enum wait refused_for;
+    int64_t refused_at, refused_again; /* the answer; when the dry run is repeated */
+    /* The quotas of the namespace have changed since: the dry run may be repeated now, or asking:
+     * is being repeated. */
+    bool may_ask, asking;
     /* An earlier run has preempted it for this job, and the cache does not show that yet: its
      * workers are in freeing. NULL: none has. */
     const char *preempted_by;

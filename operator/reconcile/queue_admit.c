@@ -13,6 +13,7 @@
 #include "operator/reconcile/queue_private.h"
 
 #define SAY_STUCK 400 /* bytes of why that are left to queue_say_stuck() */
+#define SAY_NEVER 400 /* bytes of why at most */
 
 void queue_again(struct queue_job *j, int64_t at)
 {
@@ -22,20 +23,35 @@ void queue_again(struct queue_job *j, int64_t at)
 
 /* ---- quotas and shares ----------------------------------------------------------------------- */
 
-/* How many further pods of j its namespace's quotas admit, at most limit. The one that limits them
- * is written to why, for want pods. */
-static int quotas_admit(const struct queue *q, struct queue_job *j, int limit, int want)
+/* How many further pods of j its namespace's quotas admit, at most limit. */
+static int quotas_admit(const struct queue *q, const struct queue_job *j, int limit)
 {
     const struct tenant *t = queue_tenant(q, j->job);
-    int most = limit;
-    for (int i = 0; i < t->nquotas; i++) {
-        const struct quota_line *line = NULL;
+    const struct quota_line *line;
+    for (int i = 0; i < t->nquotas; i++)
+        limit = quota_admits(&t->quotas[i], j->demand, limit, &line);
+    return limit;
+}
+
+/* Appends which quota refuses want further pods of j: one that never admits min, else the one that
+ * admits the fewest. */
+static void say_quota(const struct queue *q, struct queue_job *j, int want, int min)
+{
+    const struct tenant *t = queue_tenant(q, j->job);
+    const struct quota_line *line = NULL, *never = NULL;
+    const struct quota *by = NULL;
+    char text[512];
+    for (int i = 0, most = want; i < t->nquotas && !never; i++) {
         int n = quota_admits(&t->quotas[i], j->demand, most, &line);
-        if (n < want && line)
-            quota_explain(&t->quotas[i], line, j->demand, want, j->ret.why, sizeof(j->ret.why));
+        never = quota_never(&t->quotas[i], j->demand, min);
+        line = never ? never : line;
+        by = never || n < most ? &t->quotas[i] : by;
         most = n;
     }
-    return most;
+    if (!by)
+        return;
+    quota_explain(by, line, j->demand, want, min, text, sizeof(text));
+    queue_say(j, "%s", text);
 }
 
 static void take_quotas(struct queue *q, const struct queue_job *j, int n)
@@ -60,10 +76,24 @@ void queue_take_missing(struct queue *q, const struct queue_job *j)
     take_quotas(q, j, (missing > 0 ? missing : 0) + granted(j));
 }
 
+/* What waits for quota or share may never fit the cluster either: that is said first. */
+static void say_never_fits(const struct queue *q, struct queue_job *j)
+{
+    char text[SAY_NEVER];
+    if (q->in->cluster &&
+        fit_never(q->in->cluster, &j->demand->spec, j->job->min, text, sizeof(text)))
+        queue_say(j, "%s; ", text);
+}
+
 static bool waits_for_quota(const struct queue *q, struct queue_job *j)
 {
     int missing = j->job->min - j->alive;
-    return missing > 0 && quotas_admit(q, j, missing, missing) < missing;
+    if (missing <= 0 || quotas_admit(q, j, missing) >= missing)
+        return false;
+    say_never_fits(q, j);
+    say_quota(q, j, missing, j->job->min);
+    j->ret.wait = WAIT_QUOTA;
+    return true;
 }
 
 /* Where only loose workers are in the way, the share is held for the job, so that queue_grow()
@@ -71,17 +101,16 @@ static bool waits_for_quota(const struct queue *q, struct queue_job *j)
  */
 static bool waits_for_share(struct queue *q, struct queue_job *j)
 {
-    const char *kind = "";
+    struct queue_limit limit;
     int min = j->job->min;
-    if (queue_share_allows(q, j, min, true, &kind) >= min)
+    if (queue_share_allows(q, j, min, true, &limit) >= min)
         return false;
     bool soon = queue_share_allows(q, j, min, false, NULL) >= min;
-    snprintf(
-        j->ret.why, sizeof(j->ret.why),
-        "the jobs of a namespace may hold %d %% of the cluster's %s, and with this job those of "
-        "%.63s would hold more%s",
-        q->in->policy.share, kind, j->job->namespace_,
-        soon ? "; workers of its other jobs are deleted first" : "");
+    say_never_fits(q, j);
+    queue_say_share(q, j, limit, min, true);
+    if (soon)
+        queue_say(j, "; workers of its other jobs are deleted first");
+    j->ret.wait = WAIT_SHARE;
     if (soon) {
         queue_hold_share(q, j, min);
         queue_again(j, q->in->now + MOMENT_S);
@@ -92,13 +121,10 @@ static bool waits_for_share(struct queue *q, struct queue_job *j)
 /* ---- admitting ------------------------------------------------------------------------------- */
 
 /* An elastic job gets as many workers as quotas and share allow. */
-static int allowed(const struct queue *q, struct queue_job *j)
+static int allowed(const struct queue *q, const struct queue_job *j)
 {
-    char why[sizeof(j->ret.why)];
     int n = j->job->workers - j->alive;
-    memcpy(why, j->ret.why, sizeof(why));
-    n = n > 0 ? quotas_admit(q, j, n, 0) : n;
-    memcpy(j->ret.why, why, sizeof(why));
+    n = n > 0 ? quotas_admit(q, j, n) : n;
     n += j->alive;
     n = queue_share_allows(q, j, n, true, NULL);
     return n > j->job->min ? n : j->job->min;
@@ -143,6 +169,7 @@ static const char *doubt(const struct queue *q, const struct queue_job *j)
 static void wait_for_probe(struct queue *q, struct queue_job *j, const struct hvdjob *other,
                            bool full)
 {
+    j->ret.wait = WAIT_PROBE;
     if (full)
         snprintf(
             j->ret.why, sizeof(j->ret.why),
@@ -157,25 +184,32 @@ static void wait_for_probe(struct queue *q, struct queue_job *j, const struct hv
     queue_crowd(q, j->priority);
 }
 
+static void say_claimed(const struct queue *q, struct queue_job *j)
+{
+    queue_say(j,
+              "its workers could take the nodes on which other jobs are preempted for job "
+              "%.63s/%.63s",
+              q->claimer->namespace_, q->claimer->name);
+}
+
 /* The scheduler would place its workers also on nodes that are reserved: others would be preempted
  * for that job once more. */
 static void wait_for_claim(struct queue *q, struct queue_job *j)
 {
-    snprintf(j->ret.why, sizeof(j->ret.why),
-             "its workers could take the nodes on which other jobs are preempted for job "
-             "%.63s/%.63s; it is admitted once that job has them",
-             q->claimer->namespace_, q->claimer->name);
+    say_claimed(q, j);
+    queue_say(j, "; it is admitted once that job has them");
+    j->ret.wait = WAIT_HELD;
     queue_again(j, q->in->now + 10 * MOMENT_S);
     queue_crowd(q, j->priority);
 }
 
 static void say_held(const struct queue *q, struct queue_job *j)
 {
-    size_t n = strlen(j->ret.why);
+    j->ret.wait = q->holder ? WAIT_HELD : WAIT_ROOM;
     if (q->holder)
-        snprintf(j->ret.why + n, sizeof(j->ret.why) - n,
-                 "; job %.63s/%.63s has waited longer than %d s and holds the nodes that it needs",
-                 q->holder->namespace_, q->holder->name, (int)(QUEUE_PATIENCE / MOMENT_S));
+        queue_say(j,
+                  "; job %.63s/%.63s has waited longer than %d s and holds the nodes that it needs",
+                  q->holder->namespace_, q->holder->name, (int)(QUEUE_PATIENCE / MOMENT_S));
 }
 
 /* For a gang that does not fit now: preempts others, or admits it on trial after
@@ -187,6 +221,7 @@ static void wait_for_room(struct queue *q, struct queue_job *j, bool head)
     int64_t probe = queue_waits_since(job) + job->probe * MOMENT_S;
     bool full, possible = queue_possible(q, j);
     if (possible && queue_preempt(q, j)) {
+        j->ret.wait = WAIT_PREEMPTING;
         queue_crowd(q, j->priority);
         return;
     }
@@ -219,8 +254,20 @@ static bool pauses_after_rollback(struct queue *q, struct queue_job *j)
              "tried again %" PRId64 " s after that",
              job->min, most > 0 && most < job->gang_timeout ? most : job->gang_timeout,
              pause / MOMENT_S);
+    j->ret.wait = WAIT_ROLLBACK;
     queue_again(j, job->status.last_rollback + pause);
     return true;
+}
+
+/* By the template's demand the quotas have room for the gang that they refused. Its part is taken,
+ * so that the tenant's later jobs are asked about, or admitted, only beside it. */
+static void ask_again(struct queue *q, struct queue_job *j)
+{
+    struct tenant *t = queue_tenant(q, j->job);
+    if (j->job->min > j->alive)
+        take_quotas(q, j, j->job->min - j->alive);
+    if (!t->ask || j->refused_at < t->ask->refused_at)
+        t->ask = j;
 }
 
 /* Refused pods: of an admitted gang, or the dry run's. */
@@ -231,10 +278,17 @@ static bool pauses_after_refusal(struct queue *q, struct queue_job *j)
     bool real = st->refusals > 0 && q->in->now < st->last_refusal + pause;
     if (!real && !j->refused)
         return false;
+    queue_again(j, real ? st->last_refusal + pause : j->refused_again);
+    if (!real && j->refused_for == WAIT_QUOTA) {
+        if (waits_for_quota(q, j))
+            return true;
+        if (j->may_ask || j->asking)
+            ask_again(q, j);
+    }
     snprintf(j->ret.why, sizeof(j->ret.why), "%s%.900s",
              real ? "the API server refuses a worker's pod: " : "",
              real ? words(st->refusal) : j->refused);
-    queue_again(j, real ? st->last_refusal + pause : j->refused_again);
+    j->ret.wait = real ? WAIT_REFUSED : j->refused_for;
     return true;
 }
 
@@ -281,13 +335,39 @@ void queue_admit(struct queue *q, struct queue_job *j, bool head)
  * being created: they count already. */
 static int share_of_growth(struct queue *q, struct queue_job *j, int n, int loose)
 {
-    int most = queue_share_allows(q, j, n, false, NULL);
-    if (most <= loose)
-        return most;
-    queue_loosen(q, j, -loose);
-    n = queue_share_allows(q, j, most, true, NULL);
-    queue_loosen(q, j, loose);
-    return n > loose ? n : loose;
+    struct queue_limit limit;
+    int most = queue_share_allows(q, j, n, false, &limit);
+    if (most > loose) {
+        queue_loosen(q, j, -loose);
+        most = queue_share_allows(q, j, most, true, &limit);
+        queue_loosen(q, j, loose);
+        most = most > loose ? most : loose;
+    }
+    if (most < n && !j->ret.why[0])
+        queue_say_share(q, j, limit, n, false);
+    return most;
+}
+
+static int quota_of_growth(const struct queue *q, struct queue_job *j, int n)
+{
+    int most = quotas_admit(q, j, n);
+    if (most < n)
+        say_quota(q, j, n, 0);
+    return most;
+}
+
+static int room_of_growth(const struct queue *q, struct queue_job *j, int n)
+{
+    bool claimed = n > 0 && queue_is_claimed(q, j);
+    int most = n > 0 && !claimed ? fitting(q, j, n) : 0;
+    if (claimed && !j->ret.why[0])
+        say_claimed(q, j);
+    else if (most < n && !j->ret.why[0])
+        queue_say(j,
+                  "%d of %d fit now, and while other jobs wait, start, or run with a lower "
+                  "priority, it gets none that would be pending",
+                  most, n);
+    return most;
 }
 
 /* Of an elastic job's workers beyond queue_held(), some may exist: they have no node, and are
@@ -297,9 +377,9 @@ static int growth(struct queue *q, struct queue_job *j)
     int kept = queue_held(j), exist = j->alive > kept ? j->alive - kept : 0;
     int n = j->job->workers - kept, loose = queue_loose(j);
     take_quotas(q, j, -granted(j));
-    n = n > exist ? exist + quotas_admit(q, j, n - exist, 0) : n;
+    n = n > exist ? exist + quota_of_growth(q, j, n - exist) : n;
     n = share_of_growth(q, j, n, loose);
-    n = n > 0 && !queue_is_claimed(q, j) ? fitting(q, j, n) : 0;
+    n = room_of_growth(q, j, n);
     take_quotas(q, j, n - exist > granted(j) ? n - exist : granted(j));
     queue_reserve(q, j, n);
     queue_loosen(q, j, n < loose ? -n : -loose);

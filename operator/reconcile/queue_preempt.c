@@ -226,10 +226,12 @@ static void tell(struct plan *p, struct victim *v)
     struct admission *ret = &v->job->ret;
     ret->preempted = v->whole;
     ret->workers = v->whole ? 0 : j->bound - v->ngiven;
-    if (v->whole)
-        snprintf(ret->why, sizeof(ret->why), "%.63s/%.63s", by->namespace_, by->name);
-    else
+    snprintf(ret->by, sizeof(ret->by), "%.63s/%.63s", by->namespace_, by->name);
+    if (!v->whole) {
         ret->taken = calloc((size_t)v->ngiven, sizeof(*ret->taken));
+        queue_say(v->job, "it gives up %d worker%s to job %s, which has a higher priority",
+                  v->ngiven, v->ngiven == 1 ? "" : "s", ret->by);
+    }
     p->q->frees = true;
     for (int k = 0; k < j->nat; k++) {
         if (!v->given[k])

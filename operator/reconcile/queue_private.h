@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queue_private: shared by queue.c (order), queue_admit.c (one job), queue_room.c (reservations)
- * and queue_preempt.c.
+ * queue_private: shared by queue.c (order), queue_admit.c (one job), queue_share.c,
+ * queue_room.c (reservations) and queue_preempt.c.
  */
 #ifndef HVD_OPERATOR_RECONCILE_QUEUE_PRIVATE_H
 #define HVD_OPERATOR_RECONCILE_QUEUE_PRIVATE_H
@@ -19,6 +19,10 @@ struct tenant {
     int64_t served;       /* when a gang of it was last admitted */
     struct quota *quotas; /* [nquotas] */
     int nquotas;
+    /* Of its jobs that may be asked about anew, the one that was asked about longest ago. asking:
+     * one is being asked about. */
+    struct queue_job *ask;
+    bool asking;
 };
 
 /* The waiting jobs of one priority and tenant, oldest first. */
@@ -77,6 +81,9 @@ static inline int64_t queue_waits_since(const struct hvdjob *job)
 struct tenant *queue_tenant(const struct queue *q, const struct hvdjob *job);
 void queue_crowd(struct queue *q, int priority);
 
+/* Appends to ret.why. */
+void queue_say(struct queue_job *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 /* queue_admit.c: decides on one waiting job. head: it is its tenant's oldest of this priority, and
  * has waited QUEUE_PATIENCE. */
 void queue_admit(struct queue *q, struct queue_job *j, bool head);
@@ -87,7 +94,28 @@ void queue_grow(struct queue *q, struct queue_job *j);
 /* Fills in ret.again: the decision may change by itself at that time. */
 void queue_again(struct queue_job *j, int64_t at);
 
-/* queue_room.c: reservations and shares. */
+/* queue_share.c: what the gangs of a namespace hold. */
+
+/* The resource of which a tenant may not hold as much as a job asks for. */
+struct queue_limit {
+    size_t kind;                       /* of the job's requests */
+    resources_sum each, held, allowed; /* each: of one worker */
+};
+
+/* How many further workers of j the tenant's share allows, at most limit, beside what the tenant
+ * holds and, if loose, its loose workers. ret: the resource that limits them, untouched if none
+ * does; NULL: not needed. */
+int queue_share_allows(const struct queue *q, const struct queue_job *j, int limit, bool loose,
+                       struct queue_limit *ret);
+/* Appends to why that these n workers of j would exceed the share. whole: they are its gang. */
+void queue_say_share(const struct queue *q, struct queue_job *j, struct queue_limit limit, int n,
+                     bool whole);
+/* Adds n workers of j to what its tenant holds. */
+void queue_hold_share(struct queue *q, const struct queue_job *j, int n);
+/* Adds n workers of j to its tenant's loose ones. */
+void queue_loosen(struct queue *q, const struct queue_job *j, int n);
+
+/* queue_room.c: reservations. */
 int queue_room_init(struct queue *q);
 void queue_room_fini(struct queue *q);
 /* Is fit.h's result reliable for this job? */
@@ -118,15 +146,6 @@ int64_t queue_claim_of(const struct queue *q, const struct queue_job *j);
 bool queue_is_claimed(const struct queue *q, const struct queue_job *j);
 /* Reserves the nodes that j needs once they are free. */
 void queue_hold(struct queue *q, const struct queue_job *j);
-/* How many further workers of j the tenant's share allows, at most limit, beside what the tenant
- * holds and, if loose, its loose workers. ret_kind: the resource that limits them, a name; NULL:
- * not needed. */
-int queue_share_allows(const struct queue *q, const struct queue_job *j, int limit, bool loose,
-                       const char **ret_kind);
-/* Adds n workers of j to what its tenant holds. */
-void queue_hold_share(struct queue *q, const struct queue_job *j, int n);
-/* Adds n workers of j to its tenant's loose ones. */
-void queue_loosen(struct queue *q, const struct queue_job *j, int n);
 /* Appends to why which stuck pod keeps j from a node; see queue_stuck. */
 void queue_say_stuck(const struct queue *q, struct queue_job *j);
 /* A copy of what is used on each node. NULL: no memory. queue_used_free() frees it. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queue_room: what is reserved on nodes, what each tenant holds, and which gangs are in probe.
+ * queue_room: what is reserved on nodes, and which gangs are in probe.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,25 +99,7 @@ void queue_room_fini(struct queue *q)
     }
 }
 
-/* ---- shares ---------------------------------------------------------------------------------- */
-
-void queue_hold_share(struct queue *q, const struct queue_job *j, int n)
-{
-    struct tenant *t = queue_tenant(q, j->job);
-    resources_count(&t->holds, &j->demand->spec.requests, n);
-    t->share = 0;
-    for (size_t k = 0; k < resources_kinds(&q->total); k++) {
-        double all = (double)resources_at(&q->total, k);
-        double share = all > 0 ? (double)resources_same(&q->total, k, &t->holds) / all : 0;
-        if (k != RESOURCES_PODS && share > t->share)
-            t->share = share;
-    }
-}
-
-void queue_loosen(struct queue *q, const struct queue_job *j, int n)
-{
-    resources_count(&queue_tenant(q, j->job)->loose, &j->demand->spec.requests, n);
-}
+/* ---- workers --------------------------------------------------------------------------------- */
 
 bool queue_is_admitted(const struct hvdjob *job)
 {
@@ -143,28 +125,6 @@ int queue_loose(const struct queue_job *j)
     int n = j->alive;
     n = (queue_is_admitted(j->job) && n < j->granted ? j->granted : n) - queue_held(j);
     return n > 0 ? n : 0;
-}
-
-int queue_share_allows(const struct queue *q, const struct queue_job *j, int limit, bool loose,
-                       const char **ret_kind)
-{
-    const struct tenant *t = queue_tenant(q, j->job);
-    const struct podspec *spec = &j->demand->spec;
-    const struct resources *need = &spec->requests;
-    for (size_t k = 0; k < resources_kinds(need) && q->in->policy.share < 100; k++) {
-        resources_sum each = resources_at(need, k), all = resources_same(need, k, &q->total);
-        if (k == RESOURCES_PODS || each <= 0 || all <= 0)
-            continue; /* a resource that no node has may come with an autoscaler's nodes */
-        resources_sum left = all * q->in->policy.share / 100 - resources_same(need, k, &t->holds) -
-                             (loose ? resources_same(need, k, &t->loose) : 0);
-        resources_sum n = left > 0 ? left / each : 0;
-        if (n >= limit)
-            continue;
-        limit = (int)n;
-        if (ret_kind)
-            *ret_kind = resources_name(need, k, spec->names);
-    }
-    return limit;
 }
 
 /* ---- reservations ---------------------------------------------------------------------------- */
@@ -306,14 +266,14 @@ static bool keeps_away(const struct queue *q, const struct queue_job *j,
 
 void queue_say_stuck(const struct queue *q, struct queue_job *j)
 {
-    size_t n = strlen(j->ret.why);
+    char text[512];
     for (int i = 0; i < q->in->nstuck; i++) {
         const struct queue_stuck *s = &q->in->stuck[i];
-        if (!keeps_away(q, j, s) || sizeof(j->ret.why) - n < 3)
+        if (!keeps_away(q, j, s))
             continue;
-        snprintf(j->ret.why + n, sizeof(j->ret.why) - n, "; ");
-        workers_say_terminating(s->pod, q->in->cluster->nodes[s->node].name, s->leaves_by,
-                                j->ret.why + n + 2, sizeof(j->ret.why) - n - 2);
+        workers_say_terminating(s->pod, q->in->cluster->nodes[s->node].name, s->leaves_by, text,
+                                sizeof(text));
+        queue_say(j, "; %s", text);
         return;
     }
 }

@@ -12,7 +12,7 @@
 #include "operator/reconcile/names.h"
 #include "operator/reconcile/reconcile_private.h"
 
-/* Removes counts and messages: they are for people, and no decision depends on them. */
+/* Removes counts, messages and reasons: they are for people, and no decision depends on them. */
 static void remove_texts(json_t *status)
 {
     static const char *const words[] = {"workers", "ready", "pending", "message"};
@@ -21,7 +21,10 @@ static void remove_texts(json_t *status)
     for (i = 0; i < sizeof(words) / sizeof(*words); i++)
         json_object_del(status, words[i]);
     json_array_foreach(json_object_get(status, "conditions"), i, condition)
+    {
         json_object_del(condition, "message");
+        json_object_del(condition, "reason");
+    }
 }
 
 /* Was the status written less than status_every ago? A write in the future (the clock was
@@ -109,6 +112,8 @@ static int reconcile_all(struct reconciling *r)
         return rc;
     rc = reconcile_status(r);
     rc = rc < 0 ? rc : changed(r, &write);
+    if (!write) /* the Event follows with the status that shows the same */
+        r->ret->events[ACTION_EVENT_PHASE].reason[0] = '\0';
     return rc < 0 ? rc : put_status_first(r, write);
 }
 

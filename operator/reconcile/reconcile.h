@@ -14,8 +14,8 @@
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/queue.h"
 
-/* Least time between two status writes that change only counts and messages, in ms; the second
- * while pods of any job wait to be created. */
+/* Least time between two status writes that change only counts, messages and reasons, in ms; the
+ * second while pods of any job wait to be created. */
 #define RECONCILE_STATUS_EVERY INT64_C(2000)
 #define RECONCILE_STATUS_BUSY  INT64_C(6000)
 

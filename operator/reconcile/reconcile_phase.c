@@ -161,7 +161,7 @@ static int act(struct reconciling *r, enum job_action action)
         return set_text(r, &st->refusal, r->in->refused);
     case DO_PREEMPT:
         st->last_preemption = now;
-        return set_text(r, &st->preempted_by, r->in->admission->why);
+        return set_text(r, &st->preempted_by, r->in->admission->by);
     case DO_SETTLE:
         return settle(r);
     case DO_SUSPEND:
@@ -221,7 +221,8 @@ int reconcile_phase(struct reconciling *r)
         snprintf(say->reason, sizeof(say->reason), "%s", job_phase_name(row->next));
         say->warning =
             row->next == JOB_FAILED || row->next == JOB_RESTARTING || row->next == JOB_WAITING;
-        if (undecided) {
+        if (undecided) { /* the Event follows with the decision */
+            say->reason[0] = '\0';
             actions_again(a, r->in->now);
             break;
         }

@@ -76,9 +76,18 @@ static int worth(const struct reconciling *r, const struct pod *p)
                                                           : 2 + (p->phase == POD_RUNNING);
 }
 
+static void note_taken(struct reconciling *r, int n)
+{
+    struct action_event *say = &r->ret->events[ACTION_EVENT_TAKEN];
+    snprintf(say->reason, sizeof(say->reason), "Preempted");
+    snprintf(say->text, sizeof(say->text),
+             "gives up %d worker%s to job %s, which has a higher priority", n, n == 1 ? "" : "s",
+             r->in->admission->by);
+}
+
 static int delete_surplus(struct reconciling *r, int surplus)
 {
-    int rc = 0, n = 0;
+    int rc = 0, n = 0, taken = 0;
     struct candidate *alive = malloc(((size_t)r->w.n + 1) * sizeof(*alive));
     if (!alive)
         return err_set(r->err, ENOMEM, "no memory");
@@ -86,9 +95,13 @@ static int delete_surplus(struct reconciling *r, int surplus)
         if (worker_alive(r->st, r->w.mine[i]))
             alive[n++] = (struct candidate){r->w.mine[i], worth(r, r->w.mine[i])};
     qsort(alive, (size_t)n, sizeof(*alive), by_worth);
-    for (int i = 0; i < surplus && i < n && rc == 0; i++)
+    for (int i = 0; i < surplus && i < n && rc == 0; i++) {
+        taken += admission_takes(r->in->admission, alive[i].pod->worker);
         rc = add(r, ACTION_DELETE_POD, alive[i].pod, "more workers than the job is to have");
+    }
     free(alive);
+    if (taken > 0)
+        note_taken(r, taken);
     return rc;
 }
 

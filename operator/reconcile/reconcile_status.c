@@ -105,11 +105,22 @@ static void add_terminating(struct reconciling *r, char *dst, size_t size)
     workers_say_terminating(p->name, p->node, p->leaves_by, dst + n + 2, size - n - 2);
 }
 
+/* Appends why an elastic job has not all its workers. */
+static void add_growth(const struct reconciling *r, char *dst, size_t size)
+{
+    const struct admission *a = r->in->admission;
+    size_t n = strlen(dst);
+    if (a && a->why[0] && a->workers > 0 && a->workers < r->job->workers)
+        snprintf(dst + n, size - n, "; %d are not created: %s", r->job->workers - a->workers,
+                 a->why);
+}
+
 /* Appends every reason why the job may not train, or not for long. */
 static void add_waits(const struct reconciling *r, char *dst, size_t size)
 {
     if (r->w.running < r->job->workers)
         add_stuck(r, dst, size);
+    add_growth(r, dst, size);
     add_roster(r, dst, size);
     add_refused(r, dst, size);
     add_budget(r, dst, size);
@@ -172,16 +183,23 @@ static const char *failed_reason(const struct reconciling *r)
     return r->st->failures > r->job->backoff_limit ? "BackoffLimitExceeded" : "DeadlineExceeded";
 }
 
+/* What the queue lets the job wait for. A decision on an earlier phase does not count. */
+static enum wait waits_for(const struct reconciling *r)
+{
+    enum job_phase before = r->job->status.phase;
+    bool decided = r->in->admission && (before == JOB_NEW || before == JOB_QUEUED);
+    return decided && r->in->gang && r->st->phase == JOB_QUEUED ? r->in->admission->wait
+                                                                : WAIT_UNDECIDED;
+}
+
 static void say_queued(const struct reconciling *r, char *dst, size_t size)
 {
     if (!r->in->gang)
         snprintf(dst, size, "%s", r->in->gang_missing ? r->in->gang_missing : "no gang back end");
-    else if (r->in->admission && r->in->admission->why[0])
+    else if (waits_for(r) != WAIT_UNDECIDED)
         snprintf(dst, size, "%s", r->in->admission->why);
     else
-        snprintf(dst, size,
-                 "the API server has not answered yet whether it accepts a worker's pod (dry run); "
-                 "then the queue decides");
+        snprintf(dst, size, "the queue has not decided on it yet");
 }
 
 /* Is this the last moment at which the job's workers were lost or taken away? */
@@ -305,7 +323,8 @@ static int set_conditions(struct reconciling *r, const char *text)
              ? rc
              : set(r, CONDITION_SUSPENDED, suspended, reason, suspended ? text : "not suspended");
     rc = rc < 0 ? rc
-                : set(r, CONDITION_ADMITTED, admitted, reason,
+                : set(r, CONDITION_ADMITTED, admitted,
+                      phase == JOB_QUEUED ? wait_name(waits_for(r)) : reason,
                       admitted ? "its workers may be scheduled" : text);
     rc = rc < 0 ? rc : set(r, CONDITION_READY, ready, reason, text);
     if (rc == 0 && phase == JOB_SUCCEEDED)
@@ -322,6 +341,16 @@ static void note_drain(struct reconciling *r)
     snprintf(say->text, sizeof(say->text), "%s", r->drain.text);
 }
 
+/* A queued job waits for something of another kind than the status says. */
+static void note_wait(struct reconciling *r)
+{
+    struct action_event *say = &r->ret->events[ACTION_EVENT_PHASE];
+    enum wait wait = waits_for(r);
+    if (r->job->status.phase == JOB_QUEUED && wait != WAIT_UNDECIDED &&
+        strcmp(r->job->status.conditions[CONDITION_ADMITTED].reason, wait_name(wait)) != 0)
+        snprintf(say->reason, sizeof(say->reason), "%s", job_phase_name(JOB_QUEUED));
+}
+
 int reconcile_status(struct reconciling *r)
 {
     char text[WORDS_MAX + 1] = "";
@@ -332,6 +361,7 @@ int reconcile_status(struct reconciling *r)
         return 0;
     say_phase(r, text, sizeof(text));
     add_terminating(r, text, sizeof(text));
+    note_wait(r);
     struct action_event *say = &r->ret->events[ACTION_EVENT_PHASE];
     if (say->reason[0])
         snprintf(say->text, sizeof(say->text), "%s", text);

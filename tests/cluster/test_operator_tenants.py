@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# takes: 110 s, waiting
+# takes: 160 s, waiting
 # needs: kubernetes
 """hvd-operator where several tenants share a cluster, on a real control plane: quotas, refused pods, priorities and
 preemption, probes, shares."""
@@ -51,6 +51,21 @@ class Tenants(operators.Installed):
         except TimeoutError as error:
             raise TimeoutError(f"{error}; it says {job.status().get('message')}") from None
 
+    def notes(self, job, reason):
+        """The texts of all Events with this reason about the job."""
+        items = self.cluster.api.get(f"/apis/events.k8s.io/v1/namespaces/{job.namespace}/events")["items"]
+        return [e["note"] for e in items if e["regarding"].get("name") == job.name and e["reason"] == reason]
+
+    def wait_note(self, job, reason, words):
+        wait_until(f"an Event {reason} of {job.name} with {words}", 20,
+                   lambda: any(words in note for note in self.notes(job, reason)))
+
+    def quota(self, namespace, name, hard):
+        self.cluster.kubectl("-n", namespace, "create", "quota", name, f"--hard={hard}")
+        path = f"/api/v1/namespaces/{namespace}/resourcequotas/{name}"
+        wait_until("the quota to count", 60, lambda: self.cluster.api.get(path).get("status", {}).get("used"))
+        return path
+
     def webhook(self, namespace):
         """A webhook for the pods of that namespace, which is down: the API server answers 500."""
         path, name = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", "down"
@@ -93,13 +108,12 @@ class Tenants(operators.Installed):
         for name in ("small", "strict"):
             self.namespace(name)
         self.cluster.kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")
-        self.cluster.kubectl("-n", "small", "create", "quota", "few", "--hard=requests.cpu=20,pods=30")
-        quota = "/api/v1/namespaces/small/resourcequotas/few"
-        wait_until("the quota to count", 60, lambda: self.cluster.api.get(quota).get("status", {}).get("used"))
+        quota = self.quota("small", "few", "requests.cpu=20,pods=30")
         over = self.job("over", 4, cpu="6", namespace="small")
         strict = self.job("privileged", 4, cpu="6", namespace="strict")
         typo = self.job("typo", 4, template=template("6", terminationGracePeriod=1))
-        self.says(over, "quota few: requests.cpu 24 asked, 20 of 20 left")
+        self.says(over, "quota few: requests.cpu 24 asked, 20 of 20 left; the job can never start: its minWorkers ask for "
+                        "24, and the quota allows at most 20")
         self.says(strict, 'violates PodSecurity "restricted')
         self.says(typo, 'unknown field "spec.terminationGracePeriod"')
         # Another one in the same namespace, and one that needs the whole cluster.
@@ -116,6 +130,46 @@ class Tenants(operators.Installed):
         self.cluster.api.call("PATCH", quota, {"spec": {"hard": {"requests.cpu": "30"}}},
                               kind="application/merge-patch+json")
         over.wait_running(4)
+
+    def test_quota_that_comes_free(self):
+        """Jobs of which not even one pod passes the quota are asked about again when it has room, not after a backoff."""
+        self.operator()
+        self.namespace("tight")
+        self.quota("tight", "few", "requests.cpu=10")
+        first = self.job("first", 2, cpu="4", namespace="tight")
+        first.wait_running(2)
+        later = [self.job(f"later{i}", 2, cpu="4", namespace="tight") for i in range(3)]
+        for job in later:
+            self.says(job, "quota few: requests.cpu 8 asked, 2 of 10 left")
+            self.assertEqual(job.condition("Admitted")["reason"], "QuotaExceeded")
+        time.sleep(17)   # refused dry runs are repeated after 5 s, 10 s, then 20 s
+        first.delete()
+        wait_until("the quota to be free", 30, lambda: self.cluster.api.get(
+            "/api/v1/namespaces/tight/resourcequotas/few")["status"]["used"]["requests.cpu"] != "8")
+        began = time.monotonic()
+        wait_until("one of the others to run", 6, lambda: [job for job in later if len(job.running()) == 2])
+        self.assertLess(time.monotonic() - began, 6)
+        for job in later:
+            self.wait_note(job, "Queued", "quota few: requests.cpu 8 asked")
+            self.assertNotIn("has not answered", " ".join(self.notes(job, "Queued")))
+
+    def test_events_of_a_waiting_job(self):
+        """Each Event names the reason at that time, also of a job that comes back to the queue."""
+        self.operator()
+        self.namespace("talks")
+        path = self.quota("talks", "few", "pods=1")
+        job = self.job("talks", NODES + 1, cpu="8", namespace="talks", gang={"probeSeconds": 0})
+        self.wait_note(job, "Queued", "quota few: pods 5 asked, 1 of 1 left; the job can never start")
+        self.cluster.api.call("PATCH", path, {"spec": {"hard": {"pods": "50"}}}, kind="application/merge-patch+json")
+        wait_until("the reason NoRoom", 20, lambda: job.condition("Admitted")["reason"] == "NoRoom")
+        wait_until("an Event without the quota", 20, lambda: [n for n in self.notes(job, "Queued") if "quota" not in n])
+        job.patch({"runPolicy": {"suspend": True}})
+        job.wait_phase("Suspended")
+        job.patch({"runPolicy": {"suspend": False}})
+        job.wait_phase("Queued")
+        self.says(job, "4 of 5 workers fit now")
+        for note in self.notes(job, "Queued"):
+            self.assertRegex(note, "^4 of 5 workers fit now")
 
     def test_refused_after_admission(self):
         """A policy that the dry run does not meet: the room of the gang is free again at once, not after its time-out."""
@@ -196,6 +250,7 @@ class Tenants(operators.Installed):
             "kubernetes.io/hostname": node}))
         high.wait_running(1)
         self.assertEqual(len(elastic.running()), NODES - 1)
+        self.wait_note(elastic, "Preempted", "gives up 1 worker to job default/high, which has a higher priority")
         self.assertNotIn(node, [p["spec"].get("nodeName") for p in elastic.pods(alive=True).values()])
         self.assertEqual((elastic.status()["failures"], elastic.status()["phase"]), (0, "Running"))
         self.assertNotIn("claimTime", high.wait_phase("Running"))
@@ -247,9 +302,7 @@ class Tenants(operators.Installed):
         self.operator()
         self.priorities()
         self.namespace("poor")
-        self.cluster.kubectl("-n", "poor", "create", "quota", "few", "--hard=pods=1")
-        wait_until("the quota to count", 60, lambda: self.cluster.api.get(
-            "/api/v1/namespaces/poor/resourcequotas/few").get("status", {}).get("used"))
+        self.quota("poor", "few", "pods=1")
         low = self.job("low", 4, template=template("8", priorityClassName="low"))
         low.wait_running(4)
         before = sorted(p["metadata"]["uid"] for p in low.pods().values())
@@ -271,7 +324,8 @@ class Tenants(operators.Installed):
         beside = self.job("beside", 2, namespace="two", template=template("8", affinity=SPREAD))
         beside.wait_running(2)
         more = self.job("more", 1, namespace="two", cpu="4")
-        self.says(more, "may hold 50 % of the cluster's cpu")
+        self.says(more, "may hold 50 % of the cluster's cpu, and with this job those of two would hold more: 4 asked, 16 "
+                        "held, 16 allowed")
         self.assertEqual(more.pods(), {})
         beside.end_all()
         more.wait_running(1)

@@ -88,7 +88,9 @@ static void walk_quota(json_t *j)
         if (n < 0 || n > 100 || (n < 100 && !line))
             abort();
         if (line)
-            quota_explain(&quota, line, &demand, 100, text, sizeof(text));
+            quota_explain(&quota, line, &demand, 100, 100, text, sizeof(text));
+        quota_never(&quota, &demand, n);
+        quota_gives(&quota, &quota);
         quota_take(&quota, &demand, 100);
     }
     if (have_demand)

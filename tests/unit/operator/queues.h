@@ -160,4 +160,24 @@ static inline void expect_waits(const struct world *w, const char *name, const c
         fail_msg("%s waits for \"%s\", not \"%s\"", name, a->why, words);
 }
 
+static inline struct quota make_quota(const char *namespace, const char *hard, const char *used,
+                                      const char *more)
+{
+    char text[512];
+    struct quota q;
+    snprintf(text, sizeof(text),
+             "{'metadata':{'namespace':'%s','name':'few'},'spec':{%s},'status':{'hard':{%s},"
+             "'used':{%s}}}",
+             namespace, more, hard, used);
+    auto_json json_t *j = from_text(text);
+    assert_int_equal(quota_parse(j, &q, NULL), 0);
+    return q;
+}
+
+static inline void add_quota(struct world *w, const char *namespace, const char *hard,
+                             const char *used, const char *more)
+{
+    w->quotas[w->nquotas++] = make_quota(namespace, hard, used, more);
+}
+
 #endif

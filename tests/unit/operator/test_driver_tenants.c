@@ -116,6 +116,28 @@ static void test_many_with_a_job(void **state)
     assert_in_range(d->tenants.n, 5000, 10000);
 }
 
+/* A job that a quota refused may be asked about once that quota has changed, and not for what else
+ * the API server refuses. */
+static void test_quota_that_gives(void **state)
+{
+    struct driver *d = *state;
+    int64_t now = driver_now();
+    struct verdict v = {.wait = WAIT_QUOTA, .at = now - MOMENT_S};
+    driver_note_quota(d, "unknown");
+    assert_false(is_known(d, "unknown"));
+    assert_non_null(driver_tenant(d, "busy"));
+    assert_false(driver_may_ask(d, "busy", &v));
+    driver_note_quota(d, "busy");
+    assert_true(driver_may_ask(d, "busy", &v));
+    assert_false(driver_may_ask(d, "unknown", &v));
+    v.at = now + MOMENT_S; /* refused again, by a server that may not know of the change */
+    assert_true(driver_may_ask(d, "busy", &v));
+    v.at = driver_now() + DRY_RUN_SETTLES + 1;
+    assert_false(driver_may_ask(d, "busy", &v));
+    v = (struct verdict){.wait = WAIT_REFUSED, .at = now - MOMENT_S};
+    assert_false(driver_may_ask(d, "busy", &v));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +145,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_kept_with_a_job, make, end),
         cmocka_unit_test_setup_teardown(test_kept_while_a_dry_run_waits, make, end),
         cmocka_unit_test_setup_teardown(test_many_with_a_job, make, end),
+        cmocka_unit_test_setup_teardown(test_quota_that_gives, make, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

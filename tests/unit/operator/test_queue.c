@@ -65,6 +65,21 @@ static void test_never(void **state)
     memcpy(job.podspec.selector.text, "x\0z\0", 5);
     fit_explain(&w->c, &job.podspec, 2, text, sizeof(text));
     assert_non_null(strstr(text, "node a: without the label x=z"));
+    /* Regression: where labels, taints or cordons exclude all nodes, none is too small. */
+    assert_non_null(strstr(text, "; no node takes it; "));
+    assert_null(strstr(text, "even when empty"));
+    assert_null(strstr(text, "the whole cluster, empty"));
+    assert_true(fit_never(&w->c, &job.podspec, 2, text, sizeof(text)));
+    assert_string_equal(text, "0 of 2 workers fit now; a worker asks for cpu 2, memory 1Gi; no "
+                              "node takes it");
+    w->nodes[0].allocatable.amount[RESOURCES_CPU] = 4000;
+    job.podspec.selector.text[2] = 'y';
+    assert_true(fit_never(&w->c, &job.podspec, 2, text, sizeof(text)));
+    assert_non_null(strstr(text, "that much cpu even when empty (the largest has 1)"));
+    w->nodes[1].allocatable.amount[RESOURCES_CPU] = 2000;
+    assert_true(fit_never(&w->c, &job.podspec, 2, text, sizeof(text)));
+    assert_non_null(strstr(text, "the whole cluster, empty, has room for 1"));
+    assert_false(fit_never(&w->c, &job.podspec, 1, text, sizeof(text)));
     hvdjob_fini(&job);
 }
 

@@ -48,14 +48,18 @@ static void test_order(void **state)
     last(w)->priority = 9;
     decide(w, NOW);
     expect_waits(w, "high", "preempts job ml/elastic (priority 1, this one has 9)");
+    assert_int_equal(verdict(w, "high")->wait, WAIT_PREEMPTING);
     expect_workers(w, "elastic", 1);
+    assert_string_equal(verdict(w, "elastic")->by, "ml/high");
+    assert_string_equal(verdict(w, "elastic")->why,
+                        "it gives up 1 worker to job ml/high, which has a higher priority");
     assert_false(verdict(w, "second")->preempted);
 
     w->jobs[3].min = w->jobs[3].workers = 2;
     decide(w, NOW);
     expect_workers(w, "elastic", 1);
     assert_true(verdict(w, "second")->preempted);
-    assert_string_equal(verdict(w, "second")->why, "ml/high");
+    assert_string_equal(verdict(w, "second")->by, "ml/high");
     assert_false(verdict(w, "first")->preempted);
     assert_non_null(strstr(verdict(w, "high")->why, "and 1 more"));
 
@@ -210,7 +214,7 @@ static void test_freeing(void **state)
     decide(w, NOW);
     expect_waits(w, "high", "waits for workers of other jobs to end");
     assert_true(verdict(w, "victim")->preempted);
-    assert_string_equal(verdict(w, "victim")->why, "ml/high");
+    assert_string_equal(verdict(w, "victim")->by, "ml/high");
     assert_false(verdict(w, "runs")->preempted);
 }
 

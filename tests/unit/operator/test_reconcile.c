@@ -22,6 +22,9 @@
 
 #define ELASTIC "'workers':3,'minWorkers':2,'maxWorkers':4"
 #define FIXED   "'workers':2"
+/* Its Event has said that there is no room. */
+#define QUEUED                                                                                     \
+    "'phase':'Queued','conditions':[{'type':'Admitted','status':'False','reason':'NoRoom'}]"
 #define SUSPEND ",'runPolicy':{'suspend':true}"
 
 struct row {
@@ -38,12 +41,12 @@ static const struct row rows[] = {
     {"new and impossible", "'workers':1,'minWorkers':2", "", "", 1, "New: status",
      "less than minW"},
 
-    {"queued", ELASTIC, "'phase':'Queued'", "", 0, "Queued: status", "no room"},
+    {"queued", ELASTIC, QUEUED, "", 0, "Queued: status", "no room"},
     {"queued, suspended", ELASTIC SUSPEND, "'phase':'Queued'", "", 0, "Suspended: status event",
      NULL},
     {"queued, let go", ELASTIC, "'phase':'Queued'", "", 1, "Starting: status event +0-0 +1-0 +2-0",
      NULL},
-    {"queued by an earlier version", ELASTIC, "'phase':'Queued','shape':'old'", "0-0G 1-0g 2-0G", 0,
+    {"queued by an earlier version", ELASTIC, QUEUED ",'shape':'old'", "0-0G 1-0g 2-0G", 0,
      "Queued: status -0-0 -2-0", "no room"},
     {"let go, with pods of an earlier version", ELASTIC, "'phase':'Queued','shape':'old'",
      "0-0G 1-0G 2-0G", 1, "Starting: status event -0-0 -1-0 -2-0", NULL},
@@ -125,14 +128,14 @@ static const struct row rows[] = {
      "0-0r 1-0F", 0, "Restarting: status", NULL},
     {"restarting, over", FIXED,
      "'phase':'Restarting','attempts':{'1':1},'losses':3,'lastLossTime':'" AGO_100 "'", "0-0r 1-0F",
-     0, "Queued: status event", NULL},
+     0, "Queued: status", "the queue has not decided on it yet"},
     {"restarting, suspended", FIXED SUSPEND, "'phase':'Restarting'", "0-0R", 0,
      "Suspended: status event -0-0", NULL},
 
     {"suspended, workers go", ELASTIC SUSPEND, "'phase':'Suspended'", "0-0R 1-0r 2-0S", 0,
      "Suspended: status -0-0", NULL},
     {"resumed: new names", ELASTIC, "'phase':'Suspended'", "0-2R 1-0r 2-0S", 0,
-     "Queued: status event -0-2", NULL},
+     "Queued: status -0-2", "the queue has not decided on it yet"},
 
     {"one ended well", ELASTIC, "'phase':'Running'", "0-0S 1-0R 2-0P", 0,
      "Completing: status event -2-0", "1 workers have succeeded, 2 have not finished yet"},
@@ -178,7 +181,7 @@ static void test_table(void **state)
         struct hvdjob job = make_job(row->spec, row->status);
         struct pod pods[8];
         const struct pod *list[8];
-        struct admission admission = {.go = row->go, .again = INT64_MAX};
+        struct admission admission = {.go = row->go, .wait = WAIT_ROOM, .again = INT64_MAX};
         struct actions a;
         char text[512];
         int n = make_pods(row->pods, pods, list);
@@ -331,16 +334,79 @@ static void test_gives_up_named(void **state)
     struct actions a;
     char text[512];
     int taken[] = {1};
-    struct admission admission = {.workers = 3, .taken = taken, .ntaken = 1, .again = INT64_MAX};
+    struct admission admission = {.workers = 3,
+                                  .taken = taken,
+                                  .ntaken = 1,
+                                  .by = "ml/high",
+                                  .why = "it gives up 1 worker to job ml/high",
+                                  .again = INT64_MAX};
     int n = make_pods("0-0R 1-0R 2-0R 3-0R 4-0P", pods, list);
     struct reconcile_input in = input(&job, list, n, &admission);
     assert_int_equal(reconcile(&in, &a, NULL), 0);
     told(&a, text, sizeof(text));
     assert_non_null(strstr(text, " -4-0 -1-0"));
     assert_null(strstr(text, "-3-0"));
+    assert_string_equal(a.status.message, "4 of 5 workers run; worker 4 (pod digits-4-0) waits for "
+                                          "the scheduler; 2 are not created: it gives up 1 worker "
+                                          "to job ml/high");
+    assert_string_equal(a.events[ACTION_EVENT_TAKEN].reason, "Preempted");
+    assert_string_equal(a.events[ACTION_EVENT_TAKEN].text,
+                        "gives up 1 worker to job ml/high, which has a higher priority");
     actions_fini(&a);
     for (int k = 0; k < n; k++)
         pod_fini(&pods[k]);
+    hvdjob_fini(&job);
+}
+
+/* An Event says what a queued job waits for when that is of another kind, not when only numbers
+ * change; none says that nothing is decided yet. */
+static void test_says_what_it_waits_for(void **state)
+{
+    static const struct {
+        enum wait wait;
+        const char *why, *told, *reason;
+    } rows_of_waits[] = {
+        {WAIT_QUOTA, "quota few: 2 left", "Queued: status event", "QuotaExceeded"},
+        {WAIT_QUOTA, "quota few: 3 left", "Queued: status", "QuotaExceeded"},
+        {WAIT_ROOM, "0 of 2 workers fit now", "Queued: status event", "NoRoom"},
+        {WAIT_ROOM, "0 of 2 workers fit now", "Queued:", "NoRoom"},
+    };
+    struct hvdjob job = make_job(ELASTIC, "'phase':'Suspended'");
+    struct admission admission = {.again = INT64_MAX};
+    struct reconcile_input in = input(&job, NULL, 0, &admission);
+    struct actions a;
+    char text[512];
+    (void)state;
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    told(&a, text, sizeof(text));
+    assert_string_equal(text, "Queued: status");
+    for (size_t i = 0; i < sizeof(rows_of_waits) / sizeof(*rows_of_waits); i++) {
+        hvdjob_status_fini(&job.status);
+        job.status = a.status;
+        a.status = (struct hvdjob_status){0};
+        actions_fini(&a);
+        admission.wait = rows_of_waits[i].wait;
+        snprintf(admission.why, sizeof(admission.why), "%s", rows_of_waits[i].why);
+        assert_int_equal(reconcile(&in, &a, NULL), 0);
+        told(&a, text, sizeof(text));
+        assert_string_equal(text, rows_of_waits[i].told);
+        assert_string_equal(a.status.conditions[CONDITION_ADMITTED].reason,
+                            rows_of_waits[i].reason);
+        if (strstr(text, "event"))
+            assert_string_equal(a.events[ACTION_EVENT_PHASE].text, rows_of_waits[i].why);
+    }
+    actions_fini(&a);
+    /* Not more often than other messages. */
+    admission.wait = WAIT_SHARE;
+    in.status_written = NOW;
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    assert_int_equal(a.n, 0);
+    assert_int_equal(a.again, NOW + RECONCILE_STATUS_EVERY);
+    actions_fini(&a);
+    in.now = a.again;
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    assert_int_equal(a.n, 2);
+    actions_fini(&a);
     hvdjob_fini(&job);
 }
 
@@ -378,7 +444,7 @@ static void test_terminating(void **state)
     struct hvdjob job = make_job(ELASTIC, "'phase':'Queued'");
     struct pod pod = make_pod("0-0r");
     const struct pod *list[] = {&pod};
-    struct admission admission = {.why = "no room", .again = INT64_MAX};
+    struct admission admission = {.wait = WAIT_ROOM, .why = "no room", .again = INT64_MAX};
     struct reconcile_input in = input(&job, list, 1, &admission);
     struct actions a;
     pod.leaves_by = NOW - POD_LEAVES_LATE + MOMENT_S;
@@ -479,7 +545,7 @@ static void test_old_refusal(void **state)
     job.status.admitted = NOW;
     assert_int_equal(reconcile(&in, &a, NULL), 0);
     told(&a, text, sizeof(text));
-    assert_string_equal(text, "Queued: status event");
+    assert_string_equal(text, "Queued: status");
     assert_int_equal(a.status.refusals, 1);
     actions_fini(&a);
     hvdjob_fini(&job);
@@ -515,7 +581,7 @@ int main(void)
         cmocka_unit_test(test_gives_up_named), cmocka_unit_test(test_terminating),
         cmocka_unit_test(test_raised_min),     cmocka_unit_test(test_claims),
         cmocka_unit_test(test_group),          cmocka_unit_test(test_old_refusal),
-        cmocka_unit_test(test_phases),
+        cmocka_unit_test(test_phases),         cmocka_unit_test(test_says_what_it_waits_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
