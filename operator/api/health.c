@@ -98,11 +98,12 @@ static const char *advice(long status)
 static bool is_due(const struct health *h, const struct health_source *sources, int n, long status,
                    uint64_t now)
 {
+    uint64_t grace = (is_common(status) ? HEALTH_GRACE_S : HEALTH_REFUSED_S) * CLOCK_S;
     for (int i = 0; i < n; i++) {
         const struct health_state *st = &h->states[i];
         if (!has(st, status) || st->over)
             continue;
-        if (st->said == 0 && now - st->since >= HEALTH_GRACE_S * CLOCK_S)
+        if (st->said == 0 && now - st->since >= grace)
             return true;
         if (st->said != 0 && !health_goes_without(&sources[i]) &&
             now - st->said >= HEALTH_REPEAT_S * CLOCK_S)

@@ -10,9 +10,13 @@
 #include "core/base/buf.h"
 #include "operator/api/problem.h"
 
-#define HEALTH_SOURCES  16
-#define HEALTH_GRACE_S  5   /* a shorter problem is not reported: a restart of the API server */
-#define HEALTH_REPEAT_S 300 /* a problem that lasts is reported again so often */
+#define HEALTH_SOURCES 16
+/* A shorter problem is not reported: a restart of the API server, during which requests fail, and
+ * after which some are refused for a moment. Informers pause for 10 s at most, so the second is
+ * reported after it has happened twice. */
+#define HEALTH_GRACE_S   5   /* no response, or 401 */
+#define HEALTH_REFUSED_S 12  /* another error */
+#define HEALTH_REPEAT_S  300 /* a problem that lasts is reported again so often */
 
 enum health_need {
     HEALTH_ALWAYS,   /* the operator does not work without it */
