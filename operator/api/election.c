@@ -117,9 +117,7 @@ static void on_read(void *arg, const struct api_answer *answer)
     e->leader.yields = e->config.yields && e->config.yields(e->config.arg);
     if (answer->status == 404) {
         next = leader_saw(&e->leader, NULL, clock_ns());
-    } else if (answer->status != 200) {
-        note_problem(e, answer, &err);
-    } else if (lease_parse(answer->body, answer->len, &seen, &err) < 0) {
+    } else if (answer->status != 200 || lease_parse(answer->body, answer->len, &seen, &err) < 0) {
         note_problem(e, answer, &err);
     } else {
         next = leader_saw(&e->leader, &seen, clock_ns());
@@ -139,9 +137,8 @@ static void on_wrote(void *arg, const struct api_answer *answer)
     e->call = NULL;
     if (answer->status == 409) {
         result = LEADER_CONFLICT;
-    } else if (answer->status != 200 && answer->status != 201) {
-        note_problem(e, answer, &err);
-    } else if (lease_parse(answer->body, answer->len, &now_is, &err) < 0) {
+    } else if ((answer->status != 200 && answer->status != 201) ||
+               lease_parse(answer->body, answer->len, &now_is, &err) < 0) {
         note_problem(e, answer, &err);
     } else {
         e->problem = (struct problem){0};
