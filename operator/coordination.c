@@ -31,7 +31,7 @@
 static void on_ready(void *arg)
 {
     struct coordination *c = arg;
-    if (driver_ready(c->config.driver, NULL))
+    if (driver_ready(c->config.driver))
         link_send(c->link, json_pack("{s:s}", "type", "synced"));
     else
         loop_timer_start(c->loop, &c->ready, READY_MS, on_ready, c);
@@ -245,7 +245,7 @@ static void look_at_certificates(struct coordination *c)
     if (certificates_due(&life, wall_s()))
         renew(c);
     /* Without all pods it is not known which predecessors are needed. */
-    if (certificates_ca_due(&life, wall_s()) && driver_ready(c->config.driver, NULL))
+    if (certificates_ca_due(&life, wall_s()) && driver_ready(c->config.driver))
         keystore_rotate(c->keystore, needed_s(c));
 }
 

@@ -14,6 +14,7 @@
 #include "core/base/log.h"
 #include "core/include/hvd.h"
 #include "operator/api/election.h"
+#include "operator/api/health.h"
 #include "operator/coordination.h"
 #include "operator/driver/driver.h"
 #include "operator/driver/leader_label.h"
@@ -23,6 +24,7 @@
 #include "operator/metrics/web.h"
 #include "operator/page/page.h"
 
+#define CHECK_MS 1000
 #define LABEL_MS 1000 /* limit for removing the leader's label at the end */
 
 struct program {
@@ -39,7 +41,9 @@ struct program {
     struct page *page;
     struct coordination *coordination; /* NULL: pods run without agents */
     char agents_url[320];
-    struct loop_timer ending, trimming;
+    struct health health;
+    char lease[200]; /* the lease's name in messages */
+    struct loop_timer ending, trimming, checking;
     bool leaving;
     struct err failure; /* why the operator stopped without a signal */
     char identity[256];
@@ -77,18 +81,28 @@ static int page_healthz(void *arg, struct buf *dst)
     return 200;
 }
 
+static int sources(const struct program *o, struct health_source *ret)
+{
+    int n = 0;
+    if (o->election) /* also of a replica that waits: it reads the lease */
+        ret[n++] = (struct health_source){
+            .what = o->lease, .there = true, .problem = election_problem(o->election)};
+    return n + driver_sources(o->driver, ret + n, HEALTH_SOURCES - n);
+}
+
 static int page_readyz(void *arg, struct buf *dst)
 {
     const struct program *o = arg;
-    const char *why = "ok";
-    bool ready = driver_ready(o->driver, &why);
+    struct health_source all[HEALTH_SOURCES];
+    bool ready = health_ready(&o->health, all, sources(o, all), clock_ns(), dst);
     const char *problem = o->coordination ? coordination_problem(o->coordination) : "";
-    if (ready && *problem) {
-        why = problem;
+    if (*problem) {
+        put_text(dst, problem);
+        put_text(dst, "\n");
         ready = false;
     }
-    put_text(dst, why);
-    put_text(dst, "\n");
+    if (ready)
+        put_text(dst, "ok\n");
     return ready ? 200 : 503;
 }
 
@@ -146,7 +160,8 @@ static void on_started(void *arg, int64_t term)
 static void on_stopped(void *arg)
 {
     struct program *o = arg;
-    log_info("this operator does not lead any more: it stops writing");
+    const char *why = o->election ? election_problem(o->election)->text : "";
+    log_info("this operator does not lead any more: it stops writing%s%s", *why ? ": " : "", why);
     stop_leading(o);
     if (o->label)
         leader_label_set(o->label, false);
@@ -196,6 +211,31 @@ static bool yields(void *arg)
     return o->coordination && coordination_misses_plane(o->coordination);
 }
 
+/* ---- health ---------------------------------------------------------------------------------- */
+
+static void say(void *arg, const char *line)
+{
+    (void)arg;
+    log_warn("%s", line); /* also the end of a problem, at the level of its beginning */
+}
+
+static void on_check(void *arg)
+{
+    struct program *o = arg;
+    struct health_source all[HEALTH_SOURCES];
+    health_step(&o->health, all, sources(o, all), clock_ns(), say, NULL);
+    loop_timer_start(&o->loop, &o->checking, CHECK_MS, on_check, o);
+}
+
+static void start_checks(struct program *o)
+{
+    snprintf(o->lease, sizeof(o->lease), "lease %.80s/%.80s", lease_namespace(o),
+             o->settings->lease);
+    o->health.server = o->access.server;
+    o->health.unready_after = (uint64_t)o->settings->lease_s * CLOCK_S;
+    on_check(o);
+}
+
 /* ---- shutdown -------------------------------------------------------------------------------- */
 
 static void on_ending(void *arg)
@@ -222,6 +262,7 @@ static void on_signal(void *arg, uint32_t events)
         return;
     }
     o->leaving = true;
+    loop_timer_stop(&o->loop, &o->checking);
     if (o->election) {
         election_leave(o->election, on_left);
     } else {
@@ -364,13 +405,17 @@ static int open_all(struct program *o, struct err *err)
     rc = rc < 0 ? rc : open_web(o, err);
     if (rc == 0 && settings->pod_name && settings->pod_namespace)
         rc = leader_label_open(&o->label, o->api, settings->pod_namespace, settings->pod_name, err);
-    return rc < 0 ? rc : open_election(o, err);
+    rc = rc < 0 ? rc : open_election(o, err);
+    if (rc == 0)
+        start_checks(o);
+    return rc;
 }
 
 static void close_all(struct program *o)
 {
     loop_timer_stop(&o->loop, &o->ending);
     loop_timer_stop(&o->loop, &o->trimming);
+    loop_timer_stop(&o->loop, &o->checking);
     election_close(o->election);
     leader_label_close(o->label);
     web_close(o->web);

@@ -94,6 +94,18 @@ static void call_destroy(struct http_call *call)
 static void retire(struct http *h);
 
 /* ---- completion ------------------------------------------------------------------------------ */
+
+/* curl says that it could not connect, the system says why: "Connection refused". */
+static void add_cause(struct http_call *call, CURLcode code)
+{
+    long cause = 0;
+    size_t len = strlen(call->reason);
+    if (code != CURLE_COULDNT_CONNECT || len == 0 ||
+        curl_easy_getinfo(call->easy, CURLINFO_OS_ERRNO, &cause) != CURLE_OK || cause == 0)
+        return;
+    snprintf(call->reason + len, sizeof(call->reason) - len, " (%s)", strerror((int)cause));
+}
+
 static void report(struct http_call *call, CURLcode code)
 {
     struct http_answer answer = {.retry_after_s = -1, .late = code == CURLE_OPERATION_TIMEDOUT};
@@ -113,6 +125,7 @@ static void report(struct http_call *call, CURLcode code)
     log_debug("http: status %ld over HTTP/%s", status,
               version == CURL_HTTP_VERSION_2_0 ? "2" : "1.1");
     answer.unreached = code != CURLE_OK && pretransfer == 0;
+    add_cause(call, code);
     answer.why = call->reason[0] ? call->reason : curl_easy_strerror(code);
     buf_put_u8(&call->body, 0);
     answer.body = call->body.failed ? "" : (const char *)call->body.data;
@@ -281,6 +294,12 @@ int http_open(struct http **ret, struct loop *loop, const struct http_site *site
     }
     *ret = h;
     return 0;
+}
+
+long http_status(const struct http_call *call)
+{
+    long status = 0;
+    return curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK ? status : 0;
 }
 
 void http_cancel(struct http_call *call)

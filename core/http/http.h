@@ -74,6 +74,9 @@ int http_open(struct http **ret, struct loop *loop, const struct http_site *site
 int http_send(struct http *h, const struct http_request *order, struct http_call **ret,
               struct err *err);
 
+/* The HTTP status of the response if it has begun; 0: it has not. */
+long http_status(const struct http_call *call);
+
 /* Ends the request without done. Must not be called after done. */
 void http_cancel(struct http_call *call);
 

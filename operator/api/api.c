@@ -269,6 +269,11 @@ int api_send(struct api *api, const struct api_request *request, api_done_f *don
     return 0;
 }
 
+long api_status(const struct api_call *call)
+{
+    return call->http ? http_status(call->http) : 0;
+}
+
 void api_cancel(struct api_call *call)
 {
     if (!call)

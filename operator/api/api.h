@@ -68,6 +68,9 @@ int api_open(struct api **ret, struct loop *loop, const struct access *access_to
 int api_send(struct api *api, const struct api_request *request, api_done_f *done, void *arg,
              struct api_call **ret_call, struct err *err);
 
+/* The HTTP status of the response if it has begun; 0: it has not. */
+long api_status(const struct api_call *call);
+
 /* Ends the call without done. Must not be called after done. NULL is fine. */
 void api_cancel(struct api_call *call);
 

@@ -27,7 +27,7 @@ struct election {
     uint64_t late;    /* longest delay of a turn, in ns */
     bool told;        /* started() has been called, stopped() not yet */
     void (*left)(void *arg);
-    struct err err;
+    struct problem problem;
 };
 
 static void act(struct election *e, enum leader_action action);
@@ -101,27 +101,28 @@ static void rest(struct election *e)
                      e);
 }
 
-static void note_problem(struct election *e, const struct api_answer *answer)
+static void note_problem(struct election *e, const struct api_answer *answer, const struct err *err)
 {
-    err_set(&e->err, EIO, "lease %s/%s: %ld %s", e->config.namespace, e->config.name,
-            answer->status, answer->message);
-    log_debug("%s", e->err.msg);
+    problem_note(&e->problem, answer, err);
+    log_debug("lease %s/%s: %s", e->config.namespace, e->config.name, e->problem.text);
 }
 
 static void on_read(void *arg, const struct api_answer *answer)
 {
     struct election *e = arg;
     struct lease seen;
+    struct err err = {0};
     enum leader_action next = LEADER_WAIT;
     e->call = NULL;
     e->leader.yields = e->config.yields && e->config.yields(e->config.arg);
     if (answer->status == 404) {
         next = leader_saw(&e->leader, NULL, clock_ns());
-    } else if (answer->status != 200) {
-        note_problem(e, answer);
-    } else if (lease_parse(answer->body, answer->len, &seen, &e->err) == 0) {
-        e->err = (struct err){0};
+    } else if (answer->status != 200 || lease_parse(answer->body, answer->len, &seen, &err) < 0) {
+        note_problem(e, answer, &err);
+    } else {
         next = leader_saw(&e->leader, &seen, clock_ns());
+        if (next == LEADER_WAIT) /* else the attempt ends with a write */
+            e->problem = (struct problem){0};
     }
     settle(e);
     act(e, next);
@@ -131,14 +132,16 @@ static void on_wrote(void *arg, const struct api_answer *answer)
 {
     struct election *e = arg;
     struct lease now_is;
+    struct err err = {0};
     enum leader_result result = LEADER_FAILED;
     e->call = NULL;
     if (answer->status == 409) {
         result = LEADER_CONFLICT;
-    } else if (answer->status != 200 && answer->status != 201) {
-        note_problem(e, answer);
-    } else if (lease_parse(answer->body, answer->len, &now_is, &e->err) == 0) {
-        e->err = (struct err){0};
+    } else if ((answer->status != 200 && answer->status != 201) ||
+               lease_parse(answer->body, answer->len, &now_is, &err) < 0) {
+        note_problem(e, answer, &err);
+    } else {
+        e->problem = (struct problem){0};
         result = LEADER_DONE;
     }
     enum leader_action next = leader_wrote(&e->leader, result, &now_is, clock_ns());
@@ -158,8 +161,7 @@ static void send_request(struct election *e, const char *method, bool named, con
                             .body = body,
                             .urgent = true,
                             .timeout_ms = (int)(e->left ? LEAVE_MS : e->config.renew_ms / 2)};
-    int rc = q.path ? api_send(e->config.api, &q, done, e, &e->call, &e->err)
-                    : err_set(&e->err, ENOMEM, "no memory for a request");
+    int rc = q.path ? api_send(e->config.api, &q, done, e, &e->call, NULL) : -ENOMEM;
     buf_fini(&path);
     if (rc < 0)
         rest(e);
@@ -275,9 +277,9 @@ const char *election_lease_uid(const struct election *e)
     return e->leader.seen.uid;
 }
 
-const char *election_problem(const struct election *e)
+const struct problem *election_problem(const struct election *e)
 {
-    return e->err.msg;
+    return &e->problem;
 }
 
 void election_close(struct election *e)

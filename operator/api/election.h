@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "operator/api/api.h"
+#include "operator/api/problem.h"
 
 struct election;
 
@@ -46,8 +47,9 @@ uint64_t election_late(const struct election *e);
 /* metadata.uid of the Lease; "": not known yet. */
 const char *election_lease_uid(const struct election *e);
 
-/* The last request's error, "": it succeeded. */
-const char *election_problem(const struct election *e);
+/* Why the last attempt to read, take or renew the lease failed. Never NULL; its text is "" if it
+ * succeeded. */
+const struct problem *election_problem(const struct election *e);
 
 /* stopped() is not called. NULL is fine. */
 void election_close(struct election *e);

@@ -74,6 +74,7 @@ static int take_event(struct informer *inf, const struct event *e, struct err *e
     inf->progress |= strcmp(e->version, inf->page.version) != 0;
     inf->counts.events++;
     inf->refused = false;
+    inf->problem = (struct problem){0};
     if (e->type == EVENT_DELETED)
         rc = informer_drop(inf, e->object, err);
     else if (e->type != EVENT_BOOKMARK)
@@ -109,6 +110,7 @@ static void note_failure(struct informer *inf, const struct api_answer *answer)
     const char *what = inf->config.resource.plural;
     inf->retry_after_s = answer->retry_after_s;
     inf->refused = answer->status == 403; /* not 401: a new token cures that */
+    problem_note(&inf->problem, answer, &inf->err);
     if (inf->err.code != 0)
         return; /* the parser's error is more precise */
     if (answer->status == 0)
@@ -166,6 +168,8 @@ static void on_watch_done(void *arg, const struct api_answer *answer)
     lines_fini(&inf->lines);
     if (inf->state == WATCH_FOLLOWING && was_good(inf, answer))
         inf->failures = inf->costly = 0;
+    if (was_good(inf, answer))
+        inf->problem = (struct problem){0};
     enum watch_event event = watch_end(inf, answer);
     if (event == WATCH_UNSUPPORTED)
         inf->no_streams = true;
@@ -283,6 +287,7 @@ static void do_sync(struct informer *inf)
     inf->refused = false;
     inf->no_pages = false;
     inf->err = (struct err){0};
+    inf->problem = (struct problem){0};
     loop_timer_stop(api_loop(inf->config.api), &inf->patience);
     if (inf->config.synced)
         inf->config.synced(inf->config.arg);
@@ -428,9 +433,11 @@ bool informer_refused(const struct informer *inf)
     return inf->refused;
 }
 
-const char *informer_problem(const struct informer *inf)
+const struct problem *informer_problem(const struct informer *inf)
 {
-    return inf->err.msg;
+    static const struct problem none;
+    bool open = inf->state == WATCH_FOLLOWING && inf->call && api_status(inf->call) == 200;
+    return open ? &none : &inf->problem;
 }
 
 enum watch_state informer_state(const struct informer *inf)

@@ -17,6 +17,7 @@
 
 #include "core/json/json.h"
 #include "operator/api/api.h"
+#include "operator/api/problem.h"
 #include "operator/api/request.h"
 #include "operator/api/watch.h"
 
@@ -67,8 +68,9 @@ const char *informer_version(const struct informer *inf);
 /* True if the last request got 403: RBAC forbids to list or watch this kind. */
 bool informer_refused(const struct informer *inf);
 
-/* The last request's error, "": it succeeded. */
-const char *informer_problem(const struct informer *inf);
+/* Why the last request failed. Never NULL; its text is "" if the request succeeded, or is a watch
+ * that the server has accepted. */
+const struct problem *informer_problem(const struct informer *inf);
 
 enum watch_state informer_state(const struct informer *inf);
 const struct informer_counts *informer_counts(const struct informer *inf);

@@ -36,6 +36,7 @@ struct informer {
     unsigned failures, costly;
     long retry_after_s;
     struct err err;
+    struct problem problem; /* of the last request that ended; none after a success */
 };
 
 /* informer_put() adds or changes the object of a list item or an event, informer_drop() deletes it.

@@ -13,14 +13,16 @@
 #include "core/json/json.h"
 #include "operator/api/retry.h"
 
-#define TIMEOUT_MS 30000
-#define EVERY_MS   300000
+#define TIMEOUT_MS   10000
+#define EVERY_MS     300000
+#define PAUSE_MAX_MS 10000u /* limit of the pause after a failure: the request is a small one */
 
 struct discovery {
     struct api *api;
     struct api_call *call;
     struct loop_timer timer;
     unsigned failures;
+    struct problem problem;
     char *text;
     void (*changed)(void *arg);
     void *arg;
@@ -75,6 +77,12 @@ static void again(struct discovery *s, uint64_t ms)
     loop_timer_start(api_loop(s->api), &s->timer, ms, on_timer, s);
 }
 
+static void again_later(struct discovery *s)
+{
+    uint64_t ms = retry_backoff_ms(++s->failures, randombytes_random());
+    again(s, ms < PAUSE_MAX_MS ? ms : PAUSE_MAX_MS);
+}
+
 static void on_answer(void *arg, const struct api_answer *answer)
 {
     struct discovery *s = arg;
@@ -82,11 +90,13 @@ static void on_answer(void *arg, const struct api_answer *answer)
     s->call = NULL;
     char *text = answer->status == 200 ? read_groups(answer, &err) : NULL;
     if (!text) {
-        log_debug("the API groups: %ld %s", answer->status, err.code ? err.msg : answer->message);
-        again(s, retry_backoff_ms(++s->failures, randombytes_random()));
+        problem_note(&s->problem, answer, &err);
+        log_debug("the API groups: %s", s->problem.text);
+        again_later(s);
         return;
     }
     s->failures = 0;
+    s->problem = (struct problem){0};
     again(s, EVERY_MS);
     if (s->text && strcmp(s->text, text) == 0) {
         free(text);
@@ -103,7 +113,7 @@ static void ask(struct discovery *s)
     struct api_request q = {
         .method = "GET", .path = "/apis", .idempotent = true, .timeout_ms = TIMEOUT_MS};
     if (api_send(s->api, &q, on_answer, s, &s->call, &err) < 0)
-        again(s, retry_backoff_ms(++s->failures, randombytes_random()));
+        again_later(s);
 }
 
 int discovery_open(struct discovery **ret, struct api *api, void (*changed)(void *arg), void *arg,
@@ -121,6 +131,11 @@ int discovery_open(struct discovery **ret, struct api *api, void (*changed)(void
 const char *discovery_text(const struct discovery *s)
 {
     return s->text;
+}
+
+const struct problem *discovery_problem(const struct discovery *s)
+{
+    return &s->problem;
 }
 
 void discovery_close(struct discovery *s)

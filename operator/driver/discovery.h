@@ -7,6 +7,7 @@
 #define HVD_OPERATOR_DRIVER_DISCOVERY_H
 
 #include "operator/api/api.h"
+#include "operator/api/problem.h"
 
 struct discovery;
 
@@ -18,6 +19,9 @@ int discovery_open(struct discovery **ret, struct api *api, void (*changed)(void
 /* The API groups that the API server serves: "scheduling.k8s.io/v1alpha2 apps/v1 ...". NULL until
  * the first GET /apis has succeeded. */
 const char *discovery_text(const struct discovery *s);
+
+/* Why the last request failed. Never NULL; its text is "" if it succeeded. */
+const struct problem *discovery_problem(const struct discovery *s);
 
 /* NULL is fine. */
 void discovery_close(struct discovery *s);

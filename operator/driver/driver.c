@@ -100,7 +100,7 @@ static void on_tick(void *arg)
     struct driver *d = arg;
     if (!d->leading)
         return;
-    if (!driver_ready(d, NULL)) { /* an informer that gets 403 calls nothing, so poll */
+    if (!driver_ready(d)) { /* an informer that gets 403 calls nothing, so poll */
         set_timer(d, clock_ns() + READY_EVERY);
         return;
     }
@@ -149,41 +149,6 @@ void driver_stop_leading(struct driver *d)
         e->group_made[0] = '\0';
     }
     recorder_stop(d->recorder);
-}
-
-static bool is_there(const struct informer *inf, const char *what, const char **ret_why,
-                     struct driver *d)
-{
-    if (informer_synced(inf))
-        return true;
-    snprintf(d->why, sizeof(d->why), "%s: not listed yet%s%.200s", what,
-             *informer_problem(inf) ? ": " : "", informer_problem(inf));
-    if (ret_why)
-        *ret_why = d->why;
-    return false;
-}
-
-/* Also true where RBAC forbids to list them (403): the operator works without nodes. */
-static bool is_there_or_hidden(const struct informer *inf, const char *what, const char **ret_why,
-                               struct driver *d)
-{
-    return !inf || informer_refused(inf) || is_there(inf, what, ret_why, d);
-}
-
-bool driver_ready(const struct driver *cd, const char **ret_why)
-{
-    struct driver *d = (struct driver *)cd; /* only d->why is written */
-    if (!discovery_text(d->discovery)) {
-        if (ret_why)
-            *ret_why = "the API groups: not listed yet";
-        return false;
-    }
-    return is_there(d->jobs, "hvdjobs", ret_why, d) && is_there(d->pods, "pods", ret_why, d) &&
-           is_there_or_hidden(d->nodes, "nodes", ret_why, d) &&
-           is_there_or_hidden(d->others, "pods of others", ret_why, d) &&
-           is_there_or_hidden(d->daemonsets, "daemonsets", ret_why, d) &&
-           is_there_or_hidden(d->namespaces, "namespaces", ret_why, d) &&
-           is_there_or_hidden(d->quotas, "resourcequotas", ret_why, d);
 }
 
 static void on_served(void *arg)

@@ -12,6 +12,7 @@
 
 #include "core/base/buf.h"
 #include "operator/api/api.h"
+#include "operator/api/health.h"
 #include "operator/objects/hvdjob.h"
 #include "operator/objects/job_facts.h"
 #include "operator/objects/pod.h"
@@ -75,8 +76,12 @@ void driver_changed(struct driver *d, const char *job_uid);
 int64_t driver_oldest_pod(const struct driver *d);
 
 /* True once the API groups are known and the caches of jobs, pods and (where RBAC permits) nodes
- * have synced. *ret_why: which cache has not, and why; valid until the next call. */
-bool driver_ready(const struct driver *d, const char **ret_why);
+ * have synced. */
+bool driver_ready(const struct driver *d);
+
+/* What the driver reads from the API server, for health.c: writes at most max, returns how many.
+ * Valid until the next call. */
+int driver_sources(const struct driver *d, struct health_source *ret, int max);
 
 /* driver_view.c: read access to the caches for the web page. Items are valid until the call
  * returns. Only jobs that this operator manages, in no order. */

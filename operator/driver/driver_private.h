@@ -78,7 +78,6 @@ struct driver {
     struct injection injection;
     bool injects;
     struct driver_stats stats;
-    char why[320]; /* returned by driver_ready() */
 };
 
 /* driver_caches.c */

@@ -9,6 +9,7 @@
     cluster.py start [--kwok N] [--real] ...    prints the folder: for shell scripts, with --owner $$
     cluster.py stop FOLDER
     cluster.py up [--kwok N] [--real] / down    one that stays until down (make cluster, make cluster-down)
+    cluster.py ask stop kube-apiserver          ends a program of it; start: starts it again; pid: prints its process
 
 It ends when the process that started it (or --owner) ends, in any way; README.md says how. Raises binaries.Missing if
 it cannot run here: skip with that reason."""
@@ -273,6 +274,16 @@ def do_up(arguments):
           "# then: kubectl get nodes; it ends with make cluster-down")
 
 
+def do_ask(arguments):
+    cluster = Cluster(folder=arguments.folder or os.path.join(parent_folder(), UP))
+    try:
+        print(cluster.ask(f"{arguments.word} {arguments.program}"))
+    except FileNotFoundError:
+        raise Failed(f"no cluster runs in {cluster.folder}") from None
+    except RuntimeError as error:
+        raise Failed(str(error)) from None
+
+
 def do_down(_):
     sweep()
     cluster = Cluster(folder=os.path.join(parent_folder(), UP))
@@ -297,6 +308,11 @@ def main():
     stop.add_argument("folder")
     stop.set_defaults(run=do_stop)
     commands.add_parser("down").set_defaults(run=do_down)
+    ask = commands.add_parser("ask")
+    ask.add_argument("--folder", help="of a cluster of start; default: that of make cluster")
+    ask.add_argument("word", choices=("stop", "start", "pid"))
+    ask.add_argument("program", help="kube-apiserver, kube-scheduler, kube-controller-manager, etcd, kwok, node")
+    ask.set_defaults(run=do_ask)
     arguments = parser.parse_args()
     try:
         arguments.run(arguments)

@@ -5,6 +5,7 @@
 """hvd-operator with faults around it: killed after each write, two operators, an API server that is down, rights for only
 one namespace.
 timeout: 3000"""
+import json
 import os
 import signal
 import subprocess
@@ -33,6 +34,10 @@ class Faults(operators.Installed):
         job = Job(self.cluster, name, workers, **more)
         self.addCleanup(lambda: job.get() and job.delete())
         return job
+
+    def said(self, operator):
+        """What it logs about the API server without -v."""
+        return [line for line in operator.tail(10000).splitlines() if "warn: API server" in line]
 
     def lease(self):
         return self.cluster.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/hvd-operator")["spec"]
@@ -206,6 +211,47 @@ class Trouble(Faults):
         job.wait_gone()
 
 
+    # ---- what it says when it cannot work
+
+    def check_said(self, reason, **named):
+        """One warning and /readyz name the reason. Returns the warning."""
+        operator = self.started(**named)
+        wait_until("a warning", 30, lambda: self.said(operator))
+        (line,) = self.said(operator)
+        self.assertIn(reason, line)
+        code, page = operator.page("/readyz")
+        self.assertEqual(code, 503)
+        for what in (f"lease {SYSTEM}/hvd-operator: ", "hvdjobs: not read yet: ", "pods of jobs: not read yet: "):
+            self.assertIn(what, page)
+        self.assertIn(reason, page)
+        self.assertEqual(operator.stop(), 0)
+        return line
+
+    def account(self, name, **changes):
+        """A kubeconfig of the operator with another server or token."""
+        path = operators.kubeconfig_of(self.cluster, self.cluster.path(name), server=changes.get("server"))
+        if "token" in changes:
+            with open(path, encoding="ascii") as f:
+                config = json.load(f)
+            config["users"][0]["user"]["token"] = changes["token"]
+            with open(path, "w", encoding="ascii") as f:
+                json.dump(config, f)
+        return path
+
+    def test_says_that_the_port_is_wrong(self):
+        line = self.check_said("Connection refused", kubeconfig=self.account("port", server="https://127.0.0.1:1"))
+        self.assertIn("https://127.0.0.1:1,", line)
+
+    def test_says_that_its_token_is_invalid(self):
+        self.check_said("401 Unauthorized", kubeconfig=self.account("token", token="nobody"))
+
+    def test_says_that_it_has_no_rights(self):
+        self.cluster.kubectl("create", "serviceaccount", "powerless")
+        token = self.cluster.kubectl("create", "token", "powerless").strip()
+        line = self.check_said('"system:serviceaccount:default:powerless" cannot', kubeconfig=self.account("rights", token=token))
+        self.assertIn("403", line)
+
+
 class Outage(Faults):
     """With a cluster of its own: garbage collector and scheduler come back about as long after the API server as it was
     away (measured: 61 s after a minute), since their watches back off."""
@@ -220,10 +266,17 @@ class Outage(Faults):
         self.cluster.ask("stop kube-apiserver")
         wait_until("it to stop leading", 20, lambda: operator.metric("hvd_leader") == 0)
         self.assertEqual(operator.page("/healthz")[0], 200)
-        time.sleep(5)
+        # a restart of less than the lease's time is no reason; this is
+        wait_until("it to be unready", 30, lambda: operator.page("/readyz")[0] == 503)
+        self.assertIn("hvdjobs: Failed to connect", operator.page("/readyz")[1])
         self.cluster.ask("start kube-apiserver")
         wait_until("the API server", 120, lambda: self.answers("/readyz"))
         wait_until("it to lead again", 60, lambda: operator.metric("hvd_leader") == 1)
+        operator.wait_ready(30)
+        wait_until("a word that it works again", 30, lambda: any("works again" in line for line in self.said(operator)))
+        began, ended = [[line for line in self.said(operator) if ("works again" in line) == end] for end in (False, True)]
+        self.assertIn("Connection refused", began[0])
+        self.assertEqual((len([line for line in began if "refused" in line]), len(ended)), (1, 1), self.said(operator))
         job.wait_phase("Running")
         job.patch({"workers": 4})
         job.wait_running(4, 120)

@@ -2,17 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # takes: 40 s, waiting
 # needs: kubernetes
-"""The operator's account has exactly the listed rights in each overlay of k8s/, according to the API server.
+"""The operator's account has exactly the listed rights in each overlay of k8s/, according to the API server; and so have
+tenants.
 timeout: 900"""
 import os
+import subprocess
 import sys
 import unittest
+
+import yaml
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import case  # noqa: E402
 import cluster as clusters  # noqa: E402
 import operators  # noqa: E402
-from api import Api, Refused  # noqa: E402
+from api import Api, Refused, wait_until  # noqa: E402
 from operators import SYSTEM  # noqa: E402
 
 # {(group, resource, name or ""): verbs}; without rights that every account has.
@@ -106,6 +110,48 @@ class Rights(unittest.TestCase):
             api.close()
         left = case.left_of(cluster.folder)
         self.assertEqual(left, [])
+
+    def may(self, cluster, user, verb, what, namespace="default"):
+        resource, _, part = what.partition("/")    # kubectl reads hvdjobs/status as a job called "status"
+        done = subprocess.run([cluster.programs["kubectl"], "--kubeconfig", cluster.kubeconfig, "-n", namespace, "auth", "can-i",
+                               verb, resource, *([f"--subresource={part}"] if part else []), "--as", user],
+                              capture_output=True, text=True, timeout=30, check=False)
+        return {"yes": True, "no": False}[done.stdout.strip()]
+
+    def test_images_and_options_stand_in_one_place(self):
+        """kubectl kustomize: an overlay that sets images reaches both containers and the image of the bundle, and its patch
+        adds options to the operator's."""
+        kubectl = clusters.binaries.find(["kubectl"])["kubectl"]
+        text = subprocess.run([kubectl, "kustomize", os.path.join(operators.ROOT, "k8s", "overlays", "site")],
+                              capture_output=True, text=True, timeout=60, check=True).stdout
+        (deployment,) = [d for d in yaml.safe_load_all(text) if d["kind"] == "Deployment"]
+        self.assertNotIn("localhost/", text)
+        first, second = deployment["spec"]["template"]["spec"]["containers"]
+        variables = {one["name"]: one.get("value") for one in first["env"]}
+        registry, version = "registry.example.com/hvd-", first["image"].rpartition(":")[2]
+        self.assertEqual((first["image"], second["image"], variables["HVD_BUNDLE_IMAGE"]),
+                         (f"{registry}operator:{version}", f"{registry}operator:{version}", f"{registry}bundle:{version}"))
+        self.assertEqual(first["args"][-2:], ["--namespace-share=40", "--drain-limit=600"])
+        self.assertIn("--plane-uid=65533", first["args"])
+
+    def test_tenants(self):
+        """Users with Kubernetes' own roles in a namespace: what they may do with jobs there."""
+        read, write = {"get", "list", "watch"}, {"create", "update", "patch", "delete"}
+        with clusters.Cluster(kwok=1) as cluster:
+            operators.install(cluster)
+            for role in ("admin", "edit", "view"):
+                cluster.kubectl("create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}")
+            wait_until("the roles to be extended", 30, lambda: self.may(cluster, "view", "get", "hvdjobs"), 0.2)
+            for role in ("admin", "edit", "view"):
+                verbs = read | write if role != "view" else read
+                for verb in sorted(read | write):
+                    self.assertEqual(self.may(cluster, role, verb, "hvdjobs"), verb in verbs, (role, verb))
+                self.assertFalse(self.may(cluster, role, "create", "hvdjobs", "kube-system"))
+                self.assertTrue(self.may(cluster, role, "get", "hvdjobs/status"))
+                for verb in ("update", "patch"):
+                    self.assertFalse(self.may(cluster, role, verb, "hvdjobs/status"), role)
+                    self.assertEqual(self.may(cluster, role, verb, "hvdjobs/scale"), role != "view", role)
+            self.assertFalse(self.may(cluster, "nobody", "get", "hvdjobs"))
 
     def test_cluster(self):
         self.check("cluster")

@@ -132,7 +132,7 @@ static int try_cache(struct api *api, char **argv, bool list, struct err *err)
            (unsigned long long)c->streams, (unsigned long long)c->follows,
            (unsigned long long)c->events, (unsigned long long)c->bookmarks,
            (unsigned long long)c->gone, (unsigned long long)c->failures,
-           *informer_problem(inf) ? ": " : "", informer_problem(inf));
+           *informer_problem(inf)->text ? ": " : "", informer_problem(inf)->text);
     informer_close(inf);
     return rc;
 }
@@ -196,8 +196,8 @@ static int try_lead(struct api *api, char **argv, struct err *err)
     int rc = election_open(&election, &config, err);
     if (rc == 0)
         rc = loop_run(&loop);
-    if (election && *election_problem(election))
-        printf("%s\n", election_problem(election));
+    if (election && *election_problem(election)->text)
+        printf("lease: %s\n", election_problem(election)->text);
     election_close(election);
     return rc;
 }

@@ -17,10 +17,13 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 K8S = os.path.join(ROOT, "k8s")
 
 
+CONFIGURATION = "image-fields.yaml"    # of kustomize itself: no object
+
+
 def files():
     for folder, _, names in os.walk(K8S):
         for name in sorted(names):
-            if name.endswith(".yaml"):
+            if name.endswith(".yaml") and name != CONFIGURATION:
                 yield os.path.join(folder, name)
 
 
@@ -38,7 +41,7 @@ def test_files():
             if os.path.basename(path) != "kustomization.yaml":
                 assert doc["metadata"]["name"], path
                 continue
-            for part in doc["resources"]:
+            for part in doc["resources"] + doc.get("configurations", []):
                 there = os.path.join(os.path.dirname(path), part)
                 if os.path.isdir(there):
                     there = os.path.join(there, "kustomization.yaml")
@@ -83,6 +86,25 @@ def test_rights():
                     assert not {"list", "watch"} & set(rule["verbs"]), path
 
 
+def test_rights_of_tenants():
+    """Kubernetes' roles admin and edit may do everything with jobs, and view may read them; none may write a status."""
+    read = {"get", "list", "watch"}
+    write = read | {"create", "delete", "deletecollection", "patch", "update"}
+    expected = {"hvdjobs-edit": ({"admin", "edit"}, {"hvdjobs": write, "hvdjobs/scale": {"get", "patch", "update"},
+                                                     "hvdjobs/status": {"get"}}),
+                "hvdjobs-view": ({"admin", "edit", "view"}, {"hvdjobs": read, "hvdjobs/scale": {"get"},
+                                                             "hvdjobs/status": {"get"}})}
+    assert "tenants.yaml" in documents(os.path.join(K8S, "crd", "kustomization.yaml"))[0]["resources"]
+    found = {}
+    for role in documents(os.path.join(K8S, "crd", "tenants.yaml")):
+        labels = role["metadata"]["labels"]
+        assert set(labels.values()) == {"true"}
+        rules = {one: set(rule["verbs"]) for rule in role["rules"] for one in rule["resources"]}
+        assert {group for rule in role["rules"] for group in rule["apiGroups"]} == {"hvd.dev"}
+        found[role["metadata"]["name"]] = ({name.split("aggregate-to-")[1] for name in labels}, rules)
+    assert found == expected, found
+
+
 def test_rights_that_the_doctor_asks_for():
     """hvd-doctor's check k8s-rbac passes in a pod of an operator that has only its own namespace's Roles."""
     with open(os.path.join(ROOT, "diagnostics", "probes", "kubernetes.c"), encoding="utf-8") as f:
@@ -115,6 +137,9 @@ def test_images():
         assert here <= names, path
         found |= here
     assert found == names, names - found
+    (site,) = documents(os.path.join(K8S, "overlays", "site", "kustomization.yaml"))
+    renamed = {f"{one['name']}:{one['newTag']}" for one in site["images"]}
+    assert renamed == names - {f"localhost/hvd-example:{version}"}, renamed
 
 
 def ports_of(deployment):

@@ -97,7 +97,7 @@ static void test_election(void **state)
     kube_server_do("token nobody-has-it");
     wait_for(&b.stopped, started);
     assert_false(election_leads(b.election));
-    assert_non_null(strstr(election_problem(b.election), "401"));
+    assert_non_null(strstr(election_problem(b.election)->text, "401"));
     kube_server_do("token -");
     int64_t before = b.term;
     wait_for(&b.started, started + 1);
@@ -147,7 +147,7 @@ static void test_leaving_in_a_renewal(void **state)
     assert_string_equal(stored.holder, "c");
     election_leave(c.election, on_left);
     wait_for(&c.left, 1);
-    assert_string_equal(election_problem(c.election), "");
+    assert_string_equal(election_problem(c.election)->text, "");
     election_close(c.election);
     ask(NULL);
     assert_string_equal(stored.holder, "");

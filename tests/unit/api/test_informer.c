@@ -359,10 +359,10 @@ static void test_failures(void **state)
     kube_server_do("make 25 10");
     kube_server_do("fail 500 3 -1");
     begin(true, 10);
-    UNTIL(*informer_problem(inf));
-    assert_non_null(strstr(informer_problem(inf), "500 Injected"));
+    UNTIL(*informer_problem(inf)->text);
+    assert_non_null(strstr(informer_problem(inf)->text, "500 Injected"));
     UNTIL(heard.syncs == 1);
-    assert_string_equal(informer_problem(inf), "");
+    assert_string_equal(informer_problem(inf)->text, "");
     assert_int_equal(informer_size(inf), 25);
     assert_int_equal(counts()->failures, 3);
     /* A failure during the watch: the cache is kept, no list. */
