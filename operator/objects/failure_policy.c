@@ -18,14 +18,26 @@ static bool has_list(json_t *j, const char *key, size_t most)
     return n > 0 && n <= most;
 }
 
-static int check_codes(json_t *on, const char *where, struct err *err)
+static bool has_container(json_t *pod, const char *name)
 {
+    return parts_find(json_object_get(pod, "containers"), "name", name) ||
+           parts_find(json_object_get(pod, "initContainers"), "name", name);
+}
+
+static int check_codes(json_t *on, json_t *pod, const char *where, struct err *err)
+{
+    const char *container = parts_text(on, "containerName");
     const char *operator= parts_text(on, "operator");
     bool in = strcmp(operator, "In") == 0;
     json_t *value;
     size_t i;
     if (!in && strcmp(operator, "NotIn") != 0)
         return err_set(err, EINVAL, "%s.onExitCodes.operator: want In or NotIn", where);
+    if (*container && !has_container(pod, container))
+        return err_set(err, EINVAL,
+                       "%s.onExitCodes.containerName: no container or init container of "
+                       "spec.template has the name \"%.63s\"",
+                       where, container);
     if (!has_list(on, "values", FAILURE_CODES_MAX))
         return err_set(err, EINVAL, "%s.onExitCodes.values: want a list of 1 to %d integers", where,
                        FAILURE_CODES_MAX);
@@ -52,7 +64,7 @@ static int check_conditions(json_t *on, const char *where, struct err *err)
     return 0;
 }
 
-static int check_rule(json_t *rule, size_t number, struct err *err)
+static int check_rule(json_t *rule, json_t *pod, size_t number, struct err *err)
 {
     char where[64];
     enum job_failure_action action;
@@ -64,14 +76,14 @@ static int check_rule(json_t *rule, size_t number, struct err *err)
     if (json_is_object(codes) == json_is_array(conditions))
         return err_set(err, EINVAL, "%s: want either onExitCodes or onPodConditions", where);
     if (codes)
-        return check_codes(codes, where, err);
+        return check_codes(codes, pod, where, err);
     if (!has_list(rule, "onPodConditions", FAILURE_CONDITIONS_MAX))
         return err_set(err, EINVAL, "%s.onPodConditions: want 1 to %d conditions", where,
                        FAILURE_CONDITIONS_MAX);
     return check_conditions(conditions, where, err);
 }
 
-int failure_policy_check(json_t *policy, struct err *err)
+int failure_policy_check(json_t *policy, json_t *pod, struct err *err)
 {
     json_t *rule;
     size_t i;
@@ -80,7 +92,7 @@ int failure_policy_check(json_t *policy, struct err *err)
                        FAILURE_RULES_MAX);
     json_array_foreach(json_object_get(policy, "rules"), i, rule)
     {
-        int rc = check_rule(rule, i, err);
+        int rc = check_rule(rule, pod, i, err);
         if (rc < 0)
             return rc;
     }

@@ -15,8 +15,9 @@
 #define FAILURE_CODES_MAX      255
 #define FAILURE_CONDITIONS_MAX 20
 
-/* Checks the mapping failurePolicy. -EINVAL: err names the field. */
-int failure_policy_check(json_t *policy, struct err *err);
+/* Checks the mapping failurePolicy. pod: spec.template.spec, which has the containers that rules
+ * may name. -EINVAL: err names the field. */
+int failure_policy_check(json_t *policy, json_t *pod, struct err *err);
 
 /* The first rule that matches the failed pod: fills in name ("rules[2]" if the rule has none),
  * action and pod of *ret. False: none matches; ret is untouched. rules: a list that

@@ -31,18 +31,22 @@ static inline json_t *from_text(const char *text)
     return j;
 }
 
-/* A job "digits" with this spec (without the template) and this status. */
+/* A job "digits" with this spec, in which the template may be missing, and this status. */
 static inline struct hvdjob make_job(const char *spec, const char *status)
 {
     char text[4096];
     struct hvdjob job;
     struct err err = {0};
+    bool templated = strstr(spec, "'template':");
     snprintf(text, sizeof(text),
              "{'metadata':{'name':'digits','namespace':'ml','uid':'u1','generation':3,"
-             "'resourceVersion':'7','creationTimestamp':'2023-11-14T22:00:00Z'},'spec':{%s%s"
-             "'template':{'spec':{'containers':[{'name':'w','command':['x'],'resources':{"
-             "'requests':{'cpu':'2','memory':'1Gi'}}}]}}},'status':{%s}}",
-             spec, *spec ? "," : "", status);
+             "'resourceVersion':'7','creationTimestamp':'2023-11-14T22:00:00Z'},'spec':{%s%s%s},"
+             "'status':{%s}}",
+             spec, *spec && !templated ? "," : "",
+             templated ? ""
+                       : "'template':{'spec':{'containers':[{'name':'w','command':['x'],"
+                         "'resources':{'requests':{'cpu':'2','memory':'1Gi'}}}]}}",
+             status);
     auto_json json_t *j = from_text(text);
     if (hvdjob_parse(j, &job, &err) < 0)
         fail_msg("%s", err.msg);

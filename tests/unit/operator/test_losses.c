@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "core/base/words.h"
 #include "tests/unit/operator/jobs.h"
 
 #define ELASTIC "'workers':4,'minWorkers':1,'maxWorkers':4,'runPolicy':{'backoffLimit':1}"
@@ -238,12 +239,35 @@ static void test_rule_at_end(void **state)
     hvdjob_fini(&job);
 }
 
+/* With another container and an init container. */
+#define SIDES                                                                                      \
+    ",'template':{'spec':{'initContainers':[{'name':'fetch'}],'containers':[{'name':'w',"          \
+    "'command':['x']},{'name':'side'}]}}"
+#define OF(container)                                                                              \
+    "{'action':'FailJob','onExitCodes':{'containerName':'" container                               \
+    "','operator':'In','values':[5]}}"
+
+/* A rule may name every container of the template, and no other. */
+static void test_rule_of_missing_container(void **state)
+{
+    (void)state;
+    struct hvdjob job = make_job(RULES(OF("side") "," OF("fetch") "," OF("")) SIDES, "");
+    assert_null(job.refused);
+    hvdjob_fini(&job);
+    job = make_job(RULES(OF("w") "," OF("trainer")) SIDES, "");
+    assert_string_equal(words(job.refused),
+                        "spec.runPolicy.failurePolicy.rules[1].onExitCodes.containerName: no "
+                        "container or init container of spec.template has the name \"trainer\"");
+    hvdjob_fini(&job);
+}
+
 static void test_rule_of_container(void **state)
 {
     (void)state;
     struct hvdjob job = make_job(RULES("{'action':'FailJob','onExitCodes':{'containerName':'side','"
-                                       "operator':'In','values':[5]}}"),
+                                       "operator':'In','values':[5]}}") SIDES,
                                  "'phase':'Running'");
+    assert_null(job.refused);
     look(&job, "0-0F5 1-0R 2-0R 3-0R", -50, 0);
     assert_int_equal(job.status.phase, JOB_RUNNING);
     assert_null(job.status.rule);
@@ -285,7 +309,7 @@ int main(void)
         cmocka_unit_test(test_rule_fails_job), cmocka_unit_test(test_rule_restarts_gang),
         cmocka_unit_test(test_rule_of_event),  cmocka_unit_test(test_rule_on_condition),
         cmocka_unit_test(test_rule_at_end),    cmocka_unit_test(test_rule_of_container),
-        cmocka_unit_test(test_invalid_rules),
+        cmocka_unit_test(test_invalid_rules),  cmocka_unit_test(test_rule_of_missing_container),
     };
     return cmocka_run_group_tests_name("operator/losses", tests, NULL, NULL);
 }

@@ -352,6 +352,11 @@ static void test_template(void **state)
          "restartPolicy: want Never"},
         {"a", "{'template':{'spec':{'containers':[{'command':['x']}],'nodeSelector':{'a':1}}}}",
          "nodeSelector: a: want a name with a text"},
+        {"a", "{'template':{'spec':{'containers':[{'command':['x']}],'nodeName':'n1'}}}",
+         "spec.template.spec.nodeName: remove it: such pods start on node n1 without a check that "
+         "they fit. To choose nodes, use nodeSelector or nodeAffinity on the label "
+         "kubernetes.io/hostname"},
+        {"a", "{'template':{'spec':{'containers':[{'command':['x']}],'nodeName':''}}}", ""},
         {"a.b", "{'template':{'spec':{'containers':[{'command':['x']}]}}}",
          "metadata.name: it contains a dot"},
         {"a123456789012345678901234567890123456789012345678",
