@@ -140,7 +140,7 @@ static void count_usage(struct driver *d, const char *key, const struct pod_item
         d->queue_dirty = true;
 }
 
-static void take_pod(struct driver *d, const char *namespace, const struct pod_item *p)
+static void remove_pod(struct driver *d, const char *namespace, const struct pod_item *p)
 {
     struct entry *e = entries_find(&d->entries, namespace, p->pod.job);
     if (!e)
@@ -150,18 +150,15 @@ static void take_pod(struct driver *d, const char *namespace, const struct pod_i
     changed(d, e);
 }
 
-static void on_pod(void *arg, const char *key, const void *before, const void *after)
+void driver_note_pod(struct driver *d, const char *key, const struct pod_item *was,
+                     struct pod_item *is)
 {
-    struct driver *d = arg;
-    const struct pod_item *was = before;
-    struct pod_item *is = (struct pod_item *)after;
     struct key at = split(key);
-    count_usage(d, key, was, is);
     struct entry *had = was ? entries_find(&d->entries, at.namespace, was->pod.job) : NULL;
     if (had)
         driver_note_move(d, had, &was->pod, is ? &is->pod : NULL);
     if (was && (!is || strcmp(was->pod.job, is->pod.job) != 0)) {
-        take_pod(d, at.namespace, was);
+        remove_pod(d, at.namespace, was);
         was = NULL;
     }
     if (!is)
@@ -181,11 +178,19 @@ static void on_pod(void *arg, const char *key, const void *before, const void *a
     driver_enqueue(d, e);
 }
 
+static void on_pod(void *arg, const char *key, const void *before, const void *after)
+{
+    count_usage(arg, key, before, after);
+    driver_note_pod(arg, key, before, (struct pod_item *)after);
+}
+
 const struct pod_item *driver_pod(const struct driver *d, const struct entry *e, const char *name)
 {
     char key[512];
     snprintf(key, sizeof(key), "%.*s/%s", (int)strcspn(e->key, "/"), e->key, name);
-    return informer_get(d->pods, key);
+    const struct pod_item *p = informer_get(d->pods, key);
+    const struct other_item *other = p || !d->others ? NULL : informer_get(d->others, key);
+    return other ? other->worker : p;
 }
 
 /* ---- ResourceQuotas -------------------------------------------------------------------------- */

@@ -7,8 +7,8 @@
  * fail, too. A loss belongs to the last event if the pod was there when that began, and if that is
  * less than EVENT ago. The first loss of an event decides: a failure of the program, or a refusal
  * by the doctor, uses up one of backoffLimit attempts; a disruption (eviction, preemption, lost
- * node, an operator that was away) only lengthens the pause before the replacement. Ten minutes
- * after the beginning of the last event both are reset.
+ * node, an operator that was away, labels that somebody changed) only lengthens the pause before
+ * the replacement. Ten minutes after the beginning of the last event both are reset.
  *
  * A rule of runPolicy.failurePolicy takes precedence over this. The actions FailJob and RestartGang
  * apply also if another loss of the event was seen before.
@@ -106,9 +106,10 @@ static int note_first(struct reconciling *r, const struct pod *p)
     return 0;
 }
 
-static bool is_new_failure(const struct reconciling *r, const struct pod *p)
+static bool is_new_loss(const struct reconciling *r, const struct pod *p)
 {
-    return p->phase == POD_FAILED && !p->deleting && !worker_superseded(r->st, p);
+    bool lost = p->phase == POD_FAILED ? !p->deleting : worker_strayed(p);
+    return lost && !worker_superseded(r->st, p);
 }
 
 /* Does the loss use up an attempt? */
@@ -117,7 +118,7 @@ static bool counts(const struct reconciling *r, const struct pod *p)
     struct job_failure_rule rule;
     if (failure_policy_match(r->job->failure_rules, p, &rule))
         return rule.action != FAILURE_IGNORE;
-    return !p->disrupted;
+    return !p->disrupted && !p->strayed;
 }
 
 /* Several pods may have failed since the last reconciliation. The coordinator knows which was
@@ -128,7 +129,7 @@ static const struct pod *first_failed(const struct reconciling *r)
     const struct pod *first = NULL;
     for (int i = 0; i < r->w.n; i++) {
         const struct pod *p = r->w.mine[i];
-        if (!is_new_failure(r, p) || p->disrupted || !counts(r, p))
+        if (!is_new_loss(r, p) || p->disrupted || !counts(r, p))
             continue;
         if (facts && facts->known && facts->first.known && facts->first.worker == p->worker)
             return p;
@@ -178,8 +179,7 @@ static void count_event(struct reconciling *r)
     const struct pod *first = NULL;
     for (int i = 0; i < r->w.n; i++) {
         const struct pod *p = r->w.mine[i];
-        if (is_new_failure(r, p) && !is_of_last_event(r, p) &&
-            (!first || ended_before(r, p, first)))
+        if (is_new_loss(r, p) && !is_of_last_event(r, p) && (!first || ended_before(r, p, first)))
             first = p;
     }
     if (!first)
@@ -238,7 +238,7 @@ int reconcile_losses(struct reconciling *r)
         count_event(r);
     for (int i = 0; i < r->w.n; i++) {
         const struct pod *p = r->w.mine[i];
-        if (!is_new_failure(r, p))
+        if (!is_new_loss(r, p))
             continue;
         int rc = take_loss(r, p, at_end);
         if (rc < 0)

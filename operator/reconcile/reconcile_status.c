@@ -106,11 +106,31 @@ static void add_terminating(struct reconciling *r, char *dst, size_t size)
     workers_say_terminating(p->name, p->node, p->leaves_by, dst + n + 2, size - n - 2);
 }
 
+/* Appends which pods are replaced because their labels were changed. */
+static void add_strayed(const struct reconciling *r, char *dst, size_t size)
+{
+    const struct pod *first = NULL;
+    char more[32] = "";
+    size_t n = strlen(dst);
+    int strayed = 0;
+    for (int i = 0; i < r->w.n; i++)
+        if (worker_strayed(r->w.mine[i]) && strayed++ == 0)
+            first = r->w.mine[i];
+    if (strayed > 1)
+        snprintf(more, sizeof(more), " and %d more", strayed - 1);
+    if (first)
+        snprintf(dst + n, size - n,
+                 "; worker %d (pod %.80s)%s: " WORKERS_STRAYED "; such pods are deleted and their "
+                 "workers replaced",
+                 first->worker, first->name, more);
+}
+
 /* Appends every reason why the job may not train, or not for long. */
 static void add_waits(const struct reconciling *r, char *dst, size_t size)
 {
     if (r->w.running < r->job->workers)
         add_stuck(r, dst, size);
+    add_strayed(r, dst, size);
     add_roster(r, dst, size);
     add_refused(r, dst, size);
     add_budget(r, dst, size);

@@ -95,6 +95,39 @@ class Life(operators.Operated):
         job.end_all()
         job.wait_gone()
 
+    # ---- labels that somebody changes
+
+    def relabel(self, of, name, **labels):
+        changed = {f"hvd.dev/{key}": value for key, value in labels.items()}
+        self.cluster.api.call("PATCH", of.all_pods + f"/{name}", {"metadata": {"labels": changed}},
+                              kind="application/merge-patch+json")
+
+    def test_worker_that_lost_its_labels_is_replaced(self):
+        job = self.job("strayed", 3, minWorkers=1, maxWorkers=4)
+        job.wait_running(3)
+        cases = {"strayed-2-0": {"job": None}, "strayed-1-0": {"worker": "2"}, "strayed-0-0": {"job": "other"}}
+        for number, (name, labels) in enumerate(cases.items()):
+            uid = job.look(f"{job.all_pods}/{name}")["metadata"]["uid"]
+            self.relabel(job, name, **labels)
+            wait_until(f"a pod instead of {name}", 60, lambda name=name: name[:-1] + "1" in job.running())
+            wait_until(f"{name} to be gone", 60, lambda name=name, uid=uid: (
+                (job.look(f"{job.all_pods}/{name}") or {"metadata": {"uid": ""}})["metadata"]["uid"] != uid))
+            self.assertEqual((job.status()["restarts"], job.status()["failures"]), (number + 1, 0))
+        job.wait_running(3)
+        writes = self.operator.metric("hvd_writes_total")
+        time.sleep(3)
+        self.assertLess(self.operator.metric("hvd_writes_total") - writes, 4)   # no loop
+        self.assertEqual(sorted(job.running()), ["strayed-0-1", "strayed-1-1", "strayed-2-1"])
+
+    def test_gang_with_a_lost_label_starts_again(self):
+        """The new pods have other names, so only the cache of other pods shows the strayed one."""
+        job = self.job("gang-strayed", 2)
+        job.wait_running(2)
+        self.relabel(job, "gang-strayed-1-0", job=None)
+        wait_until("both to run under new names", 60,
+                   lambda: len(job.running()) == 2 and not any(name.endswith("-0") for name in job.running()))
+        wait_until("the strayed pod to be gone", 60, lambda: job.look(f"{job.all_pods}/gang-strayed-1-0") is None)
+
     # ---- losses of an elastic job
 
     def test_elastic_worker_is_replaced(self):

@@ -54,9 +54,9 @@ static inline struct hvdjob make_job(const char *spec, const char *status)
 }
 
 /* "0-1R": worker 0, attempt 1, running. P pending, B pending with a node, G gated, R running,
- * S succeeded, F failed, E evicted, A ended by its agent, without an operator; small letters: also
- * being deleted. X: not the job's, pending. "0-1F42" failed with exit code 42. E has the condition
- * DisruptionTarget.
+ * L running, but its labels were changed, S succeeded, F failed, E evicted, A ended by its agent,
+ * without an operator; small letters: also being deleted. X: not the job's, pending. "0-1F42"
+ * failed with exit code 42. E has the condition DisruptionTarget.
  */
 static inline struct pod make_pod(const char *text)
 {
@@ -72,7 +72,8 @@ static inline struct pod make_pod(const char *text)
     p.leaves_by = p.deleting ? NOW : MOMENT_NONE;
     kind = kind >= 'a' ? (char)(kind - 'a' + 'A') : kind;
     p.gated = kind == 'G';
-    p.phase = kind == 'R'           ? POD_RUNNING
+    p.strayed = kind == 'L';
+    p.phase = strchr("RL", kind)    ? POD_RUNNING
               : kind == 'S'         ? POD_SUCCEEDED
               : strchr("FEA", kind) ? POD_FAILED
                                     : POD_PENDING;
@@ -91,7 +92,7 @@ static inline struct pod make_pod(const char *text)
     }
     if (kind == 'X')
         snprintf(p.owner, sizeof(p.owner), "other");
-    if (strchr("BRSFEA", kind))
+    if (strchr("BRLSFEA", kind))
         p.node = strdup("n1");
     return p;
 }

@@ -25,8 +25,8 @@ static char message[1024]; /* of the job after the last look */
 static void look(struct hvdjob *job, const char *pods, int created, int now)
 {
     static char api[64];
-    struct pod all[4];
-    const struct pod *list[4];
+    struct pod all[8];
+    const struct pod *list[8];
     struct actions a;
     struct admission admission = {.again = INT64_MAX};
     int n = make_pods(pods, all, list);
@@ -103,6 +103,24 @@ static void test_disruption_first(void **state)
     look(&job, "0-0E 1-0R 2-0R 3-0R", -50, 0);
     look(&job, "0-1P 1-0F 2-0F 3-0F", -50, 3);
     expect(&job, 0, 1, 4);
+    hvdjob_fini(&job);
+}
+
+/* Pods whose labels were changed: one event, a pause, no attempt used up. Whoever does that again
+ * and again only makes the pauses longer. */
+static void test_strayed(void **state)
+{
+    (void)state;
+    struct hvdjob job = make_job(ELASTIC, "'phase':'Running'");
+    look(&job, "0-0L 1-0L 2-0R 3-0R", -50, 0);
+    expect(&job, 0, 1, 2);
+    look(&job, "0-0l 1-0l 2-0R 3-0R", -50, 1);
+    expect(&job, 0, 1, 2);
+    look(&job, "0-0l 0-1L 1-1R 2-0R 3-0R", 1, 2);
+    expect(&job, 0, 2, 3);
+    look(&job, "0-1l 1-1R 2-0R 3-0R", 1, 3);
+    expect(&job, 0, 2, 3);
+    assert_null(job.status.first);
     hvdjob_fini(&job);
 }
 
@@ -303,13 +321,21 @@ static void test_invalid_rules(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_crash),      cmocka_unit_test(test_crash_loop),
-        cmocka_unit_test(test_two_crashes),    cmocka_unit_test(test_disruption_first),
-        cmocka_unit_test(test_agents_gave_up), cmocka_unit_test(test_rule_ignores),
-        cmocka_unit_test(test_rule_fails_job), cmocka_unit_test(test_rule_restarts_gang),
-        cmocka_unit_test(test_rule_of_event),  cmocka_unit_test(test_rule_on_condition),
-        cmocka_unit_test(test_rule_at_end),    cmocka_unit_test(test_rule_of_container),
-        cmocka_unit_test(test_invalid_rules),  cmocka_unit_test(test_rule_of_missing_container),
+        cmocka_unit_test(test_one_crash),
+        cmocka_unit_test(test_crash_loop),
+        cmocka_unit_test(test_two_crashes),
+        cmocka_unit_test(test_disruption_first),
+        cmocka_unit_test(test_agents_gave_up),
+        cmocka_unit_test(test_rule_ignores),
+        cmocka_unit_test(test_rule_fails_job),
+        cmocka_unit_test(test_rule_restarts_gang),
+        cmocka_unit_test(test_rule_of_event),
+        cmocka_unit_test(test_rule_on_condition),
+        cmocka_unit_test(test_rule_at_end),
+        cmocka_unit_test(test_rule_of_container),
+        cmocka_unit_test(test_strayed),
+        cmocka_unit_test(test_invalid_rules),
+        cmocka_unit_test(test_rule_of_missing_container),
     };
     return cmocka_run_group_tests_name("operator/losses", tests, NULL, NULL);
 }

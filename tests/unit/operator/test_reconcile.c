@@ -115,6 +115,17 @@ static const struct row rows[] = {
     {"running, another's pod has the name", ELASTIC, "'phase':'Running'", "0-0R 1-0R 2-0X", 0,
      "Running: status", "pod digits-2-0 has the name that worker 2 needs"},
 
+    {"running, labels of one were changed", ELASTIC, "'phase':'Running'", "0-0R 1-0L 2-0R", 0,
+     "Running: status -1-0",
+     "2 of 3 workers run; worker 1 (pod digits-1-0): somebody has changed or removed its label "
+     "hvd.dev/job, hvd.dev/worker or hvd.dev/attempt; such pods are deleted"},
+    {"running, labels of one were changed, it is going", ELASTIC, "'phase':'Running'",
+     "0-0R 1-0l 2-0R", 0, "Running: status", NULL},
+    {"running, not elastic, labels of one were changed", FIXED, "'phase':'Running'", "0-0R 1-0L", 0,
+     "Restarting: status event -1-0 -0-0", NULL},
+    {"restarting, labels of one were changed", FIXED, "'phase':'Restarting'", "1-0L", 0,
+     "Restarting: status -1-0", NULL},
+
     {"waiting, enough again", ELASTIC, "'phase':'Waiting'", "0-0R 1-0R 2-0P", 0,
      "Running: status event", NULL},
     {"waiting, nobody left", ELASTIC, "'phase':'Waiting'", "0-0P 1-0P 2-0P", 0,
