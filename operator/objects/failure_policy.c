@@ -109,8 +109,9 @@ static bool has_value(json_t *values, int code)
     return false;
 }
 
-/* One failed container decides, as in podFailurePolicy; a container that succeeded never does. */
-static bool codes_match(json_t *on, const struct pod *p)
+/* One failed container decides, as in podFailurePolicy; a container that succeeded never does.
+ * NULL: none matches. */
+static const struct pod_exit *find_exit(json_t *on, const struct pod *p)
 {
     const char *container = parts_text(on, "containerName");
     bool in = strcmp(parts_text(on, "operator"), "In") == 0;
@@ -118,12 +119,12 @@ static bool codes_match(json_t *on, const struct pod *p)
         const struct pod_exit *e = &p->exits[i];
         if ((!*container || strcmp(container, e->container) == 0) &&
             has_value(json_object_get(on, "values"), e->code) == in)
-            return true;
+            return e;
     }
-    return false;
+    return NULL;
 }
 
-static bool conditions_match(json_t *on, const struct pod *p)
+static json_t *find_condition(json_t *on, const struct pod *p)
 {
     json_t *want;
     size_t i;
@@ -132,9 +133,23 @@ static bool conditions_match(json_t *on, const struct pod *p)
         const char *status = parts_text(want, "status");
         json_t *have = parts_find(p->conditions, "type", parts_text(want, "type"));
         if (have && strcmp(parts_text(have, "status"), *status ? status : "True") == 0)
-            return true;
+            return have;
     }
-    return false;
+    return NULL;
+}
+
+/* Writes what of the pod the rule matches. False: nothing. */
+static bool find_cause(json_t *rule, const struct pod *p, char *dst, size_t size)
+{
+    json_t *codes = json_object_get(rule, "onExitCodes");
+    const struct pod_exit *e = codes && p->agent_end == AGENT_END_NONE ? find_exit(codes, p) : NULL;
+    json_t *condition = codes ? NULL : find_condition(json_object_get(rule, "onPodConditions"), p);
+    if (e)
+        snprintf(dst, size, "exit code %d of container %.63s", e->code, e->container);
+    else if (condition)
+        snprintf(dst, size, "condition %.60s is %.10s (%.60s)", parts_text(condition, "type"),
+                 parts_text(condition, "status"), parts_text(condition, "reason"));
+    return e || condition;
 }
 
 bool failure_policy_match(json_t *rules, const struct pod *p, struct job_failure_rule *ret)
@@ -143,11 +158,11 @@ bool failure_policy_match(json_t *rules, const struct pod *p, struct job_failure
     size_t i;
     json_array_foreach(rules, i, rule)
     {
-        json_t *codes = json_object_get(rule, "onExitCodes");
-        bool matches = codes ? p->agent_end == AGENT_END_NONE && codes_match(codes, p)
-                             : conditions_match(json_object_get(rule, "onPodConditions"), p);
-        if (!matches || !job_failure_action_find(parts_text(rule, "action"), &ret->action))
+        char cause[sizeof(ret->cause)];
+        if (!find_cause(rule, p, cause, sizeof(cause)) ||
+            !job_failure_action_find(parts_text(rule, "action"), &ret->action))
             continue;
+        memcpy(ret->cause, cause, sizeof(cause));
         snprintf(ret->name, sizeof(ret->name), "rules[%zu]", i);
         if (*parts_text(rule, "name"))
             parts_copy(rule, "name", ret->name, sizeof(ret->name));

@@ -192,6 +192,9 @@ static int take_status(struct pod *p, json_t *status, struct err *err)
         if (strcmp(parts_text(status, "phase"), phases[i]) == 0)
             p->phase = (enum pod_phase)i;
     p->ready = conditions_true(conditions, "Ready");
+    if (conditions_true(conditions, "DisruptionTarget"))
+        parts_copy(parts_find(conditions, "type", "DisruptionTarget"), "reason", p->disruption,
+                   sizeof(p->disruption));
     ok = take_containers(p, json_object_get(status, "initContainerStatuses")) &&
          take_containers(p, json_object_get(status, "containerStatuses")) &&
          keep_failure(p, status);

@@ -50,6 +50,7 @@ struct pod {
     /* The pod failed through a disruption: eviction, preemption, a lost node, or an operator that
      * was away or has refused the agent. */
     bool disrupted;
+    char disruption[40];      /* who disrupts it: the reason of DisruptionTarget, if that is True */
     enum agent_end agent_end; /* why the agent ended, if it said so */
     int64_t created, ended;
     char *node;      /* NULL: not bound yet */

@@ -72,6 +72,8 @@ class Life(operators.Operated):
         status = job.wait_phase("Failed")
         self.assertEqual((status["failureRule"]["name"], status["failureRule"]["pod"]), ("bug", "ruled-0-0"))
         self.assertEqual(job.condition("Failed")["reason"], "FailurePolicy")
+        self.assertIn('failed by the rule "bug" of runPolicy.failurePolicy: pod ruled-0-0: exit code 43 of container main',
+                      status["message"])
 
     def test_out_of_memory_is_named(self):
         job = self.job("oom", 1, run={"backoffLimit": 0})
@@ -94,6 +96,50 @@ class Life(operators.Operated):
         job.wait_phase("Running")
         job.end_all()
         job.wait_gone()
+
+    # ---- what an administrator reads
+
+    def said(self, job, reason):
+        """The notes of all Events of that reason about the job."""
+        items = self.cluster.api.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
+        return sorted(e["note"] for e in items if e["regarding"].get("name") == job.name and e["reason"] == reason)
+
+    def test_losses_have_events(self):
+        job = self.job("told", 3, minWorkers=1, maxWorkers=3, run={"backoffLimit": 5})
+        job.wait_running(3)
+        job.end_pod("told-1-0", code=3)
+        wait_until("worker 1's next pod", 60, lambda: "told-1-1" in job.running())
+        failed = wait_until("the Event", 30, lambda: self.said(job, "WorkerFailed"))
+        self.assertEqual(len(failed), 1)
+        self.assertRegex(failed[0], r"^worker 1 \(pod told-1-0, node [^)]+\): Error, exit code 3; 4 of 5 attempts left$")
+        job.wait_evictions(2)
+        job.evict("told-1-1")
+        lost = wait_until("the Event", 30, lambda: self.said(job, "WorkerLost"))
+        self.assertRegex(lost[0], r"^worker 1 \(pod told-1-1, node [^)]+\): EvictionByEvictionAPI; no attempt is used up$")
+        self.assertEqual((job.status()["gangRestarts"], job.status()["failures"]), (0, 1))
+
+    def test_refusals_have_events_and_log_lines(self):
+        job = self.job("changed", 2)
+        job.wait_phase("Running")
+        template = job.get()["spec"]["template"]
+        template["spec"]["nodeName"] = "nosuch"
+        job.patch({"template": template})
+        self.assertIn("kubernetes.io/hostname", wait_until("an Event", 30, lambda: self.said(job, "InvalidSpec"))[0])
+        template["spec"]["nodeName"] = None
+        template["spec"]["containers"][0]["command"] = ["other"]
+        job.patch({"template": template})
+        self.assertIn("is not applied", wait_until("an Event", 30, lambda: self.said(job, "TemplateChanged"))[0])
+        wait_until("the message", 30, lambda: "2 of 2 workers run; the change of spec.template" in job.status()["message"])
+        job.patch({"runPolicy": {"suspend": True}})
+        job.wait_phase("Suspended")
+        job.patch({"runPolicy": {"suspend": False}})
+        job.wait_phase("Running")
+        self.assertEqual((job.status()["gangRestarts"], job.status()["restarts"]), (1, 0))
+        with open(self.operator.log, encoding="utf-8") as log:
+            lines = [line for line in log if "info: job default/changed: " in line]
+        for words in ("-> Running: 2 of 2 workers run", "InvalidSpec: spec.template.spec.nodeName", "TemplateChanged: ",
+                      "Running -> Suspended: suspended", "Suspended -> Queued: "):
+            self.assertTrue(any(words in line for line in lines), (words, lines))
 
     # ---- labels that somebody changes
 

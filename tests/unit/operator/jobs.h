@@ -55,16 +55,18 @@ static inline struct hvdjob make_job(const char *spec, const char *status)
 
 /* "0-1R": worker 0, attempt 1, running. P pending, B pending with a node, G gated, R running,
  * L running, but its labels were changed, S succeeded, F failed, E evicted, A ended by its agent,
- * without an operator; small letters: also being deleted. X: not the job's, pending. "0-1F42"
- * failed with exit code 42. E has the condition DisruptionTarget.
+ * without an operator; small letters: also being deleted. D: running and being evicted. X: not the
+ * job's, pending. "0-1F42" failed with exit code 42. E has the condition DisruptionTarget.
  */
 static inline struct pod make_pod(const char *text)
 {
     struct pod p = {.owner = "u1", .created = NOW};
     char name[64], kind = '\0';
-    int code = 1;
-    if (sscanf(text, "%d-%d%c%d", &p.worker, &p.attempt, &kind, &code) < 3)
+    int code = 1, end = 0;
+    if (sscanf(text, "%d-%d%c%n", &p.worker, &p.attempt, &kind, &end) != 3)
         fail_msg("\"%s\" is no valid pod", text);
+    if (text[end] >= '0' && text[end] <= '9')
+        code = atoi(text + end);
     snprintf(name, sizeof(name), "digits-%d-%d", p.worker, p.attempt);
     snprintf(p.uid, sizeof(p.uid), "uid-%.40s", name);
     p.name = strdup(name);
@@ -90,9 +92,15 @@ static inline struct pod make_pod(const char *text)
         p.agent_end = AGENT_END_AWAY;
         p.why = strdup("Error: hvd-agent: operator-away: no answer for 60 s");
     }
+    if (kind == 'D') {
+        p.phase = POD_RUNNING;
+        p.deleting = true;
+        p.leaves_by = NOW;
+        snprintf(p.disruption, sizeof(p.disruption), "EvictionByEvictionAPI");
+    }
     if (kind == 'X')
         snprintf(p.owner, sizeof(p.owner), "other");
-    if (strchr("BRLSFEA", kind))
+    if (strchr("BRLDSFEA", kind))
         p.node = strdup("n1");
     return p;
 }

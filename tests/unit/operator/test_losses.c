@@ -18,6 +18,7 @@
 
 static char event[1024];   /* of the last look: an agent has ended */
 static char ruled[1024];   /* of the last look: a rule has matched */
+static char lost[1024];    /* of the last look: an event began, "REASON: text" */
 static char message[1024]; /* of the job after the last look */
 
 /* Reconciles the job with these pods, all created at this time, and keeps the status that results,
@@ -41,6 +42,8 @@ static void look(struct hvdjob *job, const char *pods, int created, int now)
     assert_int_equal(reconcile(&in, &a, NULL), 0);
     snprintf(event, sizeof(event), "%s", a.events[ACTION_EVENT_AGENT].text);
     snprintf(ruled, sizeof(ruled), "%s", a.events[ACTION_EVENT_RULE].text);
+    const struct action_event *say = &a.events[ACTION_EVENT_LOSS];
+    snprintf(lost, sizeof(lost), "%s%s%.900s", say->reason, *say->reason ? ": " : "", say->text);
     snprintf(message, sizeof(message), "%s", a.status.message);
     auto_json json_t *written = hvdjob_status_write(&a.status, "x");
     hvdjob_status_fini(&job->status);
@@ -65,8 +68,11 @@ static void test_one_crash(void **state)
     struct hvdjob job = make_job(ELASTIC, "'phase':'Running'");
     look(&job, "0-0R 1-0F 2-0F 3-0R", -50, 0);
     expect(&job, 1, 1, 2);
+    assert_string_equal(lost, "WorkerFailed: worker 1 (pod digits-1-0, node n1): ended, exit code "
+                              "1; 0 of 1 attempts left");
     look(&job, "0-0F 1-1P 2-1P 3-0R", -50, 90);
     expect(&job, 1, 1, 3);
+    assert_string_equal(lost, "");
     assert_int_equal(job.status.phase, JOB_RUNNING);
     hvdjob_fini(&job);
 }
@@ -106,6 +112,24 @@ static void test_disruption_first(void **state)
     hvdjob_fini(&job);
 }
 
+/* Pods that are evicted together: one event, and their workers are replaced at once. A failure that
+ * follows from it is none of the program's. */
+static void test_evicted(void **state)
+{
+    (void)state;
+    struct hvdjob job = make_job(ELASTIC, "'phase':'Running'");
+    look(&job, "0-0R 1-0D 2-0D 3-0R", -50, 0);
+    expect(&job, 0, 0, 2);
+    assert_string_equal(lost, "WorkerLost: worker 1 (pod digits-1-0, node n1): "
+                              "EvictionByEvictionAPI; no attempt is used up");
+    look(&job, "0-0R 1-0D 2-0D 3-0F 1-1P 2-1P", -50, 3);
+    expect(&job, 0, 0, 3);
+    assert_string_equal(lost, "");
+    look(&job, "0-0D 1-1R 2-1R 3-1R", -50, 200);
+    assert_non_null(strstr(lost, "WorkerLost: worker 0 "));
+    hvdjob_fini(&job);
+}
+
 /* Pods whose labels were changed: one event, a pause, no attempt used up. Whoever does that again
  * and again only makes the pauses longer. */
 static void test_strayed(void **state)
@@ -113,6 +137,9 @@ static void test_strayed(void **state)
     (void)state;
     struct hvdjob job = make_job(ELASTIC, "'phase':'Running'");
     look(&job, "0-0L 1-0L 2-0R 3-0R", -50, 0);
+    assert_string_equal(lost, "WorkerLost: worker 0 (pod digits-0-0, node n1): somebody has "
+                              "changed or removed its label hvd.dev/job, hvd.dev/worker or "
+                              "hvd.dev/attempt; no attempt is used up");
     expect(&job, 0, 1, 2);
     look(&job, "0-0l 1-0l 2-0R 3-0R", -50, 1);
     expect(&job, 0, 1, 2);
@@ -189,9 +216,9 @@ static void test_rule_fails_job(void **state)
     expect_rule(&job, "rules[1]", "FailJob", "digits-2-0");
     assert_string_equal(job.status.conditions[CONDITION_FAILED].reason, "FailurePolicy");
     assert_non_null(strstr(message, "failed by the rule \"rules[1]\" of runPolicy.failurePolicy: "
-                                    "pod digits-2-0"));
+                                    "pod digits-2-0: exit code 9 of container w"));
     assert_string_equal(ruled, "rule \"rules[1]\" of runPolicy.failurePolicy (FailJob): worker 2 "
-                               "(pod digits-2-0, node n1): ended, exit code 9");
+                               "(pod digits-2-0, node n1): exit code 9 of container w");
     hvdjob_fini(&job);
 }
 
@@ -243,6 +270,7 @@ static void test_rule_on_condition(void **state)
     look(&job, "0-1R 1-0E 2-0R 3-0R", -50, 200);
     expect(&job, 1, 2, 2);
     expect_rule(&job, "evicted", "Count", "digits-1-0");
+    assert_string_equal(job.status.rule->cause, "condition DisruptionTarget is True ()");
     hvdjob_fini(&job);
 }
 
@@ -321,21 +349,14 @@ static void test_invalid_rules(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_crash),
-        cmocka_unit_test(test_crash_loop),
-        cmocka_unit_test(test_two_crashes),
-        cmocka_unit_test(test_disruption_first),
-        cmocka_unit_test(test_agents_gave_up),
-        cmocka_unit_test(test_rule_ignores),
-        cmocka_unit_test(test_rule_fails_job),
-        cmocka_unit_test(test_rule_restarts_gang),
-        cmocka_unit_test(test_rule_of_event),
-        cmocka_unit_test(test_rule_on_condition),
-        cmocka_unit_test(test_rule_at_end),
-        cmocka_unit_test(test_rule_of_container),
-        cmocka_unit_test(test_strayed),
-        cmocka_unit_test(test_invalid_rules),
-        cmocka_unit_test(test_rule_of_missing_container),
+        cmocka_unit_test(test_one_crash),      cmocka_unit_test(test_crash_loop),
+        cmocka_unit_test(test_two_crashes),    cmocka_unit_test(test_disruption_first),
+        cmocka_unit_test(test_agents_gave_up), cmocka_unit_test(test_rule_ignores),
+        cmocka_unit_test(test_rule_fails_job), cmocka_unit_test(test_rule_restarts_gang),
+        cmocka_unit_test(test_rule_of_event),  cmocka_unit_test(test_rule_on_condition),
+        cmocka_unit_test(test_rule_at_end),    cmocka_unit_test(test_rule_of_container),
+        cmocka_unit_test(test_strayed),        cmocka_unit_test(test_evicted),
+        cmocka_unit_test(test_invalid_rules),  cmocka_unit_test(test_rule_of_missing_container),
     };
     return cmocka_run_group_tests_name("operator/losses", tests, NULL, NULL);
 }
