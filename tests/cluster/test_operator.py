@@ -112,7 +112,7 @@ class Life(operators.Operated):
         failed = wait_until("the Event", 30, lambda: self.said(job, "WorkerFailed"))
         self.assertEqual(len(failed), 1)
         self.assertRegex(failed[0], r"^worker 1 \(pod told-1-0, node [^)]+\): Error, exit code 3; 4 of 5 attempts left$")
-        job.wait_evictions(2)
+        wait_until("an eviction to be allowed", 30, lambda: ((job.budget() or {}).get("status", {})).get("disruptionsAllowed"))
         job.evict("told-1-1")
         lost = wait_until("the Event", 30, lambda: self.said(job, "WorkerLost"))
         self.assertRegex(lost[0], r"^worker 1 \(pod told-1-1, node [^)]+\): EvictionByEvictionAPI; no attempt is used up$")
