@@ -104,6 +104,10 @@ class Life(operators.Operated):
         items = self.cluster.api.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
         return sorted(e["note"] for e in items if e["regarding"].get("name") == job.name and e["reason"] == reason)
 
+    def hold(self, job, name, finalizers):
+        self.cluster.api.call("PATCH", f"{job.all_pods}/{name}", {"metadata": {"finalizers": finalizers}},
+                              kind="application/merge-patch+json")
+
     def test_losses_have_events(self):
         job = self.job("told", 3, minWorkers=1, maxWorkers=3, run={"backoffLimit": 5})
         job.wait_running(3)
@@ -113,9 +117,11 @@ class Life(operators.Operated):
         self.assertEqual(len(failed), 1)
         self.assertRegex(failed[0], r"^worker 1 \(pod told-1-0, node [^)]+\): Error, exit code 3; 4 of 5 attempts left$")
         wait_until("an eviction to be allowed", 30, lambda: ((job.budget() or {}).get("status", {})).get("disruptionsAllowed"))
+        self.hold(job, "told-1-1", ["example.com/grace"])   # a real kubelet takes some seconds to end a pod
         job.evict("told-1-1")
         lost = wait_until("the Event", 30, lambda: self.said(job, "WorkerLost"))
         self.assertRegex(lost[0], r"^worker 1 \(pod told-1-1, node [^)]+\): EvictionByEvictionAPI; no attempt is used up$")
+        self.hold(job, "told-1-1", None)
         self.assertEqual((job.status()["gangRestarts"], job.status()["failures"]), (0, 1))
 
     def test_refusals_have_events_and_log_lines(self):
