@@ -285,7 +285,8 @@ class Beside(Installed):
             self.assertEqual(stay, stay & set(self.places(job)))
         self.assertEqual((job.status()["failures"], job.status()["phase"]), (0, "Running"))
         self.assertNotIn("Waiting", job.events())
-        self.assertIn("will leave at the next step boundary", job.events()["NodeDrained"]["note"])
+        drained = wait_until("the Event", 30, lambda: job.events().get("NodeDrained"))   # Events are written later
+        self.assertIn("will leave at the next step boundary", drained["note"])
 
 
 def needs():
