@@ -66,7 +66,7 @@ static void on_holder(void *arg, const struct api_answer *answer)
         step_done(s, false);
         return;
     }
-    bool ours = strcmp(pod->pod.owner, a->job->job.uid) == 0;
+    bool ours = strcmp(pod->pod.owner, a->job->job.uid) == 0 && !pod->pod.strayed;
     if (ours) { /* an earlier create succeeded and its response was lost */
         expect(s, EXPECT_POD, answer);
         items_pod_destroy(pod);
@@ -74,7 +74,8 @@ static void on_holder(void *arg, const struct api_answer *answer)
         items_pod_destroy(a->e->conflict);
         a->e->conflict = pod;
         a->e->conflict_at = 0;
-        apply_fail(a, APPLY_STALE, s->name, "a pod of this name exists and is not this job's");
+        apply_fail(a, APPLY_STALE, s->name,
+                   "a pod of this name exists and is not this job's worker");
     }
     step_done(s, ours);
 }
@@ -155,6 +156,13 @@ static bool on_status(struct step *s, const struct api_answer *answer)
     return true;
 }
 
+/* No informer may report the end of a pod that lacks its labels. */
+static void note_deleted(struct entry *e, const char *uid)
+{
+    if (e->conflict && strcmp(e->conflict->pod.uid, uid) == 0)
+        e->conflict->pod.deleting = true;
+}
+
 /* 404 counts as success. 409: the name belongs to another pod by
  * now, or the pod changed at the same time; the cache will show which. */
 static bool on_pod_deleted(struct step *s, const struct api_answer *answer)
@@ -165,6 +173,7 @@ static bool on_pod_deleted(struct step *s, const struct api_answer *answer)
                    answer->message);
         return false;
     }
+    note_deleted(s->apply->e, s->uid);
     expect(s, EXPECT_POD_GONE, answer);
     return true;
 }

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "core/base/log.h"
+#include "core/base/utf8.h"
+#include "core/base/words.h"
 #include "operator/driver/driver_private.h"
 #include "operator/objects/moment.h"
 
@@ -60,6 +62,35 @@ static void destroy_job(void *item)
     items_job_unref(item);
 }
 
+#define LOGGED 200 /* bytes of a job's message in the log */
+
+/* The beginning of a message without control characters: tenants write parts of it. */
+static void cut(const char *text, char dst[LOGGED + 1])
+{
+    size_t n = strlen(text);
+    for (n = n < LOGGED ? n : LOGGED; n > 0 && utf8_inside((unsigned char)text[n]); n--)
+        ;
+    for (size_t i = 0; i < n; i++)
+        dst[i] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? ' ' : text[i];
+    dst[n] = '\0';
+}
+
+static void log_change(const char *key, const struct hvdjob_status *was,
+                       const struct hvdjob_status *is)
+{
+    const struct condition *valid = &is->conditions[CONDITION_VALID];
+    const struct condition *before = &was->conditions[CONDITION_VALID];
+    char text[LOGGED + 1];
+    cut(words(is->message), text);
+    if (is->phase != was->phase)
+        log_info("job %s: %s -> %s: %s", key, job_phase_name(was->phase), job_phase_name(is->phase),
+                 text);
+    cut(words(valid->message), text);
+    if (valid->status == CONDITION_FALSE &&
+        (before->status != CONDITION_FALSE || strcmp(before->reason, valid->reason) != 0))
+        log_info("job %s: %s: %s", key, valid->reason, text);
+}
+
 static void on_job(void *arg, const char *key, const void *before, const void *after)
 {
     struct driver *d = arg;
@@ -92,8 +123,10 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
     if (is && is->job.status.admitted != MOMENT_NONE)
         driver_note_served(d, is->job.namespace_, is->job.status.admitted);
     entry_forget_gang(e);
-    if (is && was && d->leading)
+    if (is && was && d->leading) {
         driver_note_change(d, &was->job.status, &is->job.status);
+        log_change(key, &was->job.status, &is->job.status);
+    }
     if (is && is->job.status.phase != e->phase) {
         /* A job that comes back to the queue is asked for again: policies may have changed. */
         if (is->job.status.phase == JOB_QUEUED && e->phase != JOB_NEW)
@@ -140,7 +173,7 @@ static void count_usage(struct driver *d, const char *key, const struct pod_item
         d->queue_dirty = true;
 }
 
-static void take_pod(struct driver *d, const char *namespace, const struct pod_item *p)
+static void remove_pod(struct driver *d, const char *namespace, const struct pod_item *p)
 {
     struct entry *e = entries_find(&d->entries, namespace, p->pod.job);
     if (!e)
@@ -150,18 +183,15 @@ static void take_pod(struct driver *d, const char *namespace, const struct pod_i
     changed(d, e);
 }
 
-static void on_pod(void *arg, const char *key, const void *before, const void *after)
+void driver_note_pod(struct driver *d, const char *key, const struct pod_item *was,
+                     struct pod_item *is)
 {
-    struct driver *d = arg;
-    const struct pod_item *was = before;
-    struct pod_item *is = (struct pod_item *)after;
     struct key at = split(key);
-    count_usage(d, key, was, is);
     struct entry *had = was ? entries_find(&d->entries, at.namespace, was->pod.job) : NULL;
     if (had)
         driver_note_move(d, had, &was->pod, is ? &is->pod : NULL);
     if (was && (!is || strcmp(was->pod.job, is->pod.job) != 0)) {
-        take_pod(d, at.namespace, was);
+        remove_pod(d, at.namespace, was);
         was = NULL;
     }
     if (!is)
@@ -181,11 +211,19 @@ static void on_pod(void *arg, const char *key, const void *before, const void *a
     driver_enqueue(d, e);
 }
 
+static void on_pod(void *arg, const char *key, const void *before, const void *after)
+{
+    count_usage(arg, key, before, after);
+    driver_note_pod(arg, key, before, (struct pod_item *)after);
+}
+
 const struct pod_item *driver_pod(const struct driver *d, const struct entry *e, const char *name)
 {
     char key[512];
     snprintf(key, sizeof(key), "%.*s/%s", (int)strcspn(e->key, "/"), e->key, name);
-    return informer_get(d->pods, key);
+    const struct pod_item *p = informer_get(d->pods, key);
+    const struct other_item *other = p || !d->others ? NULL : informer_get(d->others, key);
+    return other ? other->worker : p;
 }
 
 /* ---- ResourceQuotas -------------------------------------------------------------------------- */

@@ -9,9 +9,10 @@
 void driver_notify_pod(struct driver *d, const struct entry *e, const struct pod_item *pod,
                        bool gone)
 {
+    bool strayed = pod->pod.strayed && !pod_finished(&pod->pod); /* it is replaced */
     if (d->handlers.pod && e->job && e->job->job.ours && pod->pod.worker >= 0 &&
         strcmp(pod->pod.owner, e->job->job.uid) == 0)
-        d->handlers.pod(d->handlers.arg, &pod->pod, gone);
+        d->handlers.pod(d->handlers.arg, &pod->pod, gone || strayed);
 }
 
 void driver_notify_pods(struct driver *d, const struct entry *e)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * driver_nodes: the caches of nodes, of pods that belong to no job, of DaemonSets and of
+ * driver_nodes: the caches of nodes, of pods without a job's label, of DaemonSets and of
  * namespaces: which gangs fit. Not opened in one-namespace mode.
  */
 #include <stdio.h>
@@ -65,27 +65,33 @@ static void on_node(void *arg, const char *key, const void *before, const void *
     queue_changed(d);
 }
 
-/* ---- pods of no job -------------------------------------------------------------------------- */
+/* ---- pods without a job's label
+ * -------------------------------------------------------------------------- */
 
 static int parse_other(void *arg, json_t *object, void **ret, struct err *err)
 {
-    struct usage_pod *item;
+    struct other_item *item = calloc(1, sizeof(*item));
     (void)arg;
-    int rc = items_foreign(object, &item, err);
+    int rc = item ? items_foreign(object, &item->use, &item->worker, err)
+                  : err_set(err, ENOMEM, "no memory for a pod");
     if (rc == 0)
         *ret = item;
+    else
+        free(item);
     return rc;
 }
 
-static void destroy_other(void *item)
+static void destroy_other(void *arg)
 {
-    usage_pod_destroy(item);
+    struct other_item *item = arg;
+    usage_pod_destroy(item->use);
+    items_pod_destroy(item->worker);
+    free(item);
 }
 
-static void on_other(void *arg, const char *key, const void *before, const void *after)
+static void count_other(struct driver *d, const char *key, struct usage_pod *was,
+                        struct usage_pod *is)
 {
-    struct driver *d = arg;
-    struct usage_pod *was = (struct usage_pod *)before, *is = (struct usage_pod *)after;
     bool same =
         was && is && usage_pod_counts(was) == usage_pod_counts(is) && usage_pod_same(was, is);
     char left[256] = ""; /* the node of was, whose name is not there any more once it is removed */
@@ -103,6 +109,15 @@ static void on_other(void *arg, const char *key, const void *before, const void 
                       daemons_note_pod(&d->daemons, usage_pod_node(is), is->owner, clock_ns()));
     if (!same)
         queue_changed(d);
+}
+
+/* A worker's pod that has lost the job's label goes to its job, which replaces it. */
+static void on_other(void *arg, const char *key, const void *before, const void *after)
+{
+    const struct other_item *was = before, *is = after;
+    count_other(arg, key, was ? was->use : NULL, is ? is->use : NULL);
+    if ((was && was->worker) || (is && is->worker))
+        driver_note_pod(arg, key, was ? was->worker : NULL, is ? is->worker : NULL);
 }
 
 /* ---- DaemonSets ------------------------------------------------------------------------------ */

@@ -27,6 +27,12 @@ struct group_cache {
     struct informer *informer;
 };
 
+/* A pod without a job's label. */
+struct other_item {
+    struct usage_pod *use;
+    struct pod_item *worker; /* a worker's pod that has lost the label; NULL: it is none */
+};
+
 #define STATS_VERBS 5
 #define STATS_CODES 17
 
@@ -51,7 +57,7 @@ struct driver {
     struct driver_config config;
     struct loop *loop;
     struct informer *jobs, *pods;
-    /* others: pods of no job. All four are NULL in one-namespace mode. */
+    /* others: pods without a job's label. All four are NULL in one-namespace mode. */
     struct informer *nodes, *others, *daemonsets, *namespaces;
     struct informer *budgets, *quotas;
     struct group_cache groups[GROUP_CACHES];
@@ -86,7 +92,10 @@ void driver_caches_close(struct driver *d);
 /* The cache of PodGroups of the job's back end; opens it the first time. NULL: the back end has no
  * PodGroup, or no memory. */
 struct group_cache *driver_groups(struct driver *d, struct entry *e);
-/* The pod of that name in the job's namespace, as the cache has it. NULL: none. */
+/* A pod of a job, or with a job's label, has changed: was NULL: it is new; is NULL: it is gone. */
+void driver_note_pod(struct driver *d, const char *key, const struct pod_item *was,
+                     struct pod_item *is);
+/* The pod of that name in the job's namespace, as the caches have it. NULL: none. */
 const struct pod_item *driver_pod(const struct driver *d, const struct entry *e, const char *name);
 
 /* Called after the list of any cache. */

@@ -41,8 +41,8 @@ struct entry {
     struct apply *apply; /* actions in flight, NULL: none */
     int asked;           /* workers that the job has once these are done and the caches show them */
 
-    /* A pod that is not this job's and has the name of one of the job's pods. If it lacks the job's
-     * label, no informer reports it: it is read again at conflict_at. */
+    /* A pod that has the name of one of the job's pods and is not this job's, or has lost its
+     * labels. No informer may report it: it is read again at conflict_at. */
     struct pod_item *conflict;
     uint64_t conflict_at;           /* clock_ns() */
     struct api_call *conflict_call; /* reads that pod; the call's argument is the entry */

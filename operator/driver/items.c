@@ -136,18 +136,30 @@ void items_pod_destroy(struct pod_item *item)
     free(item);
 }
 
-int items_foreign(json_t *object, struct usage_pod **ret, struct err *err)
+int items_foreign(json_t *object, struct usage_pod **ret, struct pod_item **ret_worker,
+                  struct err *err)
 {
     struct pod p;
     int rc = pod_parse(object, &p, err);
     if (rc < 0)
         return rc;
-    struct usage_pod *item = usage_pod_make(&p);
-    pod_fini(&p);
-    if (!item)
-        return no_memory(err);
-    *ret = item;
-    return 0;
+    struct usage_pod *use = usage_pod_make(&p);
+    bool strayed = ret_worker && p.strayed;
+    struct pod_item *worker = strayed ? calloc(1, sizeof(*worker)) : NULL;
+    bool ok = use && (!strayed || worker);
+    if (worker)
+        *worker = (struct pod_item){.pod = p, .version = version_of(object)};
+    else
+        pod_fini(&p);
+    if (ok) {
+        *ret = use;
+        if (ret_worker)
+            *ret_worker = worker;
+        return 0;
+    }
+    usage_pod_destroy(use);
+    items_pod_destroy(worker);
+    return no_memory(err);
 }
 
 /* ---- DaemonSets and namespaces --------------------------------------------------------------- */

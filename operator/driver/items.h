@@ -67,8 +67,11 @@ int items_pod(json_t *object, struct pod_item **ret, struct err *err);
 int items_pod_read(const char *text, size_t len, struct pod_item **ret, struct err *err);
 void items_pod_destroy(struct pod_item *item);
 
-/* A pod of no job: only what it takes from its node is kept. usage_pod_destroy() frees it. */
-int items_foreign(json_t *object, struct usage_pod **ret, struct err *err);
+/* A pod without a job's label: what it takes from its node, which usage_pod_destroy() frees, and if
+ * it is a worker's pod that has lost the label, that pod, without what it takes; else NULL.
+ * ret_worker NULL: the caller does not want to know. */
+int items_foreign(json_t *object, struct usage_pod **ret, struct pod_item **ret_worker,
+                  struct err *err);
 
 /* items_daemonset_destroy() and items_namespace_destroy() free them. */
 int items_daemonset(json_t *object, struct daemonset **ret, struct err *err);

@@ -15,11 +15,12 @@
 #define FAILURE_CODES_MAX      255
 #define FAILURE_CONDITIONS_MAX 20
 
-/* Checks the mapping failurePolicy. -EINVAL: err names the field. */
-int failure_policy_check(json_t *policy, struct err *err);
+/* Checks the mapping failurePolicy. pod: spec.template.spec, which has the containers that rules
+ * may name. -EINVAL: err names the field. */
+int failure_policy_check(json_t *policy, json_t *pod, struct err *err);
 
 /* The first rule that matches the failed pod: fills in name ("rules[2]" if the rule has none),
- * action and pod of *ret. False: none matches; ret is untouched. rules: a list that
+ * action, pod and cause of *ret. False: none matches; ret is untouched. rules: a list that
  * failure_policy_check() has accepted, or NULL. A rule on exit codes ignores a pod whose agent
  * ended by itself: that code is not the program's. */
 bool failure_policy_match(json_t *rules, const struct pod *p, struct job_failure_rule *ret);

@@ -129,11 +129,13 @@ static void keep_sizes(struct hvdjob *job)
     job->min = job->elastic ? 1 : job->workers;
 }
 
-/* Rules that are invalid are not kept. */
-static void take_failure_policy(struct hvdjob *job, json_t *run, struct err *err)
+/* Rules that are invalid are not kept. Called after the template, whose containers they name, was
+ * checked. */
+static void take_failure_policy(struct hvdjob *job, json_t *spec, struct err *err)
 {
-    json_t *policy = json_object_get(run, "failurePolicy");
-    if (!err->code && !absent(policy) && failure_policy_check(policy, err) == 0)
+    json_t *policy = json_object_get(json_object_get(spec, "runPolicy"), "failurePolicy");
+    json_t *pod = json_object_get(json_object_get(spec, "template"), "spec");
+    if (!err->code && !absent(policy) && failure_policy_check(policy, pod, err) == 0)
         job->failure_rules = json_incref(json_object_get(policy, "rules"));
 }
 
@@ -158,7 +160,6 @@ static void take_policies(struct hvdjob *job, json_t *spec, struct err *err)
     take_int(run, "spec.runPolicy.", "activeDeadlineSeconds", 1, SECONDS_MAX, &job->deadline, err);
     take_int(run, "spec.runPolicy.", "backoffLimit", 0, 1000000, &job->backoff_limit, err);
     take_bool(run, "spec.runPolicy.", "suspend", &job->suspend, err);
-    take_failure_policy(job, run, err);
     take_word(doctor, "spec.doctor.", "policy", policies, &policy, err);
     take_int(doctor, "spec.doctor.", "level", 0, 2, &level, err);
     job->doctor = level == 0 ? "off" : policies[policy];
@@ -261,6 +262,7 @@ static int take_spec(struct hvdjob *job, json_t *object, struct err *err)
     take_policies(job, spec, &bad);
     take_drain(job, spec, &bad);
     int rc = take_template(job, spec, &bad, err);
+    take_failure_policy(job, spec, &bad);
     if (rc == 0 && bad.code && words_set(&job->refused, err_text(&bad)) < 0)
         rc = err_set(err, ENOMEM, "no memory");
     return rc;

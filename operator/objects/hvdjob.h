@@ -12,8 +12,7 @@
 #include "operator/objects/hvdjob_status.h"
 #include "operator/objects/podspec.h"
 
-#define HVDJOB_API  "hvd.dev/v1alpha1"
-#define HVDJOB_KIND "HvdJob"
+#define HVDJOB_API "hvd.dev/v1alpha1"
 /* The value of spec.runPolicy.managedBy in jobs of this operator, and its default. */
 #define HVDJOB_MANAGER     "hvd.dev/hvd-operator"
 #define HVDJOB_NAME_MAX    48 /* so that "NAME-99999-99999" is a host name of at most 63 bytes */

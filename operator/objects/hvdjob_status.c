@@ -40,6 +40,7 @@ static const char *const own_fields[] = {
     "lastRefusalTime", "lastPreemptionTime",
     "preemptedBy",     "claimTime",
     "minGranted",      "drains",
+    "gangRestarts",
 };
 
 const char *job_phase_name(enum job_phase phase)
@@ -217,6 +218,7 @@ static int get_rule(json_t *j, struct job_failure_rule **ret)
     rule->at = get_moment(j, "time");
     parts_copy(j, "name", rule->name, sizeof(rule->name));
     parts_copy(j, "pod", rule->pod, sizeof(rule->pod));
+    parts_copy(j, "cause", rule->cause, sizeof(rule->cause));
     return 0;
 }
 
@@ -245,6 +247,7 @@ static void get_memory(json_t *j, struct hvdjob_status *s)
     s->failures = get_count(j, "failures");
     s->losses = get_count(j, "losses");
     s->restarts = get_count(j, "restarts");
+    s->gang_restarts = get_count(j, "gangRestarts");
     s->rollbacks = get_count(j, "rollbacks");
     s->refusals = get_count(j, "refusals");
     s->min_granted = get_count(j, "minGranted");
@@ -370,6 +373,7 @@ static json_t *rule_object(const struct job_failure_rule *rule)
     put_text(&j, "name", rule->name);
     put_text(&j, "action", action_names[rule->action]);
     put_text(&j, "pod", rule->pod);
+    put_text(&j, "cause", rule->cause);
     put_moment(&j, "time", rule->at);
     return j;
 }
@@ -390,6 +394,7 @@ static void put_memory(json_t **j, const struct hvdjob_status *s)
     put_count(j, "failures", s->failures);
     put_count(j, "losses", s->losses);
     put_count(j, "restarts", s->restarts);
+    put_count(j, "gangRestarts", s->gang_restarts);
     put_count(j, "rollbacks", s->rollbacks);
     if (s->refusals > 0)
         put_count(j, "refusals", s->refusals);

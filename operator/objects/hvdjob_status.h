@@ -57,6 +57,7 @@ enum job_failure_action {
 /* The rule that decided last. */
 struct job_failure_rule {
     char name[64], pod[256]; /* pod: the failed one */
+    char cause[160];         /* what of the pod has matched, for people; "": not known */
     enum job_failure_action action;
     int64_t at;
 };
@@ -70,11 +71,12 @@ struct hvdjob_status {
     int attempt, nretries;
     struct job_retry *retries; /* owned */
 
-    int failures;  /* events that count against backoffLimit */
-    int losses;    /* events in which pods were lost; sets the pause before the next replacement */
-    int restarts;  /* workers replaced since the job was created */
-    int rollbacks; /* admissions in a row after which the gang did not fit */
-    int refusals;  /* admissions in a row after which the API server refused a worker's pod */
+    int failures; /* events that count against backoffLimit */
+    int losses;   /* events in which pods were lost; sets the pause before the next replacement */
+    int restarts; /* workers replaced since the job was created, each for itself */
+    int gang_restarts; /* times that the whole gang was admitted again */
+    int rollbacks;     /* admissions in a row after which the gang did not fit */
+    int refusals;      /* admissions in a row after which the API server refused a worker's pod */
     int64_t last_loss; /* when the last of these events began */
     int64_t last_rollback, last_refusal;
     int64_t last_preemption; /* when the job last gave way to one of a higher priority */

@@ -20,17 +20,22 @@ json_t *parts_find(json_t *list, const char *field, const char *text)
     return NULL;
 }
 
-const char *parts_controller(json_t *meta)
+json_t *parts_owner(json_t *meta)
 {
     size_t i;
     json_t *owner;
     json_array_foreach(json_object_get(meta, "ownerReferences"), i, owner)
     {
-        const char *uid = json_string_value(json_object_get(owner, "uid"));
-        if (uid && json_is_true(json_object_get(owner, "controller")))
-            return uid;
+        if (json_is_string(json_object_get(owner, "uid")) &&
+            json_is_true(json_object_get(owner, "controller")))
+            return owner;
     }
-    return "";
+    return NULL;
+}
+
+const char *parts_controller(json_t *meta)
+{
+    return parts_text(parts_owner(meta), "uid");
 }
 
 const char *parts_text(json_t *j, const char *key)

@@ -12,7 +12,9 @@
 /* The first mapping in the list whose field has this text. Borrowed; NULL: none. */
 json_t *parts_find(json_t *list, const char *field, const char *text);
 
-/* The uid of the ownerReference with controller: true in this metadata; "": none. Borrowed. */
+/* The ownerReference with controller: true in this metadata; NULL: none. Borrowed. */
+json_t *parts_owner(json_t *meta);
+/* Its uid; "": none. Borrowed. */
 const char *parts_controller(json_t *meta);
 
 /* The text under key; "" if it is missing or no string. Borrowed. */

@@ -32,14 +32,54 @@ void pod_fini(struct pod *p)
     *p = (struct pod){0};
 }
 
-/* The number in a label; -1: missing, negative or no number. */
-static int number_of(json_t *labels, const char *key)
+/* The number at the beginning of text; -1: none, or too large. */
+static int number_at(const char *text, char **ret_end)
 {
-    const char *text = parts_text(labels, key);
-    char *end;
     errno = 0;
-    long n = strtol(text, &end, 10);
-    return *text < '0' || *text > '9' || *end || errno || n > INT32_MAX ? -1 : (int)n;
+    long n = strtol(text, ret_end, 10);
+    return *text < '0' || *text > '9' || errno || n > INT32_MAX ? -1 : (int)n;
+}
+
+/* Takes worker and attempt from the name "JOB-WORKER-ATTEMPT": labels may be changed, a name not.
+ */
+static void take_numbers(struct pod *p)
+{
+    size_t n = strlen(p->job);
+    char *end;
+    p->worker = p->attempt = -1;
+    if (n == 0 || strncmp(p->name, p->job, n) != 0 || p->name[n] != '-')
+        return;
+    int worker = number_at(p->name + n + 1, &end);
+    int attempt = worker >= 0 && *end == '-' ? number_at(end + 1, &end) : -1;
+    if (attempt < 0 || *end)
+        return;
+    p->worker = worker;
+    p->attempt = attempt;
+}
+
+static bool says(json_t *labels, const char *key, int number)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", number);
+    return strcmp(parts_text(labels, key), text) == 0;
+}
+
+/* Which job, worker and attempt it is of, and whether its labels say the same. False: no memory. */
+static bool take_place(struct pod *p, json_t *meta)
+{
+    json_t *labels = json_object_get(meta, "labels"), *owner = parts_owner(meta);
+    const char *label = parts_text(labels, POD_LABEL_JOB);
+    bool controlled = strcmp(parts_text(owner, "kind"), HVDJOB_KIND) == 0 &&
+                      strncmp(parts_text(owner, "apiVersion"), "hvd.dev/", 8) == 0;
+    snprintf(p->owner, sizeof(p->owner), "%s", parts_text(owner, "uid"));
+    p->job = strdup(controlled ? parts_text(owner, "name") : label);
+    if (!p->job)
+        return false;
+    take_numbers(p);
+    p->strayed = controlled && p->worker >= 0 &&
+                 (strcmp(label, p->job) != 0 || !says(labels, POD_LABEL_WORKER, p->worker) ||
+                  !says(labels, POD_LABEL_ATTEMPT, p->attempt));
+    return true;
 }
 
 /* Returns the last MESSAGE_MAX bytes of a container's termination message, from the beginning of a
@@ -152,6 +192,9 @@ static int take_status(struct pod *p, json_t *status, struct err *err)
         if (strcmp(parts_text(status, "phase"), phases[i]) == 0)
             p->phase = (enum pod_phase)i;
     p->ready = conditions_true(conditions, "Ready");
+    if (conditions_true(conditions, "DisruptionTarget"))
+        parts_copy(parts_find(conditions, "type", "DisruptionTarget"), "reason", p->disruption,
+                   sizeof(p->disruption));
     ok = take_containers(p, json_object_get(status, "initContainerStatuses")) &&
          take_containers(p, json_object_get(status, "containerStatuses")) &&
          keep_failure(p, status);
@@ -223,19 +266,14 @@ int pod_parse(json_t *j, struct pod *ret, struct err *err)
                          "name", &name, "uid", &uid);
     if (rc < 0)
         return rc;
-    json_t *labels = json_object_get(meta, "labels");
     if (!*name || !*uid)
         return err_set(err, EINVAL, "pod: without a name or a uid");
     p.name = strdup(name);
-    p.job = strdup(parts_text(labels, POD_LABEL_JOB));
-    p.worker = number_of(labels, POD_LABEL_WORKER);
-    p.attempt = number_of(labels, POD_LABEL_ATTEMPT);
     snprintf(p.uid, sizeof(p.uid), "%s", uid);
-    snprintf(p.owner, sizeof(p.owner), "%s", parts_controller(meta));
     p.deleting = *parts_text(meta, "deletionTimestamp");
     moment_parse(parts_text(meta, "deletionTimestamp"), &p.leaves_by);
     moment_parse(parts_text(meta, "creationTimestamp"), &p.created);
-    rc = p.name && p.job ? 0 : err_set(err, ENOMEM, "no memory");
+    rc = p.name && take_place(&p, meta) ? 0 : err_set(err, ENOMEM, "no memory");
     rc = rc < 0 ? rc : take_spec(&p, j, err);
     rc = rc < 0 ? rc : take_status(&p, json_object_get(j, "status"), err);
     if (rc < 0) {

@@ -17,6 +17,8 @@
  * it, unmounts its volumes and tells the API server. */
 #define POD_LEAVES_LATE (30 * MOMENT_S)
 
+#define HVDJOB_KIND "HvdJob"
+
 /* Labels of workers' pods, and the scheduling gate that earlier operators put on them. */
 #define POD_LABEL_JOB     "hvd.dev/job"
 #define POD_LABEL_WORKER  "hvd.dev/worker"
@@ -32,9 +34,13 @@ struct pod_exit {
 };
 
 struct pod {
-    char *name, *job;                          /* job: the label POD_LABEL_JOB, "" without it */
+    char *name,
+        *job; /* job: its controller's name if that is an HvdJob, else POD_LABEL_JOB, or "" */
     char uid[POD_UID_MAX], owner[POD_UID_MAX]; /* owner: the controller's uid, "": none */
-    int worker, attempt;                       /* from the labels, -1: none */
+    int worker, attempt;                       /* from a name "JOB-WORKER-ATTEMPT"; else -1 */
+    /* An HvdJob is its controller, and a label that its name implies is missing or was changed: so
+     * selectors of budgets, services and caches do not find this worker, or take it for another. */
+    bool strayed;
     enum pod_phase phase;
     bool deleting; /* the pod has a deletionTimestamp */
     /* The deletionTimestamp, which includes the grace period; MOMENT_NONE: it is not deleting. */
@@ -44,6 +50,7 @@ struct pod {
     /* The pod failed through a disruption: eviction, preemption, a lost node, or an operator that
      * was away or has refused the agent. */
     bool disrupted;
+    char disruption[40];      /* who disrupts it: the reason of DisruptionTarget, if that is True */
     enum agent_end agent_end; /* why the agent ended, if it said so */
     int64_t created, ended;
     char *node;      /* NULL: not bound yet */

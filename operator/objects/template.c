@@ -44,6 +44,19 @@ static int check_first(json_t *spec, struct err *err)
     return 0;
 }
 
+/* The queue and the scheduler place workers: a pod with a node would pass both by. */
+static int check_node(json_t *spec, struct err *err)
+{
+    const char *node = parts_text(spec, "nodeName");
+    if (!*node)
+        return 0;
+    return err_set(err, EINVAL,
+                   "spec.template.spec.nodeName: remove it: such pods start on node %.80s without "
+                   "a check that they fit. To choose nodes, use nodeSelector or nodeAffinity on "
+                   "the label kubernetes.io/hostname",
+                   node);
+}
+
 /* Fields to which injection adds something: a value of the wrong type would be silently lost. */
 static const struct place {
     enum { IN_TEMPLATE, IN_METADATA, IN_SPEC, IN_FIRST } in;
@@ -144,6 +157,7 @@ int template_check(json_t *template, struct err *err)
 {
     json_t *spec = json_object_get(template, "spec");
     int rc = check_first(spec, err);
+    rc = rc < 0 ? rc : check_node(spec, err);
     rc = rc < 0 ? rc : check_types(template, err);
     rc = rc < 0 ? rc : check_places(spec, err);
     return rc < 0 ? rc : check_shm(template, err);

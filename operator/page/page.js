@@ -210,7 +210,7 @@ function drawJob(data, now) {
     ["Min to max", j.elastic ? j.min + " to " + j.max : j.min + ", all or none (not elastic)"],
     ["Ranks", r ? (r.epoch ? r.size : 0) + " of " + r.target : "unknown of " + j.workers * j.slots],
     ["Epoch", String(r && r.epoch || j.epoch || "none yet")],
-    ["Restarts", j.restarts + (j.attemptsLeft >= 0 && !j.completed ? ", " + j.attemptsLeft + " attempts left" : "")],
+    ["Workers replaced", j.restarts + (j.attemptsLeft >= 0 && !j.completed ? ", " + j.attemptsLeft + " attempts left" : "")],
     ["Agents", r ? r.agents + " connected" : data.leads ? "none" : "known to the leader only"],
     ["Age", span(now - j.created)],
     j.completed ? ["Ran for", j.started ? span(j.completed - j.started) : "never admitted"]

@@ -24,6 +24,8 @@ enum action_event_kind {
     ACTION_EVENT_REFUSED, /* the doctor refused a pod */
     ACTION_EVENT_AGENT,   /* an agent ended by itself, and said why */
     ACTION_EVENT_RULE,    /* a rule of runPolicy.failurePolicy matched */
+    ACTION_EVENT_LOSS,    /* an event in which workers were lost */
+    ACTION_EVENT_SPEC,    /* the spec is invalid, or its change is not applied */
     ACTION_EVENT_DRAIN,   /* a node with workers is drained, or workers leave it */
     ACTION_EVENT_TAKEN,   /* workers are given up to another job */
     ACTION_EVENTS,

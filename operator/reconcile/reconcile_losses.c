@@ -7,8 +7,8 @@
  * fail, too. A loss belongs to the last event if the pod was there when that began, and if that is
  * less than EVENT ago. The first loss of an event decides: a failure of the program, or a refusal
  * by the doctor, uses up one of backoffLimit attempts; a disruption (eviction, preemption, lost
- * node, an operator that was away) only lengthens the pause before the replacement. Ten minutes
- * after the beginning of the last event both are reset.
+ * node, an operator that was away, labels that somebody changed) only lengthens the pause before
+ * the replacement. Ten minutes after the beginning of the last event both are reset.
  *
  * A rule of runPolicy.failurePolicy takes precedence over this. The actions FailJob and RestartGang
  * apply also if another loss of the event was seen before.
@@ -73,10 +73,9 @@ static void note_rule(struct reconciling *r, const struct pod *p)
     say->warning = rule->action != FAILURE_IGNORE;
     snprintf(say->reason, sizeof(say->reason), "FailureRule");
     snprintf(say->text, sizeof(say->text),
-             "rule \"%s\" of runPolicy.failurePolicy (%s): worker %d (pod %.80s, node %.80s): %s, "
-             "exit code %d",
+             "rule \"%s\" of runPolicy.failurePolicy (%s): worker %d (pod %.80s, node %.80s): %s",
              rule->name, job_failure_action_name(rule->action), p->worker, p->name,
-             p->node ? p->node : "none", p->reason[0] ? p->reason : "ended", p->exit_code);
+             p->node ? p->node : "none", rule->cause);
 }
 
 static int note_first(struct reconciling *r, const struct pod *p)
@@ -106,9 +105,20 @@ static int note_first(struct reconciling *r, const struct pod *p)
     return 0;
 }
 
-static bool is_new_failure(const struct reconciling *r, const struct pod *p)
+/* Is the pod of a job that trains being evicted: by the eviction API, kube-scheduler, or the
+ * controller that ends pods of lost nodes? Its worker is replaced at once. */
+static bool is_new_eviction(const struct reconciling *r, const struct pod *p)
 {
-    return p->phase == POD_FAILED && !p->deleting && !worker_superseded(r->st, p);
+    enum job_phase phase = r->st->phase;
+    bool trains = phase == JOB_STARTING || phase == JOB_RUNNING || phase == JOB_WAITING;
+    return trains && p->deleting && p->disruption[0] && p->phase != POD_SUCCEEDED &&
+           !worker_superseded(r->st, p);
+}
+
+static bool is_new_loss(const struct reconciling *r, const struct pod *p)
+{
+    bool lost = p->phase == POD_FAILED ? !p->deleting : worker_strayed(p);
+    return lost && !worker_superseded(r->st, p);
 }
 
 /* Does the loss use up an attempt? */
@@ -117,7 +127,37 @@ static bool counts(const struct reconciling *r, const struct pod *p)
     struct job_failure_rule rule;
     if (failure_policy_match(r->job->failure_rules, p, &rule))
         return rule.action != FAILURE_IGNORE;
-    return !p->disrupted;
+    return !p->disrupted && !p->strayed && !p->deleting;
+}
+
+static void say_loss(const struct pod *p, char *dst, size_t size)
+{
+    char code[32] = "";
+    if (p->exit_code > 0)
+        snprintf(code, sizeof(code), ", exit code %d", p->exit_code);
+    snprintf(dst, size, "%.500s%s",
+             worker_strayed(p)                 ? WORKERS_STRAYED
+             : p->deleting && p->disruption[0] ? p->disruption
+             : p->why                          ? p->why
+             : p->reason[0]                    ? p->reason
+                                               : "ended",
+             code);
+}
+
+/* first: the loss that decided what the event is. */
+static void note_event(struct reconciling *r, const struct pod *first)
+{
+    struct action_event *say = &r->ret->events[ACTION_EVENT_LOSS];
+    int limit = r->job->backoff_limit, left = limit - r->st->failures;
+    bool lost = first->disrupted || first->strayed || first->deleting;
+    char cause[600], attempts[64] = "no attempt is used up";
+    say_loss(first, cause, sizeof(cause));
+    if (counts(r, first))
+        snprintf(attempts, sizeof(attempts), "%d of %d attempts left", left > 0 ? left : 0, limit);
+    say->warning = true;
+    snprintf(say->reason, sizeof(say->reason), "%s", lost ? "WorkerLost" : "WorkerFailed");
+    snprintf(say->text, sizeof(say->text), "worker %d (pod %.80s, node %.80s): %s; %s",
+             first->worker, first->name, first->node ? first->node : "none", cause, attempts);
 }
 
 /* Several pods may have failed since the last reconciliation. The coordinator knows which was
@@ -128,7 +168,7 @@ static const struct pod *first_failed(const struct reconciling *r)
     const struct pod *first = NULL;
     for (int i = 0; i < r->w.n; i++) {
         const struct pod *p = r->w.mine[i];
-        if (!is_new_failure(r, p) || p->disrupted || !counts(r, p))
+        if (!is_new_loss(r, p) || p->disrupted || !counts(r, p))
             continue;
         if (facts && facts->known && facts->first.known && facts->first.worker == p->worker)
             return p;
@@ -178,15 +218,16 @@ static void count_event(struct reconciling *r)
     const struct pod *first = NULL;
     for (int i = 0; i < r->w.n; i++) {
         const struct pod *p = r->w.mine[i];
-        if (is_new_failure(r, p) && !is_of_last_event(r, p) &&
-            (!first || ended_before(r, p, first)))
+        bool lost = is_new_loss(r, p) || is_new_eviction(r, p);
+        if (lost && !is_of_last_event(r, p) && (!first || ended_before(r, p, first)))
             first = p;
     }
     if (!first)
         return;
     st->failures += counts(r, first);
-    st->losses++;
+    st->losses += is_new_loss(r, first);
     st->last_loss = moment_whole(r->in->now);
+    note_event(r, first);
 }
 
 /* Keeps the rule that matches p in the status. Of several in one look the strongest one stays. */
@@ -238,7 +279,7 @@ int reconcile_losses(struct reconciling *r)
         count_event(r);
     for (int i = 0; i < r->w.n; i++) {
         const struct pod *p = r->w.mine[i];
-        if (!is_new_failure(r, p))
+        if (!is_new_loss(r, p))
             continue;
         int rc = take_loss(r, p, at_end);
         if (rc < 0)

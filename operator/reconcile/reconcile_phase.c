@@ -146,6 +146,7 @@ static int act(struct reconciling *r, enum job_action action)
     case DO_QUEUE:
         return enter_queue(r);
     case DO_ADMIT:
+        st->gang_restarts += st->admitted != MOMENT_NONE;
         st->admitted = now;
         st->min_granted = r->job->min;
         if (st->started == MOMENT_NONE)

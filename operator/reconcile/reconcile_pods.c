@@ -27,12 +27,13 @@ static bool has_later_finished(const struct reconciling *r, int i)
 }
 
 /* Deletes superseded pods, except the last finished one of each worker: its log says why it
- * ended. */
+ * ended. Of a finished job strayed pods, too: nothing supersedes them any more. */
 static int delete_superseded(struct reconciling *r)
 {
     for (int i = 0; i < r->w.n; i++) {
         const struct pod *p = r->w.mine[i];
-        bool old = worker_superseded(r->st, p);
+        bool old =
+            worker_superseded(r->st, p) || (worker_strayed(p) && r->job->clean != CLEAN_NONE);
         bool keep = pod_finished(p) && r->job->clean != CLEAN_ALL && !has_later_finished(r, i);
         if (p->deleting || !old || keep)
             continue;

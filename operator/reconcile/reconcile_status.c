@@ -10,6 +10,11 @@
 #include "operator/objects/moment.h"
 #include "operator/reconcile/reconcile_private.h"
 
+#define UNAPPLIED                                                                                  \
+    "the change of spec.template, slotsPerWorker or gang.backend is not applied: the workers "     \
+    "train "                                                                                       \
+    "on as they are, but none is replaced or added. Change it back, or suspend and resume the job"
+
 static void count(struct reconciling *r)
 {
     struct hvdjob_status *st = r->st;
@@ -115,12 +120,50 @@ static void add_growth(const struct reconciling *r, char *dst, size_t size)
                  a->why);
 }
 
+/* Appends which pods are replaced because their labels were changed. */
+static void add_strayed(const struct reconciling *r, char *dst, size_t size)
+{
+    const struct pod *first = NULL;
+    char more[32] = "";
+    size_t n = strlen(dst);
+    int strayed = 0;
+    for (int i = 0; i < r->w.n; i++)
+        if (worker_strayed(r->w.mine[i]) && strayed++ == 0)
+            first = r->w.mine[i];
+    if (strayed > 1)
+        snprintf(more, sizeof(more), " and %d more", strayed - 1);
+    if (first)
+        snprintf(dst + n, size - n,
+                 "; worker %d (pod %.80s)%s: " WORKERS_STRAYED "; such pods are deleted and their "
+                 "workers replaced",
+                 first->worker, first->name, more);
+}
+
+/* Has the job workers of another template, which a change does not reach? */
+static bool is_held(const struct reconciling *r)
+{
+    enum job_phase phase = r->st->phase;
+    return r->held && !job_phase_finished(phase) && phase != JOB_SUSPENDED;
+}
+
+/* Appends which change of the spec is not applied. */
+static void add_unapplied(const struct reconciling *r, char *dst, size_t size)
+{
+    size_t n = strlen(dst);
+    if (r->job->refused && r->st->phase != JOB_NEW)
+        snprintf(dst + n, size - n, "; the changed spec is invalid and not applied: %.500s",
+                 r->job->refused);
+    else if (!r->job->refused && is_held(r))
+        snprintf(dst + n, size - n, "; %s", UNAPPLIED);
+}
+
 /* Appends every reason why the job may not train, or not for long. */
 static void add_waits(const struct reconciling *r, char *dst, size_t size)
 {
     if (r->w.running < r->job->workers)
         add_stuck(r, dst, size);
     add_growth(r, dst, size);
+    add_strayed(r, dst, size);
     add_roster(r, dst, size);
     add_refused(r, dst, size);
     add_budget(r, dst, size);
@@ -152,11 +195,13 @@ static bool is_ruled(const struct reconciling *r, enum job_failure_action action
     return rule && rule->action == action && rule->at >= r->st->last_loss;
 }
 
-/* "rule "oom" of runPolicy.failurePolicy, pod digits-3-0". */
+/* "failed by the rule "oom" of runPolicy.failurePolicy: pod digits-3-0: exit code 137 of container
+ * main". */
 static void say_rule(const struct reconciling *r, char *dst, size_t size, const char *effect)
 {
-    snprintf(dst, size, "%s by the rule \"%s\" of runPolicy.failurePolicy: pod %.80s", effect,
-             r->st->rule->name, r->st->rule->pod);
+    const struct job_failure_rule *rule = r->st->rule;
+    snprintf(dst, size, "%s by the rule \"%s\" of runPolicy.failurePolicy: pod %.80s%s%s", effect,
+             rule->name, rule->pod, rule->cause[0] ? ": " : "", rule->cause);
 }
 
 static void say_failed(const struct reconciling *r, char *dst, size_t size)
@@ -297,17 +342,28 @@ static int set(struct reconciling *r, enum condition_type type, bool status, con
     return rc < 0 ? err_set(r->err, ENOMEM, "no memory") : 0;
 }
 
+/* The condition Valid becomes False. An Event for each change: of a spec that was invalid before,
+ * if it is another spec. */
+static int set_invalid(struct reconciling *r, const char *reason, const char *text)
+{
+    const struct condition *was = &r->job->status.conditions[CONDITION_VALID];
+    struct action_event *say = &r->ret->events[ACTION_EVENT_SPEC];
+    bool same = was->status == CONDITION_FALSE && strcmp(was->reason, reason) == 0 &&
+                (!r->job->refused || was->generation == r->job->generation);
+    if (!same) {
+        say->warning = true;
+        snprintf(say->reason, sizeof(say->reason), "%s", reason);
+        snprintf(say->text, sizeof(say->text), "%s", text);
+    }
+    return set(r, CONDITION_VALID, false, reason, text);
+}
+
 static int set_valid(struct reconciling *r)
 {
-    enum job_phase phase = r->st->phase;
     if (r->job->refused)
-        return set(r, CONDITION_VALID, false, "InvalidSpec", r->job->refused);
-    if (r->held && !job_phase_finished(phase) && phase != JOB_SUSPENDED)
-        return set(
-            r, CONDITION_VALID, false, "TemplateChanged",
-            "spec.template, slotsPerWorker or gang.backend has changed since the workers were "
-            "created; they train on, but none is replaced or added. Change it back, or suspend and "
-            "resume the job");
+        return set_invalid(r, "InvalidSpec", r->job->refused);
+    if (is_held(r))
+        return set_invalid(r, "TemplateChanged", UNAPPLIED);
     return set(r, CONDITION_VALID, true, "Accepted", "the spec is valid");
 }
 
@@ -360,6 +416,7 @@ int reconcile_status(struct reconciling *r)
     if (finished)
         return 0;
     say_phase(r, text, sizeof(text));
+    add_unapplied(r, text, sizeof(text));
     add_terminating(r, text, sizeof(text));
     note_wait(r);
     struct action_event *say = &r->ret->events[ACTION_EVENT_PHASE];

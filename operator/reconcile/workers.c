@@ -19,9 +19,14 @@ bool worker_superseded(const struct hvdjob_status *status, const struct pod *p)
     return p->attempt < hvdjob_status_attempt(status, p->worker);
 }
 
+bool worker_strayed(const struct pod *p)
+{
+    return p->strayed && !pod_finished(p);
+}
+
 bool worker_alive(const struct hvdjob_status *status, const struct pod *p)
 {
-    return !p->deleting && !pod_finished(p) && !worker_superseded(status, p);
+    return !p->deleting && !p->strayed && !pod_finished(p) && !worker_superseded(status, p);
 }
 
 /* Is the pod's name one that the job's pods may have, such as "digits-3-1"? */

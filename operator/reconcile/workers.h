@@ -4,13 +4,19 @@
  * else that have the name of a worker's pod. Pure; pods are borrowed.
  *
  * A pod is *superseded* when the status has a higher attempt for its worker: its end has been
- * counted. Any other pod is *alive* until it finishes or is deleted.
+ * counted. A pod whose labels were changed has *strayed*: it is deleted and its worker replaced.
+ * Any other pod is *alive* until it finishes or is deleted.
  */
 #ifndef HVD_OPERATOR_RECONCILE_WORKERS_H
 #define HVD_OPERATOR_RECONCILE_WORKERS_H
 
 #include "operator/objects/hvdjob.h"
 #include "operator/objects/pod.h"
+
+/* Why such a pod is replaced, for people. */
+#define WORKERS_STRAYED                                                                            \
+    "somebody has changed or removed its label " POD_LABEL_JOB ", " POD_LABEL_WORKER               \
+    " or " POD_LABEL_ATTEMPT
 
 struct workers {
     const struct pod **mine; /* the job's pods, sorted by worker and attempt */
@@ -29,6 +35,8 @@ int workers_init(struct workers *w, const struct hvdjob *job, const struct hvdjo
 void workers_fini(struct workers *w);
 
 bool worker_superseded(const struct hvdjob_status *status, const struct pod *p);
+/* Its labels were changed, so that it is its job's worker no more, and it has not finished. */
+bool worker_strayed(const struct pod *p);
 bool worker_alive(const struct hvdjob_status *status, const struct pod *p);
 
 /* The first pod that is alive, pending, and says why; NULL: none. */

@@ -72,7 +72,7 @@ static struct usage_pod *make_pod(int i, const char *app)
              "\"requiredDuringSchedulingIgnoredDuringExecution\":[%s,%s,%s]}}}}",
              i, i % SETS, i, i % NODES, terms[0], terms[1], terms[2]);
     auto_json json_t *j = read_json(text);
-    if (items_foreign(j, &p, NULL) < 0)
+    if (items_foreign(j, &p, NULL, NULL) < 0)
         exit(1);
     return p;
 }

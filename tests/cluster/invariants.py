@@ -11,7 +11,7 @@ import threading
 import time
 from urllib.parse import urlsplit
 
-RISING = ("restarts", "epoch")    # not failures and rollbacks: suspending a job resets them
+RISING = ("restarts", "gangRestarts", "epoch")    # not failures and rollbacks: suspending a job resets them
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/hvd-system/leases"
 
 

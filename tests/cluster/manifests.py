@@ -118,6 +118,8 @@ def rules():
         yield spec("runPolicy.failurePolicy.rules", [bad], SCHEMA, want)
     yield spec("runPolicy.failurePolicy.rules", [{"action": "Count", "onExitCodes": codes}] * 21, SCHEMA, "rules")
     yield spec("runPolicy.failurePolicy.rules", [], SCHEMA, "rules")
+    yield spec("runPolicy.failurePolicy.rules", [{"action": "Count", "onExitCodes": {**codes, "containerName": "nosuch"}}],
+               CONDITION, "containerName")
 
 
 def together():
@@ -165,6 +167,7 @@ def pods():
     yield pod("restartPolicy", "Always", "restartPolicy", CONDITION)
     yield pod("restartPolicy", "OnFailure", "restartPolicy", CONDITION)
     yield pod("restartPolicy", HOSTILE, "restartPolicy", CONDITION)
+    yield pod("nodeName", "node-0", "kubernetes.io/hostname", CONDITION)
     yield pod("volumes", [{"name": "hvd-shm", "emptyDir": {}}], "hvd-", CONDITION)
     yield pod("volumes", [{"name": "hvd-token", "secret": {"secretName": "x"}}], "hvd-", CONDITION)
     for path in ("/hvd", "/hvd/lib", "/hvd/"):

@@ -71,6 +71,8 @@ class Life(operators.Operated):
         status = job.wait_phase("Failed")
         self.assertEqual((status["failureRule"]["name"], status["failureRule"]["pod"]), ("bug", "ruled-0-0"))
         self.assertEqual(job.condition("Failed")["reason"], "FailurePolicy")
+        self.assertIn('failed by the rule "bug" of runPolicy.failurePolicy: pod ruled-0-0: exit code 43 of container main',
+                      status["message"])
 
     def test_out_of_memory_is_named(self):
         job = self.job("oom", 1, run={"backoffLimit": 0})
@@ -93,6 +95,89 @@ class Life(operators.Operated):
         job.wait_phase("Running")
         job.end_all()
         job.wait_gone()
+
+    # ---- what an administrator reads
+
+    def said(self, job, reason):
+        """The notes of all Events of that reason about the job."""
+        items = self.cluster.api.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
+        return sorted(e["note"] for e in items if e["regarding"].get("name") == job.name and e["reason"] == reason)
+
+    def hold(self, job, name, finalizers):
+        self.cluster.api.call("PATCH", f"{job.all_pods}/{name}", {"metadata": {"finalizers": finalizers}},
+                              kind="application/merge-patch+json")
+
+    def test_losses_have_events(self):
+        job = self.job("told", 3, minWorkers=1, maxWorkers=3, run={"backoffLimit": 5})
+        job.wait_running(3)
+        job.end_pod("told-1-0", code=3)
+        wait_until("worker 1's next pod", 60, lambda: "told-1-1" in job.running())
+        failed = wait_until("the Event", 30, lambda: self.said(job, "WorkerFailed"))
+        self.assertEqual(len(failed), 1)
+        self.assertRegex(failed[0], r"^worker 1 \(pod told-1-0, node [^)]+\): Error, exit code 3; 4 of 5 attempts left$")
+        wait_until("an eviction to be allowed", 30, lambda: ((job.budget() or {}).get("status", {})).get("disruptionsAllowed"))
+        self.hold(job, "told-1-1", ["example.com/grace"])   # a real kubelet takes some seconds to end a pod
+        job.evict("told-1-1")
+        lost = wait_until("the Event", 30, lambda: self.said(job, "WorkerLost"))
+        self.assertRegex(lost[0], r"^worker 1 \(pod told-1-1, node [^)]+\): EvictionByEvictionAPI; no attempt is used up$")
+        self.hold(job, "told-1-1", None)
+        self.assertEqual((job.status()["gangRestarts"], job.status()["failures"]), (0, 1))
+
+    def test_refusals_have_events_and_log_lines(self):
+        job = self.job("changed", 2)
+        job.wait_phase("Running")
+        template = job.get()["spec"]["template"]
+        template["spec"]["nodeName"] = "nosuch"
+        job.patch({"template": template})
+        self.assertIn("kubernetes.io/hostname", wait_until("an Event", 30, lambda: self.said(job, "InvalidSpec"))[0])
+        template["spec"]["nodeName"] = None
+        template["spec"]["containers"][0]["command"] = ["other"]
+        job.patch({"template": template})
+        self.assertIn("is not applied", wait_until("an Event", 30, lambda: self.said(job, "TemplateChanged"))[0])
+        wait_until("the message", 30, lambda: "2 of 2 workers run; the change of spec.template" in job.status()["message"])
+        job.patch({"runPolicy": {"suspend": True}})
+        job.wait_phase("Suspended")
+        job.patch({"runPolicy": {"suspend": False}})
+        job.wait_phase("Running")
+        self.assertEqual((job.status()["gangRestarts"], job.status()["restarts"]), (1, 0))
+        with open(self.operator.log, encoding="utf-8") as log:
+            lines = [line for line in log if "info: job default/changed: " in line]
+        for words in ("-> Running: 2 of 2 workers run", "InvalidSpec: spec.template.spec.nodeName", "TemplateChanged: ",
+                      "Running -> Suspended: suspended", "Suspended -> Queued: "):
+            self.assertTrue(any(words in line for line in lines), (words, lines))
+
+    # ---- labels that somebody changes
+
+    def relabel(self, of, name, **labels):
+        changed = {f"hvd.dev/{key}": value for key, value in labels.items()}
+        self.cluster.api.call("PATCH", of.all_pods + f"/{name}", {"metadata": {"labels": changed}},
+                              kind="application/merge-patch+json")
+
+    def test_worker_that_lost_its_labels_is_replaced(self):
+        job = self.job("strayed", 3, minWorkers=1, maxWorkers=4)
+        job.wait_running(3)
+        cases = {"strayed-2-0": {"job": None}, "strayed-1-0": {"worker": "2"}, "strayed-0-0": {"job": "other"}}
+        for number, (name, labels) in enumerate(cases.items()):
+            uid = job.look(f"{job.all_pods}/{name}")["metadata"]["uid"]
+            self.relabel(job, name, **labels)
+            wait_until(f"a pod instead of {name}", 60, lambda name=name: name[:-1] + "1" in job.running())
+            wait_until(f"{name} to be gone", 60, lambda name=name, uid=uid: (
+                (job.look(f"{job.all_pods}/{name}") or {"metadata": {"uid": ""}})["metadata"]["uid"] != uid))
+            self.assertEqual((job.status()["restarts"], job.status()["failures"]), (number + 1, 0))
+        job.wait_running(3)
+        writes = self.operator.metric("hvd_writes_total")
+        time.sleep(3)
+        self.assertLess(self.operator.metric("hvd_writes_total") - writes, 4)   # no loop
+        self.assertEqual(sorted(job.running()), ["strayed-0-1", "strayed-1-1", "strayed-2-1"])
+
+    def test_gang_with_a_lost_label_starts_again(self):
+        """The new pods have other names, so only the cache of other pods shows the strayed one."""
+        job = self.job("gang-strayed", 2)
+        job.wait_running(2)
+        self.relabel(job, "gang-strayed-1-0", job=None)
+        wait_until("both to run under new names", 60,
+                   lambda: len(job.running()) == 2 and not any(name.endswith("-0") for name in job.running()))
+        wait_until("the strayed pod to be gone", 60, lambda: job.look(f"{job.all_pods}/gang-strayed-1-0") is None)
 
     # ---- losses of an elastic job
 

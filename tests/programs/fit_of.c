@@ -64,7 +64,7 @@ static void read_pods(struct world *w)
     json_array_foreach(list, i, j)
     {
         const char *name = parts_text(json_object_get(j, "metadata"), "name");
-        if (!w->pods || items_foreign(j, &w->pods[i], &err) < 0 ||
+        if (!w->pods || items_foreign(j, &w->pods[i], NULL, &err) < 0 ||
             usage_add(&w->usage, w->pods[i], name) < 0)
             die("a pod", &err);
     }

@@ -130,6 +130,24 @@ static int alive_of(const struct cluster_sim *s, int job, bool bound)
     return n;
 }
 
+/* The workers of the job that the scheduler will place, of an elastic one without those beyond
+ * minWorkers: the queue deletes these when another gang needs their room. */
+static int pending_of(const struct cluster_sim *s, int job)
+{
+    const struct hvdjob *j = &s->jobs[job].job;
+    int pending = 0, bound = 0;
+    for (int i = 0; i < SIM_PODS; i++) {
+        const struct sim_pod *p = &s->pods[i];
+        if (!cluster_sim_alive(p) || p->job != job ||
+            p->attempt < hvdjob_status_attempt(&j->status, p->worker))
+            continue;
+        pending += p->node < 0;
+        bound += p->node >= 0;
+    }
+    int missing = j->min > bound ? j->min - bound : 0;
+    return j->elastic && pending > missing ? missing : pending;
+}
+
 /* Rule, without faults and with a current cache: an admitted gang fits beside everything that the
  * scheduler may place. */
 static void check_room(struct cluster_sim *s, const struct sim_job *j)
@@ -142,12 +160,8 @@ static void check_room(struct cluster_sim *s, const struct sim_job *j)
             s->nodes[i].allocatable.amount[RESOURCES_CPU] - used[i].amount[RESOURCES_CPU];
         room += left > 0 ? (int)(left / 1000) : 0;
     }
-    for (int i = 0; i < SIM_PODS; i++) {
-        const struct sim_pod *p = &s->pods[i];
-        if (cluster_sim_alive(p) && p->node < 0 && s->jobs[p->job].there &&
-            p->attempt >= hvdjob_status_attempt(&s->jobs[p->job].job.status, p->worker))
-            room--;
-    }
+    for (int i = 0; i < SIM_JOBS; i++)
+        room -= s->jobs[i].there ? pending_of(s, i) : 0;
     if (room < j->job.min)
         cluster_sim_wrong(s, "%s: admitted where %d fit", j->job.name, room);
 }

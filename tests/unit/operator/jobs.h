@@ -31,18 +31,22 @@ static inline json_t *from_text(const char *text)
     return j;
 }
 
-/* A job "digits" with this spec (without the template) and this status. */
+/* A job "digits" with this spec, in which the template may be missing, and this status. */
 static inline struct hvdjob make_job(const char *spec, const char *status)
 {
     char text[4096];
     struct hvdjob job;
     struct err err = {0};
+    bool templated = strstr(spec, "'template':");
     snprintf(text, sizeof(text),
              "{'metadata':{'name':'digits','namespace':'ml','uid':'u1','generation':3,"
-             "'resourceVersion':'7','creationTimestamp':'2023-11-14T22:00:00Z'},'spec':{%s%s"
-             "'template':{'spec':{'containers':[{'name':'w','command':['x'],'resources':{"
-             "'requests':{'cpu':'2','memory':'1Gi'}}}]}}},'status':{%s}}",
-             spec, *spec ? "," : "", status);
+             "'resourceVersion':'7','creationTimestamp':'2023-11-14T22:00:00Z'},'spec':{%s%s%s},"
+             "'status':{%s}}",
+             spec, *spec && !templated ? "," : "",
+             templated ? ""
+                       : "'template':{'spec':{'containers':[{'name':'w','command':['x'],"
+                         "'resources':{'requests':{'cpu':'2','memory':'1Gi'}}}]}}",
+             status);
     auto_json json_t *j = from_text(text);
     if (hvdjob_parse(j, &job, &err) < 0)
         fail_msg("%s", err.msg);
@@ -51,17 +55,19 @@ static inline struct hvdjob make_job(const char *spec, const char *status)
 
 /* "0-1R": worker 0, attempt 1, running. P pending, B pending with a node, G with the gate of an
  * earlier version, R running,
- * S succeeded, F failed, E evicted, A ended by its agent, without an operator; small letters: also
- * being deleted. X: not the job's, pending. "0-1F42" failed with exit code 42. E has the condition
- * DisruptionTarget.
+ * L running, but its labels were changed, S succeeded, F failed, E evicted, A ended by its agent,
+ * without an operator; small letters: also being deleted. D: running and being evicted. X: not the
+ * job's, pending. "0-1F42" failed with exit code 42. E has the condition DisruptionTarget.
  */
 static inline struct pod make_pod(const char *text)
 {
     struct pod p = {.owner = "u1", .created = NOW};
     char name[64], kind = '\0';
-    int code = 1;
-    if (sscanf(text, "%d-%d%c%d", &p.worker, &p.attempt, &kind, &code) < 3)
+    int code = 1, end = 0;
+    if (sscanf(text, "%d-%d%c%n", &p.worker, &p.attempt, &kind, &end) != 3)
         fail_msg("\"%s\" is no valid pod", text);
+    if (text[end] >= '0' && text[end] <= '9')
+        code = atoi(text + end);
     snprintf(name, sizeof(name), "digits-%d-%d", p.worker, p.attempt);
     snprintf(p.uid, sizeof(p.uid), "uid-%.40s", name);
     p.name = strdup(name);
@@ -69,7 +75,8 @@ static inline struct pod make_pod(const char *text)
     p.leaves_by = p.deleting ? NOW : MOMENT_NONE;
     kind = kind >= 'a' ? (char)(kind - 'a' + 'A') : kind;
     p.gated = kind == 'G';
-    p.phase = kind == 'R'           ? POD_RUNNING
+    p.strayed = kind == 'L';
+    p.phase = strchr("RL", kind)    ? POD_RUNNING
               : kind == 'S'         ? POD_SUCCEEDED
               : strchr("FEA", kind) ? POD_FAILED
                                     : POD_PENDING;
@@ -86,9 +93,15 @@ static inline struct pod make_pod(const char *text)
         p.agent_end = AGENT_END_AWAY;
         p.why = strdup("Error: hvd-agent: operator-away: no answer for 60 s");
     }
+    if (kind == 'D') {
+        p.phase = POD_RUNNING;
+        p.deleting = true;
+        p.leaves_by = NOW;
+        snprintf(p.disruption, sizeof(p.disruption), "EvictionByEvictionAPI");
+    }
     if (kind == 'X')
         snprintf(p.owner, sizeof(p.owner), "other");
-    if (strchr("BRSFEA", kind))
+    if (strchr("BRLDSFEA", kind))
         p.node = strdup("n1");
     return p;
 }

@@ -163,7 +163,7 @@ static struct usage_pod *bind(struct world *w, const char *node, const char *own
              "'containers':[{'resources':{'requests':{'cpu':'%s'}}}]}}",
              owner, node, cpu);
     auto_json json_t *j = from_text(text);
-    assert_int_equal(items_foreign(j, &p, NULL), 0);
+    assert_int_equal(items_foreign(j, &p, NULL, NULL), 0);
     assert_int_equal(usage_add(&w->usage, p, "kube-system/logs-x"), 0);
     assert_int_equal(daemons_note_pod(&w->daemons, node, p->owner, w->now), 0);
     return p;

@@ -193,7 +193,7 @@ static struct usage_pod *read_use(const char *name, const char *spec)
              " \"spec\": {\"nodeName\": \"n\", %s}, \"status\": {\"phase\": \"Running\"}}",
              name, spec);
     assert_int_equal(json_read(text, strlen(text), "pod", &j, NULL), 0);
-    assert_int_equal(items_foreign(j, &p, NULL), 0);
+    assert_int_equal(items_foreign(j, &p, NULL, NULL), 0);
     return p;
 }
 
@@ -264,7 +264,7 @@ static void test_many_names(void **state)
     }
     j = json_pack("{s:{s:s, s:s}, s:{s:s, s:[{s:{s:O}}]}}", "metadata", "name", "x", "uid", "u",
                   "spec", "nodeName", "n", "containers", "resources", "requests", names);
-    assert_int_equal(items_foreign(j, &p, NULL), 0);
+    assert_int_equal(items_foreign(j, &p, NULL, NULL), 0);
     assert_int_equal(p->others, 0);
     assert_int_equal(usage_add(&u, p, "ns/x"), 0);
     assert_true(used(&u, "pods") == QUANTITY_MAX);
@@ -286,9 +286,37 @@ static void test_foreign(void **state)
     static const char text[] = "{\"metadata\": {\"name\": \"x\", \"uid\": \"u\"}, \"spec\":"
                                " {\"nodeName\": \"n\"}, \"status\": {\"phase\": \"Succeeded\"}}";
     assert_int_equal(json_read(text, strlen(text), "pod", &j, NULL), 0);
-    assert_int_equal(items_foreign(j, &item, NULL), 0);
+    assert_int_equal(items_foreign(j, &item, NULL, NULL), 0);
     assert_false(usage_pod_counts(item));
     usage_pod_destroy(item);
+}
+
+/* A worker's pod without the job's label is found among the others, and uses its node as before. */
+static void test_foreign_worker(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"metadata\": {\"name\": \"a-3-1\", \"uid\": \"u\", \"resourceVersion\": \"7\", "
+        "\"ownerReferences\": [{\"apiVersion\": \"hvd.dev/v1alpha1\", \"kind\": \"%s\", "
+        "\"name\": \"a\", \"uid\": \"j\", \"controller\": true}]}, \"spec\": {\"nodeName\": "
+        "\"n\"}}";
+    for (int ours = 0; ours < 2; ours++) {
+        char filled[512];
+        struct usage_pod *use;
+        struct pod_item *worker;
+        auto_json json_t *j = NULL;
+        snprintf(filled, sizeof(filled), text, ours ? "HvdJob" : "Job");
+        assert_int_equal(json_read(filled, strlen(filled), "pod", &j, NULL), 0);
+        assert_int_equal(items_foreign(j, &use, &worker, NULL), 0);
+        assert_true(usage_pod_counts(use));
+        assert_int_equal(worker != NULL, ours);
+        if (ours) {
+            assert_true(worker->pod.strayed && worker->pod.worker == 3 && worker->version == 7);
+            assert_string_equal(worker->pod.job, "a");
+        }
+        usage_pod_destroy(use);
+        items_pod_destroy(worker);
+    }
 }
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
@@ -435,12 +463,12 @@ static void test_options(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_versions),     cmocka_unit_test(test_inflight),
-        cmocka_unit_test(test_expectations), cmocka_unit_test(test_entry_pods),
-        cmocka_unit_test(test_entry_due),    cmocka_unit_test(test_usage),
-        cmocka_unit_test(test_many_names),   cmocka_unit_test(test_foreign),
-        cmocka_unit_test(test_bodies),       cmocka_unit_test(test_metrics_text),
-        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_versions),       cmocka_unit_test(test_inflight),
+        cmocka_unit_test(test_expectations),   cmocka_unit_test(test_entry_pods),
+        cmocka_unit_test(test_entry_due),      cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_many_names),     cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_foreign_worker), cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_metrics_text),   cmocka_unit_test(test_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

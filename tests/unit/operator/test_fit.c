@@ -50,7 +50,7 @@ static void add_pod(struct world *w, const char *name, const char *node, const c
              name, node, spec);
     snprintf(key, sizeof(key), "web/%s", name);
     auto_json json_t *j = from_text(text);
-    assert_int_equal(items_foreign(j, &p, NULL), 0);
+    assert_int_equal(items_foreign(j, &p, NULL, NULL), 0);
     assert_int_equal(usage_add(&w->usage, p, key), 0);
     w->pods[w->npods++] = p;
 }

@@ -61,6 +61,7 @@ static void test_status_of_others(void **state)
 {
     struct hvdjob_status s, copy;
     struct job_first_failure first = {.rank = 0};
+    struct job_failure_rule rule = {.name = "r", .cause = "exit code 3 of container w"};
     struct job_finding finding = {.failure = true};
     (void)state;
     auto_json json_t *j = from_text(
@@ -84,7 +85,7 @@ static void test_status_of_others(void **state)
     assert_true(json_equal(json_array_get(json_object_get(again, "conditions"), 1), paid));
     hvdjob_status_fini(&copy);
 
-    s = (struct hvdjob_status){.failed_late = true, .first = &first};
+    s = (struct hvdjob_status){.failed_late = true, .first = &first, .rule = &rule};
     s.template_hash[0] = 'x';
     s.last_loss = s.last_rollback = s.queued = s.admitted = s.started = s.completed =
         s.drain_since = s.claimed = NOW;
@@ -103,8 +104,10 @@ static void test_status_of_others(void **state)
     assert_memory_equal(copy.drains.all, s.drains.all, 2 * sizeof(*s.drains.all));
     assert_int_equal(copy.claimed, NOW);
     assert_int_equal(copy.min_granted, 1);
+    assert_string_equal(copy.rule->cause, rule.cause);
     hvdjob_status_fini(&copy);
     s.first = NULL;
+    s.rule = NULL;
     s.message = NULL;
     hvdjob_status_fini(&s);
 }

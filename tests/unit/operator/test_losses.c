@@ -11,12 +11,14 @@
 
 #include <cmocka.h>
 
+#include "core/base/words.h"
 #include "tests/unit/operator/jobs.h"
 
 #define ELASTIC "'workers':4,'minWorkers':1,'maxWorkers':4,'runPolicy':{'backoffLimit':1}"
 
 static char event[1024];   /* of the last look: an agent has ended */
 static char ruled[1024];   /* of the last look: a rule has matched */
+static char lost[1024];    /* of the last look: an event began, "REASON: text" */
 static char message[1024]; /* of the job after the last look */
 
 /* Reconciles the job with these pods, all created at this time, and keeps the status that results,
@@ -24,8 +26,8 @@ static char message[1024]; /* of the job after the last look */
 static void look(struct hvdjob *job, const char *pods, int created, int now)
 {
     static char api[64];
-    struct pod all[4];
-    const struct pod *list[4];
+    struct pod all[8];
+    const struct pod *list[8];
     struct actions a;
     struct admission admission = {.again = INT64_MAX};
     int n = make_pods(pods, all, list);
@@ -40,6 +42,8 @@ static void look(struct hvdjob *job, const char *pods, int created, int now)
     assert_int_equal(reconcile(&in, &a, NULL), 0);
     snprintf(event, sizeof(event), "%s", a.events[ACTION_EVENT_AGENT].text);
     snprintf(ruled, sizeof(ruled), "%s", a.events[ACTION_EVENT_RULE].text);
+    const struct action_event *say = &a.events[ACTION_EVENT_LOSS];
+    snprintf(lost, sizeof(lost), "%s%s%.900s", say->reason, *say->reason ? ": " : "", say->text);
     snprintf(message, sizeof(message), "%s", a.status.message);
     auto_json json_t *written = hvdjob_status_write(&a.status, "x");
     hvdjob_status_fini(&job->status);
@@ -64,8 +68,11 @@ static void test_one_crash(void **state)
     struct hvdjob job = make_job(ELASTIC, "'phase':'Running'");
     look(&job, "0-0R 1-0F 2-0F 3-0R", -50, 0);
     expect(&job, 1, 1, 2);
+    assert_string_equal(lost, "WorkerFailed: worker 1 (pod digits-1-0, node n1): ended, exit code "
+                              "1; 0 of 1 attempts left");
     look(&job, "0-0F 1-1P 2-1P 3-0R", -50, 90);
     expect(&job, 1, 1, 3);
+    assert_string_equal(lost, "");
     assert_int_equal(job.status.phase, JOB_RUNNING);
     hvdjob_fini(&job);
 }
@@ -102,6 +109,45 @@ static void test_disruption_first(void **state)
     look(&job, "0-0E 1-0R 2-0R 3-0R", -50, 0);
     look(&job, "0-1P 1-0F 2-0F 3-0F", -50, 3);
     expect(&job, 0, 1, 4);
+    hvdjob_fini(&job);
+}
+
+/* Pods that are evicted together: one event, and their workers are replaced at once. A failure that
+ * follows from it is none of the program's. */
+static void test_evicted(void **state)
+{
+    (void)state;
+    struct hvdjob job = make_job(ELASTIC, "'phase':'Running'");
+    look(&job, "0-0R 1-0D 2-0D 3-0R", -50, 0);
+    expect(&job, 0, 0, 2);
+    assert_string_equal(lost, "WorkerLost: worker 1 (pod digits-1-0, node n1): "
+                              "EvictionByEvictionAPI; no attempt is used up");
+    look(&job, "0-0R 1-0D 2-0D 3-0F 1-1P 2-1P", -50, 3);
+    expect(&job, 0, 0, 3);
+    assert_string_equal(lost, "");
+    look(&job, "0-0D 1-1R 2-1R 3-1R", -50, 200);
+    assert_non_null(strstr(lost, "WorkerLost: worker 0 "));
+    hvdjob_fini(&job);
+}
+
+/* Pods whose labels were changed: one event, a pause, no attempt used up. Whoever does that again
+ * and again only makes the pauses longer. */
+static void test_strayed(void **state)
+{
+    (void)state;
+    struct hvdjob job = make_job(ELASTIC, "'phase':'Running'");
+    look(&job, "0-0L 1-0L 2-0R 3-0R", -50, 0);
+    assert_string_equal(lost, "WorkerLost: worker 0 (pod digits-0-0, node n1): somebody has "
+                              "changed or removed its label hvd.dev/job, hvd.dev/worker or "
+                              "hvd.dev/attempt; no attempt is used up");
+    expect(&job, 0, 1, 2);
+    look(&job, "0-0l 1-0l 2-0R 3-0R", -50, 1);
+    expect(&job, 0, 1, 2);
+    look(&job, "0-0l 0-1L 1-1R 2-0R 3-0R", 1, 2);
+    expect(&job, 0, 2, 3);
+    look(&job, "0-1l 1-1R 2-0R 3-0R", 1, 3);
+    expect(&job, 0, 2, 3);
+    assert_null(job.status.first);
     hvdjob_fini(&job);
 }
 
@@ -170,9 +216,9 @@ static void test_rule_fails_job(void **state)
     expect_rule(&job, "rules[1]", "FailJob", "digits-2-0");
     assert_string_equal(job.status.conditions[CONDITION_FAILED].reason, "FailurePolicy");
     assert_non_null(strstr(message, "failed by the rule \"rules[1]\" of runPolicy.failurePolicy: "
-                                    "pod digits-2-0"));
+                                    "pod digits-2-0: exit code 9 of container w"));
     assert_string_equal(ruled, "rule \"rules[1]\" of runPolicy.failurePolicy (FailJob): worker 2 "
-                               "(pod digits-2-0, node n1): ended, exit code 9");
+                               "(pod digits-2-0, node n1): exit code 9 of container w");
     hvdjob_fini(&job);
 }
 
@@ -224,6 +270,7 @@ static void test_rule_on_condition(void **state)
     look(&job, "0-1R 1-0E 2-0R 3-0R", -50, 200);
     expect(&job, 1, 2, 2);
     expect_rule(&job, "evicted", "Count", "digits-1-0");
+    assert_string_equal(job.status.rule->cause, "condition DisruptionTarget is True ()");
     hvdjob_fini(&job);
 }
 
@@ -238,12 +285,35 @@ static void test_rule_at_end(void **state)
     hvdjob_fini(&job);
 }
 
+/* With another container and an init container. */
+#define SIDES                                                                                      \
+    ",'template':{'spec':{'initContainers':[{'name':'fetch'}],'containers':[{'name':'w',"          \
+    "'command':['x']},{'name':'side'}]}}"
+#define OF(container)                                                                              \
+    "{'action':'FailJob','onExitCodes':{'containerName':'" container                               \
+    "','operator':'In','values':[5]}}"
+
+/* A rule may name every container of the template, and no other. */
+static void test_rule_of_missing_container(void **state)
+{
+    (void)state;
+    struct hvdjob job = make_job(RULES(OF("side") "," OF("fetch") "," OF("")) SIDES, "");
+    assert_null(job.refused);
+    hvdjob_fini(&job);
+    job = make_job(RULES(OF("w") "," OF("trainer")) SIDES, "");
+    assert_string_equal(words(job.refused),
+                        "spec.runPolicy.failurePolicy.rules[1].onExitCodes.containerName: no "
+                        "container or init container of spec.template has the name \"trainer\"");
+    hvdjob_fini(&job);
+}
+
 static void test_rule_of_container(void **state)
 {
     (void)state;
     struct hvdjob job = make_job(RULES("{'action':'FailJob','onExitCodes':{'containerName':'side','"
-                                       "operator':'In','values':[5]}}"),
+                                       "operator':'In','values':[5]}}") SIDES,
                                  "'phase':'Running'");
+    assert_null(job.refused);
     look(&job, "0-0F5 1-0R 2-0R 3-0R", -50, 0);
     assert_int_equal(job.status.phase, JOB_RUNNING);
     assert_null(job.status.rule);
@@ -285,7 +355,8 @@ int main(void)
         cmocka_unit_test(test_rule_fails_job), cmocka_unit_test(test_rule_restarts_gang),
         cmocka_unit_test(test_rule_of_event),  cmocka_unit_test(test_rule_on_condition),
         cmocka_unit_test(test_rule_at_end),    cmocka_unit_test(test_rule_of_container),
-        cmocka_unit_test(test_invalid_rules),
+        cmocka_unit_test(test_strayed),        cmocka_unit_test(test_evicted),
+        cmocka_unit_test(test_invalid_rules),  cmocka_unit_test(test_rule_of_missing_container),
     };
     return cmocka_run_group_tests_name("operator/losses", tests, NULL, NULL);
 }

@@ -114,6 +114,45 @@ static struct pod read_pod(const char *text)
     return p;
 }
 
+/* A pod's name says which worker it is. Its labels may only differ from that. */
+static void test_strayed_pod(void **state)
+{
+    static const struct {
+        const char *name, *labels, *kind, *job;
+        int worker, attempt;
+        bool strayed;
+    } rows[] = {
+        {"a-3-1", "'hvd.dev/job':'a','hvd.dev/worker':'3','hvd.dev/attempt':'1'", "HvdJob", "a", 3,
+         1, false},
+        {"a-3-1", "'hvd.dev/worker':'3','hvd.dev/attempt':'1'", "HvdJob", "a", 3, 1, true},
+        {"a-3-1", "'hvd.dev/job':'b','hvd.dev/worker':'3','hvd.dev/attempt':'1'", "HvdJob", "a", 3,
+         1, true},
+        {"a-3-1", "'hvd.dev/job':'a','hvd.dev/worker':'2','hvd.dev/attempt':'1'", "HvdJob", "a", 3,
+         1, true},
+        {"a-3-1", "'hvd.dev/job':'a','hvd.dev/worker':'3'", "HvdJob", "a", 3, 1, true},
+        {"a-3-1", "'hvd.dev/job':'b'", "ConfigMap", "b", -1, -1, false},
+        {"a-3-1", "", "ConfigMap", "", -1, -1, false},
+        {"a-3", "", "HvdJob", "a", -1, -1, false},
+        {"a-3-1x", "", "HvdJob", "a", -1, -1, false},
+        {"a-99999999999-1", "", "HvdJob", "a", -1, -1, false},
+        {"b-a-3-1", "'hvd.dev/job':'a'", "HvdJob", "a", -1, -1, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[512];
+        snprintf(text, sizeof(text),
+                 "{'metadata':{'name':'%s','uid':'p','labels':{%s},'ownerReferences':[{'kind':'%s',"
+                 "'apiVersion':'hvd.dev/v1alpha1','name':'a','uid':'u1','controller':true}]}}",
+                 rows[i].name, rows[i].labels, rows[i].kind);
+        struct pod p = read_pod(text);
+        if (strcmp(p.job, rows[i].job) != 0 || p.worker != rows[i].worker ||
+            p.attempt != rows[i].attempt || p.strayed != rows[i].strayed)
+            fail_msg("row %zu: job %s, worker %d, attempt %d, strayed %d", i, p.job, p.worker,
+                     p.attempt, p.strayed);
+        pod_fini(&p);
+    }
+}
+
 static void test_pod_stuck(void **state)
 {
     (void)state;
@@ -352,6 +391,11 @@ static void test_template(void **state)
          "restartPolicy: want Never"},
         {"a", "{'template':{'spec':{'containers':[{'command':['x']}],'nodeSelector':{'a':1}}}}",
          "nodeSelector: a: want a name with a text"},
+        {"a", "{'template':{'spec':{'containers':[{'command':['x']}],'nodeName':'n1'}}}",
+         "spec.template.spec.nodeName: remove it: such pods start on node n1 without a check that "
+         "they fit. To choose nodes, use nodeSelector or nodeAffinity on the label "
+         "kubernetes.io/hostname"},
+        {"a", "{'template':{'spec':{'containers':[{'command':['x']}],'nodeName':''}}}", ""},
         {"a.b", "{'template':{'spec':{'containers':[{'command':['x']}]}}}",
          "metadata.name: it contains a dot"},
         {"a123456789012345678901234567890123456789012345678",
@@ -463,8 +507,9 @@ int main(void)
         cmocka_unit_test(test_pod_stuck),    cmocka_unit_test(test_pod_ends),
         cmocka_unit_test(test_long_message), cmocka_unit_test(test_sizes_of_invalid_specs),
         cmocka_unit_test(test_gates),        cmocka_unit_test(test_requests),
-        cmocka_unit_test(test_node),         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_template),     cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_node),         cmocka_unit_test(test_strayed_pod),
+        cmocka_unit_test(test_refused),      cmocka_unit_test(test_template),
+        cmocka_unit_test(test_defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

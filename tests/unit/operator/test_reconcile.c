@@ -38,7 +38,7 @@ static const struct row rows[] = {
     {"new, fits", ELASTIC, "", "", 1, "Starting: status event +0-0 +1-0 +2-0", NULL},
     {"new, does not fit", ELASTIC, "", "", 0, "Queued: status event", "no room"},
     {"new and suspended", ELASTIC SUSPEND, "", "", 1, "Suspended: status event", NULL},
-    {"new and impossible", "'workers':1,'minWorkers':2", "", "", 1, "New: status",
+    {"new and impossible", "'workers':1,'minWorkers':2", "", "", 1, "New: status event",
      "less than minW"},
 
     {"queued", ELASTIC, QUEUED, "", 0, "Queued: status", "no room"},
@@ -67,7 +67,7 @@ static const struct row rows[] = {
      "0-0R 1-0P 2-0P", 0, "Restarting: status event -0-0 -1-0 -2-0",
      "fewer than 2 workers got a node"},
     {"starting, one failed", ELASTIC, "'phase':'Starting','admittedTime':'" AGO_1 "'",
-     "0-0F 1-0B 2-0P", 0, "Starting: status", NULL},
+     "0-0F 1-0B 2-0P", 0, "Starting: status event", NULL},
     {"starting, one failed and the pause is over", ELASTIC,
      "'phase':'Starting','admittedTime':'" AGO_1
      "','losses':1,'failures':1,'lastLossTime':'" AGO_100 "','attempts':{'0':1}",
@@ -76,11 +76,11 @@ static const struct row rows[] = {
      "Suspended: status event -0-0 -1-0", NULL},
 
     {"running", ELASTIC, "'phase':'Running'", "0-0R 1-0R 2-0R", 0, "Running: status", NULL},
-    {"running, one failed", ELASTIC, "'phase':'Running'", "0-0R 1-0R 2-0F", 0, "Running: status",
-     NULL},
+    {"running, one failed", ELASTIC, "'phase':'Running'", "0-0R 1-0R 2-0F", 0,
+     "Running: status event", NULL},
     {"running, one evicted long after a loss", ELASTIC,
      "'phase':'Running','losses':5,'failures':5,'lastLossTime':'" AGO_700 "'", "0-0R 1-0R 2-0E", 0,
-     "Running: status", NULL},
+     "Running: status event", NULL},
     {"running, one deleted by somebody", ELASTIC, "'phase':'Running'", "0-0R 1-0R 2-0r", 0,
      "Running: status +2-1", NULL},
     {"running, one vanished", ELASTIC, "'phase':'Running'", "0-0R 1-0R", 0, "Running: status +2-0",
@@ -94,26 +94,40 @@ static const struct row rows[] = {
     {"running, below min", ELASTIC, "'phase':'Running'", "0-0R 1-0r 2-0r", 0,
      "Waiting: status event +1-1 +2-1", "1 workers run, minWorkers is 2"},
     {"running, nobody left", ELASTIC, "'phase':'Running'", "0-0F 1-0F 2-0F", 0,
-     "Restarting: status event", "state in memory"},
+     "Restarting: status event event", "state in memory"},
     {"running, not elastic, one lost", FIXED, "'phase':'Running'", "0-0R 1-0F", 0,
-     "Restarting: status event -0-0", "not elastic"},
+     "Restarting: status event event -0-0", "not elastic"},
     {"running, too many failures", FIXED ",'runPolicy':{'backoffLimit':0}", "'phase':'Running'",
-     "0-0R 1-0F", 0, "Failed: status event -0-0", "1 failure of workers, backoffLimit is 0"},
+     "0-0R 1-0F", 0, "Failed: status event event -0-0", "1 failure of workers, backoffLimit is 0"},
     {"running, an eviction is no failure", ELASTIC ",'runPolicy':{'backoffLimit':0}",
-     "'phase':'Running'", "0-0R 1-0R 2-0E", 0, "Running: status", NULL},
+     "'phase':'Running'", "0-0R 1-0R 2-0E", 0, "Running: status event", NULL},
     {"running, too long", ELASTIC ",'runPolicy':{'activeDeadlineSeconds':60}",
      "'phase':'Running','startTime':'" AGO_100 "'", "0-0R 1-0R 2-0P", 0,
      "Failed: status event -0-0 -1-0 -2-0", "activeDeadlineSeconds (60 s)"},
     {"running, suspended", ELASTIC SUSPEND, "'phase':'Running'", "0-0R 1-0R", 0,
      "Suspended: status event -0-0 -1-0", NULL},
     {"running, another template: none is made", ELASTIC, "'phase':'Running','shape':'old'",
-     "0-0R 1-0R", 0, "Running: status", NULL},
+     "0-0R 1-0R", 0, "Running: status event",
+     "2 of 3 workers run; the change of spec.template, slotsPerWorker or gang.backend is not"},
+    {"running, became invalid", "'workers':1,'minWorkers':2", "'phase':'Running'", "0-0R 1-0R", 0,
+     "Running: status event", "; the changed spec is invalid and not applied: spec.workers: 1 is"},
     {"running, a former one is still there", ELASTIC, "'phase':'Running','attempts':{'1':1}",
      "0-0R 1-0R 1-1R 2-0R", 0, "Running: status -1-0", NULL},
     {"running, logs of the last one stay", ELASTIC, "'phase':'Running','attempts':{'1':2}",
      "0-0R 1-0F 1-1F 1-2R 2-0R", 0, "Running: status -1-0", NULL},
     {"running, another's pod has the name", ELASTIC, "'phase':'Running'", "0-0R 1-0R 2-0X", 0,
      "Running: status", "pod digits-2-0 has the name that worker 2 needs"},
+
+    {"running, labels of one were changed", ELASTIC, "'phase':'Running'", "0-0R 1-0L 2-0R", 0,
+     "Running: status event -1-0",
+     "2 of 3 workers run; worker 1 (pod digits-1-0): somebody has changed or removed its label "
+     "hvd.dev/job, hvd.dev/worker or hvd.dev/attempt; such pods are deleted"},
+    {"running, labels of one were changed, it is going", ELASTIC, "'phase':'Running'",
+     "0-0R 1-0l 2-0R", 0, "Running: status event", NULL},
+    {"running, not elastic, labels of one were changed", FIXED, "'phase':'Running'", "0-0R 1-0L", 0,
+     "Restarting: status event event -1-0 -0-0", NULL},
+    {"restarting, labels of one were changed", FIXED, "'phase':'Restarting'", "1-0L", 0,
+     "Restarting: status event -1-0", NULL},
 
     {"waiting, enough again", ELASTIC, "'phase':'Waiting'", "0-0R 1-0R 2-0P", 0,
      "Running: status event", NULL},
@@ -123,9 +137,9 @@ static const struct row rows[] = {
      "Suspended: status event -0-0", NULL},
 
     {"restarting, some are there", FIXED, "'phase':'Restarting'", "0-0R 1-0F", 0,
-     "Restarting: status -0-0", NULL},
+     "Restarting: status event -0-0", NULL},
     {"restarting, the pause", FIXED, "'phase':'Restarting','losses':3,'lastLossTime':'" AGO_1 "'",
-     "0-0r 1-0F", 0, "Restarting: status", NULL},
+     "0-0r 1-0F", 0, "Restarting: status event", NULL},
     {"restarting, over", FIXED,
      "'phase':'Restarting','attempts':{'1':1},'losses':3,'lastLossTime':'" AGO_100 "'", "0-0r 1-0F",
      0, "Queued: status", "the queue has not decided on it yet"},
@@ -261,6 +275,61 @@ static void test_settles(void **state)
     for (int k = 0; k < n; k++)
         pod_fini(&pods[k]);
     hvdjob_fini(&job);
+}
+
+/* One Event for each change that is not applied, not for each reconciliation. */
+static void test_says_invalid_once(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec, *status, *reason;
+        bool again; /* an Event also after another change, which does not mend it */
+    } cases[] = {{"'workers':0", "", "InvalidSpec", true},
+                 {ELASTIC, "'phase':'Running','shape':'old'", "TemplateChanged", false}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct hvdjob job = make_job(cases[i].spec, cases[i].status);
+        struct pod pod = make_pod("0-0R");
+        const struct pod *list[] = {&pod};
+        struct admission admission = {.again = INT64_MAX};
+        for (int look = 0; look < 3; look++) {
+            struct reconcile_input in = input(&job, list, 1, &admission);
+            struct actions a;
+            job.generation += look == 2;
+            assert_int_equal(reconcile(&in, &a, NULL), 0);
+            const struct action_event *say = &a.events[ACTION_EVENT_SPEC];
+            bool wanted = look == 0 || (look == 2 && cases[i].again);
+            assert_string_equal(say->reason, wanted ? cases[i].reason : "");
+            assert_int_equal(say->warning, wanted);
+            auto_json json_t *written = hvdjob_status_write(&a.status, "x");
+            hvdjob_status_fini(&job.status);
+            assert_int_equal(hvdjob_status_parse(written, &job.status, NULL), 0);
+            actions_fini(&a);
+        }
+        pod_fini(&pod);
+        hvdjob_fini(&job);
+    }
+}
+
+/* Each admission after the first is a restart of the gang. */
+static void test_gang_restarts(void **state)
+{
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        struct hvdjob job = make_job(
+            ELASTIC, again ? "'phase':'Queued','gangRestarts':2,'admittedTime':'" AGO_700 "'"
+                           : "'phase':'Queued'");
+        struct admission admission = {.go = true, .again = INT64_MAX};
+        struct reconcile_input in = input(&job, NULL, 0, &admission);
+        struct actions a;
+        assert_int_equal(reconcile(&in, &a, NULL), 0);
+        assert_int_equal(a.status.phase, JOB_STARTING);
+        assert_int_equal(a.status.gang_restarts, again ? 3 : 0);
+        auto_json json_t *written = hvdjob_status_write(&a.status, "x");
+        assert_int_equal(json_integer_value(json_object_get(written, "gangRestarts")),
+                         again ? 3 : 0);
+        actions_fini(&a);
+        hvdjob_fini(&job);
+    }
 }
 
 /* Mere counts are written every two seconds, other changes at once. */
@@ -576,12 +645,20 @@ static void test_phases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),          cmocka_unit_test(test_hands_off),
-        cmocka_unit_test(test_settles),        cmocka_unit_test(test_words_wait),
-        cmocka_unit_test(test_gives_up_named), cmocka_unit_test(test_terminating),
-        cmocka_unit_test(test_raised_min),     cmocka_unit_test(test_claims),
-        cmocka_unit_test(test_group),          cmocka_unit_test(test_old_refusal),
-        cmocka_unit_test(test_phases),         cmocka_unit_test(test_says_what_it_waits_for),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_hands_off),
+        cmocka_unit_test(test_settles),
+        cmocka_unit_test(test_words_wait),
+        cmocka_unit_test(test_gives_up_named),
+        cmocka_unit_test(test_terminating),
+        cmocka_unit_test(test_raised_min),
+        cmocka_unit_test(test_claims),
+        cmocka_unit_test(test_group),
+        cmocka_unit_test(test_old_refusal),
+        cmocka_unit_test(test_phases),
+        cmocka_unit_test(test_says_what_it_waits_for),
+        cmocka_unit_test(test_says_invalid_once),
+        cmocka_unit_test(test_gang_restarts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
