@@ -119,7 +119,7 @@ static void drop_plane(struct coordination *c)
 {
     loop_timer_stop(c->loop, &c->ready);
     loop_timer_stop(c->loop, &c->aging);
-    /* The reviewer is closed before the link, to which it sends results. */
+    /* Before the link, to which the reviewer of tokens sends its results. */
     reviewer_close(c->reviewer);
     link_close(c->link);
     plane_mirror_destroy(c->mirror);

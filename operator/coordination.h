@@ -40,10 +40,10 @@ struct coordination_config {
 int coordination_open(struct coordination **ret, const struct coordination_config *config,
                       struct err *err);
 
-/* As soon as the keys have been read and the plane listens for agents: calls driver_lead(). Does
- * not wait for a plane that was missing (config.missing) and has not listened since. term is higher
- * than that of every earlier leader. If the plane is lost later, the driver goes on, and the next
- * plane gets all jobs and pods again. */
+/* This operator leads now. Calls driver_lead() as soon as the keys have been read and the plane
+ * listens for agents. Does not wait for a plane that was missing (config.missing) and has not
+ * listened since. term is higher than that of every earlier leader. If the plane is lost later, the
+ * driver goes on, and the next plane gets all jobs and pods again. */
 void coordination_lead(struct coordination *c, int64_t term);
 void coordination_stop_leading(struct coordination *c);
 

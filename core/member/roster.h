@@ -122,13 +122,13 @@ int roster_init_hosted(struct roster *r, const char *job, const uint8_t key[MEMB
 int roster_make_elastic(struct roster *r, const struct roster_elastic *elastic, struct err *err);
 
 /* Replaces roster_init() and roster_make_elastic() for an elastic job that is already running.
- * Hosts have no ranks here; slots says how many they may have. The roster only gathers until every
- * agent that is not lost has joined with what it knows, or until the clock is rebuild_by, which the
- * owner may move. Then it continues, within the last join or in roster_tick(). Meanwhile
- * roster_cards(), and roster_report() for anything but progress, return -ENOENT: the agent joins
- * again with what it knows by then. Agents of the newest world that have not joined are lost then;
- * in a hosted roster they are away, and the owner gives them up or roster_join() takes them back.
- * key: for a first world, if no agent has been in one. */
+ * Hosts have no ranks here; slots says how many they may have. The roster does nothing but take
+ * agents back until every agent that is not lost has joined with what it knows, or until the time
+ * rebuild_by, which the caller may move. Then it continues, within the last join or in
+ * roster_tick(). Meanwhile roster_cards(), and roster_report() for anything but progress, return
+ * -ENOENT: the agent joins again with what it knows by then. Agents of the newest world that have
+ * not joined are lost then; in a hosted roster they are away, and the owner gives them up or
+ * roster_join() takes them back. key: for a first world, if no agent has been in one. */
 int roster_begin_rebuild(struct roster *r, const char *job, const uint8_t key[MEMBER_KEY_SIZE],
                          const struct roster_host *hosts, int nhosts,
                          const struct roster_elastic *elastic, const struct roster_saved *saved,

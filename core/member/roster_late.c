@@ -68,7 +68,8 @@ int roster_check_late(const struct roster *r, const struct rejoin *told, struct 
     return check(r, -1, told, err);
 }
 
-/* The agent knows of a planned change that no other agent has told. */
+/* The late agent reports that it was told of a planned change of the members, of which no other
+ * agent has reported. */
 static void take_change(struct roster *r, uint32_t change)
 {
     if (change <= r->changes.announced)

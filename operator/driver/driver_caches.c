@@ -128,7 +128,8 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
         log_change(key, &was->job.status, &is->job.status);
     }
     if (is && is->job.status.phase != e->phase) {
-        /* A job that comes back to the queue is asked for again: policies may have changed. */
+        /* When a job comes back to the queue its dry run is repeated: what the API server admits
+         * may have changed. */
         if (is->job.status.phase == JOB_QUEUED && e->phase != JOB_NEW)
             driver_forget_dry_run(d, e);
         e->phase = is->job.status.phase;

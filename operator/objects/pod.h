@@ -38,8 +38,9 @@ struct pod {
         *job; /* job: its controller's name if that is an HvdJob, else POD_LABEL_JOB, or "" */
     char uid[POD_UID_MAX], owner[POD_UID_MAX]; /* owner: the controller's uid, "": none */
     int worker, attempt;                       /* from a name "JOB-WORKER-ATTEMPT"; else -1 */
-    /* An HvdJob is its controller, and a label that its name implies is missing or was changed: so
-     * selectors of budgets, services and caches do not find this worker, or take it for another. */
+    /* The pod belongs to an HvdJob, and a label that follows from the pod's name is missing or was
+     * changed. So selectors of budgets, Services and caches do not find this worker, or take it for
+     * another. */
     bool strayed;
     enum pod_phase phase;
     bool deleting; /* the pod has a deletionTimestamp */

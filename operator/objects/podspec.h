@@ -18,8 +18,8 @@ struct podspec {
     struct labels selector;
     struct taints tolerated;
     char scheduler[64]; /* "": the default one */
-    /* Namespace and labels of the pods, which other pods' anti-affinity may select. Not from the
-     * spec: podspec_parse() does not set them. */
+    /* Namespace and labels that the workers' pods have: other pods' anti-affinity may select them.
+     * Not from the spec: podspec_parse() does not set these two fields. */
     char *namespace_;
     struct labels labels;
     /* A field that constrains placement and that fit.h ignores, such as "affinity"; NULL: none. A
@@ -34,7 +34,8 @@ void podspec_fini(struct podspec *s);
 
 /* Parses only the requests, 1 of "pods" among them: what kube-scheduler counts (PodRequests in
  * k8s.io/component-helpers/resource). status: of an existing pod, whose containers may be resized
- * in place; NULL: a new pod. names, errors: as resources_parse(); ret is empty before. */
+ * in place; NULL: a new pod. names and the return values: as of resources_parse(). The caller
+ * passes an empty ret. */
 int podspec_requests(json_t *spec, json_t *status, struct buf *names, struct resources *ret,
                      struct err *err);
 

@@ -11,7 +11,7 @@
  * Smaller jobs may overtake (backfill). The oldest job of a namespace that has waited
  * QUEUE_PATIENCE holds the nodes that it needs: no later job is admitted to those.
  *
- * A gang that does not fit preempts running gangs of a lower priority, if it fits without them:
+ * A gang that does not fit preempts running gangs of a lower priority, if that makes enough room:
  * first workers of elastic gangs beyond minWorkers, then whole gangs.
  *
  * Where fitting is unknown, one gang at a time is admitted on trial (in probe) for each namespace

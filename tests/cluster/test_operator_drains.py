@@ -77,7 +77,7 @@ class Beside(Installed):
         job.wait_running(2)
 
     def test_labels_of_namespaces(self):
-        """The anti-affinity of another pod is about the jobs of namespaces with a label."""
+        """Another pod's anti-affinity selects the workers in namespaces that have a label (namespaceSelector)."""
         path, namespace = "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default"
         term = {"topologyKey": "type", "namespaceSelector": {"matchLabels": {"team": "a"}},
                 "labelSelector": {"matchExpressions": [{"key": "hvd.dev/job", "operator": "Exists"}]}}

@@ -13,7 +13,7 @@
 
 #include "tests/unit/operator/queues.h"
 
-/* The last job runs only on nodes with this label; both texts without a quote. */
+/* The last job runs only on nodes with the label label=value. */
 static void only_on(struct world *w, const char *label, const char *value)
 {
     struct hvdjob *job = &w->jobs[w->n - 1];
