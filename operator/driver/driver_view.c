@@ -2,6 +2,8 @@
  *
  * driver_view: read access to the caches, for the page and for certificates. See driver.h.
  */
+#include <string.h>
+
 #include "operator/driver/driver_private.h"
 
 bool driver_leads(const struct driver *d)
@@ -37,12 +39,19 @@ void driver_pods(const struct driver *d, const struct hvdjob *job,
         each(arg, &e->pods[i]->pod);
 }
 
+/* Has it an agent? Others can have the label of a job, too. */
+static bool is_worker(const struct entry *e, const struct pod *p)
+{
+    return e->job && e->job->job.ours && p->worker >= 0 && !pod_finished(p) &&
+           strcmp(p->owner, e->job->job.uid) == 0;
+}
+
 int64_t driver_oldest_pod(const struct driver *d)
 {
     int64_t oldest = INT64_MAX;
     for (struct entry *e = entries_next(&d->entries, NULL); e; e = entries_next(&d->entries, e))
         for (int i = 0; i < e->npods; i++)
-            if (!pod_finished(&e->pods[i]->pod) && e->pods[i]->pod.created < oldest)
+            if (is_worker(e, &e->pods[i]->pod) && e->pods[i]->pod.created < oldest)
                 oldest = e->pods[i]->pod.created;
     return oldest;
 }

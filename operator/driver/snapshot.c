@@ -12,6 +12,10 @@
 #include "operator/driver/driver_private.h"
 #include "operator/reconcile/workers.h"
 
+/* The room of a pod that is being deleted counts as about to be free when its grace period ends
+ * within this time. */
+#define LEAVES_SOON (600 * MOMENT_S)
+
 void snapshot_drop(struct snapshot *s)
 {
     if (!s)
@@ -217,10 +221,16 @@ static struct queue_stuck *add_stuck(struct snapshot *s)
     return &s->stuck[s->nstuck++];
 }
 
-/* The room of a worker on that node that is being deleted, or about to be. */
+/* The room of a worker on that node that is being deleted, or about to be. A long grace period does
+ * not keep a preempting gang waiting for it. */
 static int take_leaving(struct snapshot *s, const struct entry *e, const struct pod *p, int node)
 {
     int64_t at = pod_stuck_at(p);
+    if (p->deleting && p->leaves_by > s->now + LEAVES_SOON) {
+        int64_t soon = p->leaves_by - LEAVES_SOON;
+        s->stuck_again = soon < s->stuck_again ? soon : s->stuck_again;
+        return 0;
+    }
     if (at > s->now) {
         s->stuck_again = at < s->stuck_again ? at : s->stuck_again;
         resources_count(&s->freeing[node], &p->requests, 1);

@@ -36,7 +36,8 @@ struct snapshot {
     struct resources *freeing, *foreign; /* queue_input */
     struct queue_stuck *stuck;           /* queue_input */
     int nstuck, stuck_cap;
-    int64_t stuck_again; /* when the next pod is stuck; INT64_MAX: none is being deleted */
+    int64_t stuck_again; /* when the next pod is stuck, or is about to end; INT64_MAX: none is being
+                            deleted */
     struct quota *quotas;
     int nquotas;
     struct queue_input in;

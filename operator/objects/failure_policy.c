@@ -33,7 +33,7 @@ static int check_codes(json_t *on, json_t *pod, const char *where, struct err *e
     size_t i;
     if (!in && strcmp(operator, "NotIn") != 0)
         return err_set(err, EINVAL, "%s.onExitCodes.operator: want In or NotIn", where);
-    if (*container && !has_container(pod, container))
+    if (*container && pod && !has_container(pod, container))
         return err_set(err, EINVAL,
                        "%s.onExitCodes.containerName: no container or init container of "
                        "spec.template has the name \"%.63s\"",

@@ -16,7 +16,8 @@
 #define FAILURE_CONDITIONS_MAX 20
 
 /* Checks the mapping failurePolicy. pod: spec.template.spec, which has the containers that rules
- * may name. -EINVAL: err names the field. */
+ * may name; NULL: they may name any, as earlier operators accepted. -EINVAL: err names the field.
+ */
 int failure_policy_check(json_t *policy, json_t *pod, struct err *err);
 
 /* The first rule that matches the failed pod: fills in name ("rules[2]" if the rule has none),

@@ -15,6 +15,7 @@
 #include "core/json/json.h"
 #include "operator/objects/failure_policy.h"
 #include "operator/objects/moment.h"
+#include "operator/objects/parts.h"
 #include "operator/objects/sanitize.h"
 #include "operator/objects/template.h"
 
@@ -131,10 +132,10 @@ static void keep_sizes(struct hvdjob *job)
 
 /* Rules that are invalid are not kept. Called after the template, whose containers they name, was
  * checked. */
-static void take_failure_policy(struct hvdjob *job, json_t *spec, struct err *err)
+static void take_failure_policy(struct hvdjob *job, json_t *spec, bool accepted, struct err *err)
 {
     json_t *policy = json_object_get(json_object_get(spec, "runPolicy"), "failurePolicy");
-    json_t *pod = json_object_get(json_object_get(spec, "template"), "spec");
+    json_t *pod = accepted ? NULL : json_object_get(json_object_get(spec, "template"), "spec");
     if (!err->code && !absent(policy) && failure_policy_check(policy, pod, err) == 0)
         job->failure_rules = json_incref(json_object_get(policy, "rules"));
 }
@@ -227,11 +228,14 @@ static int parse_podspec(const struct hvdjob *job, json_t *template, struct pods
     return 0;
 }
 
-static int take_template(struct hvdjob *job, json_t *spec, struct err *bad, struct err *err)
+static int take_template(struct hvdjob *job, json_t *spec, bool accepted, struct err *bad,
+                         struct err *err)
 {
     json_t *template = take_map(spec, "template", bad);
     if (!bad->code)
         template_check(template, bad);
+    if (!bad->code && !accepted)
+        template_check_new(template, bad);
     if (!bad->code)
         parse_podspec(job, template, &job->podspec, bad);
     if (bad->code == -ENOMEM)
@@ -246,9 +250,20 @@ static int take_template(struct hvdjob *job, json_t *spec, struct err *bad, stru
     return 0;
 }
 
+/* Has an operator accepted this spec before? A later version may refuse more, but not the specs of
+ * jobs that run. */
+static bool is_accepted(json_t *object, json_int_t generation)
+{
+    json_t *conditions = json_object_get(json_object_get(object, "status"), "conditions");
+    json_t *valid = parts_find(conditions, "type", condition_name(CONDITION_VALID));
+    return conditions_true(conditions, condition_name(CONDITION_VALID)) &&
+           json_integer_value(json_object_get(valid, "observedGeneration")) == generation;
+}
+
 static int take_spec(struct hvdjob *job, json_t *object, struct err *err)
 {
     struct err bad = {0}, sizes = {0};
+    bool accepted = is_accepted(object, job->generation);
     json_t *spec = json_object_get(object, "spec");
     if (sanitize_reason(object)) /* a value was replaced: pods would differ from the template */
         err_set(&bad, EINVAL, "the object contains %s, which this operator cannot read; remove it",
@@ -261,8 +276,8 @@ static int take_spec(struct hvdjob *job, json_t *object, struct err *err)
         bad = sizes;
     take_policies(job, spec, &bad);
     take_drain(job, spec, &bad);
-    int rc = take_template(job, spec, &bad, err);
-    take_failure_policy(job, spec, &bad);
+    int rc = take_template(job, spec, accepted, &bad, err);
+    take_failure_policy(job, spec, accepted, &bad);
     if (rc == 0 && bad.code && words_set(&job->refused, err_text(&bad)) < 0)
         rc = err_set(err, ENOMEM, "no memory");
     return rc;

@@ -13,8 +13,6 @@
 #include "operator/objects/moment.h"
 #include "operator/objects/parts.h"
 
-#define RETRIES_MAX 65536
-
 static const char *const phase_names[JOB_PHASES] = {
     "New",     "Suspended",  "Queued",     "Starting",  "Running",
     "Waiting", "Restarting", "Completing", "Succeeded", "Failed",
@@ -146,7 +144,7 @@ int hvdjob_status_raise(struct hvdjob_status *s, int worker, int attempt, struct
         return 0;
     if (i == s->nretries || s->retries[i].worker != worker) {
         struct job_retry *grown =
-            s->nretries < RETRIES_MAX
+            s->nretries < STATUS_WORKERS_MAX
                 ? realloc(s->retries, ((size_t)s->nretries + 1) * sizeof(*grown))
                 : NULL;
         if (!grown)
@@ -232,8 +230,8 @@ static int get_retries(json_t *j, struct hvdjob_status *s, struct err *err)
         char *end;
         long worker = strtol(name, &end, 10);
         json_int_t attempt = json_integer_value(value);
-        if (*name < '0' || *name > '9' || *end || worker >= RETRIES_MAX || attempt <= 0 ||
-            attempt > INT32_MAX / 2)
+        if (*name < '0' || *name > '9' || *end || worker >= STATUS_WORKERS_MAX || attempt <= 0 ||
+            attempt > STATUS_ATTEMPTS_MAX)
             continue;
         int rc = hvdjob_status_raise(s, (int)worker, (int)attempt, err);
         if (rc < 0)

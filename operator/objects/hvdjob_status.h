@@ -19,6 +19,10 @@
 #include "operator/objects/job_drains.h"
 #include "operator/objects/job_findings.h"
 
+/* Numbers of workers and of attempts are smaller: what a status can store. */
+#define STATUS_WORKERS_MAX  65536
+#define STATUS_ATTEMPTS_MAX (INT32_MAX / 2)
+
 enum job_phase {
     JOB_NEW,        /* not reconciled yet, or its spec is invalid */
     JOB_SUSPENDED,  /* by spec.runPolicy.suspend: it has no workers */

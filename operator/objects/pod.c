@@ -12,6 +12,7 @@
 #include "core/json/json.h"
 #include "operator/objects/antiaffinity.h"
 #include "operator/objects/conditions.h"
+#include "operator/objects/hvdjob_status.h"
 #include "operator/objects/moment.h"
 #include "operator/objects/parts.h"
 #include "operator/objects/podspec.h"
@@ -32,12 +33,12 @@ void pod_fini(struct pod *p)
     *p = (struct pod){0};
 }
 
-/* The number at the beginning of text; -1: none, or too large. */
-static int number_at(const char *text, char **ret_end)
+/* The number at the beginning of text, smaller than max; -1: none. */
+static int number_at(const char *text, int max, char **ret_end)
 {
     errno = 0;
     long n = strtol(text, ret_end, 10);
-    return *text < '0' || *text > '9' || errno || n > INT32_MAX ? -1 : (int)n;
+    return *text < '0' || *text > '9' || errno || n >= max ? -1 : (int)n;
 }
 
 /* Takes worker and attempt from the name "JOB-WORKER-ATTEMPT": labels may be changed, a name not.
@@ -49,8 +50,8 @@ static void take_numbers(struct pod *p)
     p->worker = p->attempt = -1;
     if (n == 0 || strncmp(p->name, p->job, n) != 0 || p->name[n] != '-')
         return;
-    int worker = number_at(p->name + n + 1, &end);
-    int attempt = worker >= 0 && *end == '-' ? number_at(end + 1, &end) : -1;
+    int worker = number_at(p->name + n + 1, STATUS_WORKERS_MAX, &end);
+    int attempt = worker >= 0 && *end == '-' ? number_at(end + 1, STATUS_ATTEMPTS_MAX, &end) : -1;
     if (attempt < 0 || *end)
         return;
     p->worker = worker;

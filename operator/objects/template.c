@@ -157,10 +157,14 @@ int template_check(json_t *template, struct err *err)
 {
     json_t *spec = json_object_get(template, "spec");
     int rc = check_first(spec, err);
-    rc = rc < 0 ? rc : check_node(spec, err);
     rc = rc < 0 ? rc : check_types(template, err);
     rc = rc < 0 ? rc : check_places(spec, err);
     return rc < 0 ? rc : check_shm(template, err);
+}
+
+int template_check_new(json_t *template, struct err *err)
+{
+    return check_node(json_object_get(template, "spec"), err);
 }
 
 int64_t template_shm(json_t *template)

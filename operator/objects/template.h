@@ -25,6 +25,9 @@
  * be NULL or any JSON value: it is refused because it has no containers. */
 int template_check(json_t *template, struct err *err);
 
+/* Refuses what earlier operators accepted: for specs that no operator has accepted yet. */
+int template_check_new(json_t *template, struct err *err);
+
 /* Size of the training container's /dev/shm in bytes: the annotation, else half of the memory limit
  * (to which /dev/shm counts), else TEMPLATE_SHM_DEFAULT. 0: the template mounts its own. The
  * template must have passed template_check(). */

@@ -213,6 +213,10 @@ int drain_look(struct reconciling *r)
     struct hvdjob_status *st = r->st;
     if (!r->in->drains)
         return 0;
+    /* An earlier version keeps the list and does not change it: the list is old where they differ.
+     */
+    if (job_drains_first(&st->drains) != st->drain_since)
+        job_drains_fini(&st->drains);
     /* A status without the list is of an earlier version: its one time counts for all nodes. */
     int64_t earlier = st->drains.n == 0 ? st->drain_since : MOMENT_NONE;
     for (int i = 0; i < r->w.n && !r->drain.first; i++) {

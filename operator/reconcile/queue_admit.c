@@ -65,12 +65,12 @@ static void take_quotas(struct queue *q, const struct queue_job *j, int n)
 static int granted(const struct queue_job *j)
 {
     int kept = queue_min(j) > j->alive ? queue_min(j) : j->alive;
-    return j->granted > kept ? j->granted - kept : 0;
+    return j->granted > kept && !queue_is_frozen(j) ? j->granted - kept : 0;
 }
 
 void queue_take_missing(struct queue *q, const struct queue_job *j)
 {
-    if (!queue_is_admitted(j->job))
+    if (!queue_is_admitted(j->job) || queue_is_frozen(j))
         return;
     int missing = queue_min(j) - j->alive;
     take_quotas(q, j, (missing > 0 ? missing : 0) + granted(j));
@@ -391,6 +391,6 @@ void queue_grow(struct queue *q, struct queue_job *j)
     const struct hvdjob *job = j->job;
     if (!queue_is_admitted(job) || j->ret.workers > 0 || j->ret.preempted)
         return;
-    int n = job->elastic ? growth(q, j) : job->workers;
+    int n = !job->elastic ? job->workers : queue_is_frozen(j) ? j->alive : growth(q, j);
     j->ret.workers = n < queue_min(j) ? queue_min(j) : n < job->workers ? n : job->workers;
 }

@@ -81,9 +81,10 @@ static void give(struct plan *p, struct victim *v, int worker, bool given)
 
 /* ---- a plan ---------------------------------------------------------------------------------- */
 
+/* A job with an invalid spec deletes no workers; it can only be preempted as a whole. */
 static int surplus_of(const struct queue_job *j)
 {
-    int n = j->job->elastic ? j->nat - queue_min(j) : 0;
+    int n = j->job->elastic && !j->job->refused ? j->nat - queue_min(j) : 0;
     return n > 0 ? n : 0;
 }
 

@@ -129,6 +129,9 @@ int queue_pending(const struct queue_job *j);
 /* Workers that its tenant holds for j: those with a node, the pending ones, and minWorkers at least
  * once it is admitted. */
 int queue_held(const struct queue_job *j);
+/* Does the job create no workers: its spec is invalid, or its template was changed while workers
+ * exist? */
+bool queue_is_frozen(const struct queue_job *j);
 /* Further workers of j that count as loose. */
 int queue_loose(const struct queue_job *j);
 bool queue_is_admitted(const struct hvdjob *job);

@@ -117,13 +117,14 @@ int queue_min(const struct queue_job *j)
 int queue_held(const struct queue_job *j)
 {
     int n = j->bound + queue_pending(j);
-    return queue_is_admitted(j->job) && n < queue_min(j) ? queue_min(j) : n;
+    return queue_is_admitted(j->job) && !queue_is_frozen(j) && n < queue_min(j) ? queue_min(j) : n;
 }
 
 int queue_loose(const struct queue_job *j)
 {
     int n = j->alive;
-    n = (queue_is_admitted(j->job) && n < j->granted ? j->granted : n) - queue_held(j);
+    bool grows = queue_is_admitted(j->job) && !queue_is_frozen(j);
+    n = (grows && n < j->granted ? j->granted : n) - queue_held(j);
     return n > 0 ? n : 0;
 }
 
@@ -174,12 +175,20 @@ void queue_reserve(struct queue *q, struct queue_job *j, int n)
     queue_hold_share(q, j, n);
 }
 
+bool queue_is_frozen(const struct queue_job *j)
+{
+    const char *shape = j->job->status.template_hash;
+    return j->job->refused || (*shape && strcmp(shape, j->job->template_hash) != 0);
+}
+
 int queue_pending(const struct queue_job *j)
 {
     enum job_phase phase = j->job->status.phase;
     bool admitted = phase == JOB_STARTING || phase == JOB_RUNNING || phase == JOB_WAITING;
     int missing = queue_min(j) > j->bound ? queue_min(j) - j->bound : 0;
     int unbound = j->alive - j->bound;
+    if (queue_is_frozen(j))
+        return unbound;
     if (j->gates && admitted && !j->job->deleting)
         return j->job->elastic || unbound < missing ? missing : unbound;
     return j->job->elastic && unbound > missing ? missing : unbound;
@@ -189,7 +198,8 @@ void queue_reserve_admitted(struct queue *q, struct queue_job *j)
 {
     const struct cluster *c = q->in->cluster;
     bool starting = j->gates && j->job->status.phase == JOB_STARTING && !j->job->deleting;
-    int n = queue_pending(j), missing = starting ? queue_min(j) - j->bound : 0;
+    int n = queue_pending(j);
+    int missing = starting && !queue_is_frozen(j) ? queue_min(j) - j->bound : 0;
     if (missing > 0) {
         bool fits = c && fit_count(c, &j->demand->spec, missing) >= missing;
         if (!fits || !queue_certain(q, j))

@@ -197,9 +197,10 @@ static void take_decision(struct reconciling *r)
 {
     const struct admission *a = r->in->admission;
     struct hvdjob_status *st = r->st;
-    if (a && st->phase == JOB_QUEUED && a->claimed > st->claimed)
+    bool waits = st->phase == JOB_NEW || st->phase == JOB_QUEUED;
+    if (a && waits && a->claimed > st->claimed)
         st->claimed = a->claimed;
-    if (st->phase == JOB_QUEUED) /* no workers exist; see delete_gated() */
+    if (waits) /* no workers exist; see delete_gated() */
         st->template_hash[0] = '\0';
     if (st->min_granted > r->job->min || (a && st->min_granted > 0 && a->workers >= r->job->min))
         st->min_granted = r->job->min;

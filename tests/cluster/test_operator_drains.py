@@ -257,7 +257,7 @@ class Beside(Installed):
         job.evict(before[0])
         with self.assertRaises(Refused) as refused:
             job.evict(before[1])
-        self.assertEqual(refused.exception.code, 429)
+        self.assertIn(refused.exception.code, (404, 429))   # 404: it has been deleted already
         self.restarted(job, before)
         job.note("Restarting", "a worker was lost and the job is not elastic")
 

@@ -295,6 +295,24 @@ static void test_ports(void **state)
     fini(&w);
 }
 
+/* A pod that is larger than the node never comes, so it keeps nobody off. */
+static void test_too_large(void **state)
+{
+    struct world w;
+    struct node a = node_of("a", "", "");
+    struct daemonset *set = set_of("u1", 1, CPU("9"));
+    (void)state;
+    init(&w);
+    note_set(&w, NULL, set);
+    note_node(&w, "a", &a);
+    assert_int_equal(used(&w, "a", "pods"), 0);
+    note_node(&w, "a", NULL);
+    daemons_fini(&w.daemons);
+    items_daemonset_destroy(set);
+    node_fini(&a);
+    fini(&w);
+}
+
 /* A node has as many as it could run. */
 static void test_limit(void **state)
 {
@@ -328,7 +346,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_runs_on),   cmocka_unit_test(test_until_it_comes),
         cmocka_unit_test(test_no_longer), cmocka_unit_test(test_ports),
-        cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_limit),     cmocka_unit_test(test_too_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

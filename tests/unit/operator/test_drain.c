@@ -188,14 +188,18 @@ static const struct row {
      "may not be evicted before 2023-11-14T22:13:21Z"},
     {"block: and then", ELASTIC("Block"), AGO_900, "0-0R 1-0R 2-0R", "1R", MORE " -1-0", NULL},
 
-    {"two nodes: each has its own limit", ELASTIC("Block"), DRAINS(AGO_1_900, AGO_2_899),
+    {"two nodes: each has its own limit", ELASTIC("Block"), DRAINS(AGO_1_900, AGO_2_899) AGO_900,
      "0-0R 1-0R 2-0R", "1R 2R", MORE " -1-0", NULL},
-    {"two nodes: also the second", ELASTIC("Block"), DRAINS(AGO_1_900, AGO_2_900), "0-0R 1-0R 2-0R",
-     "1R 2R", MORE " -1-0 -2-0", NULL},
-    {"two nodes: the second begins", LEAST("Wait"), DRAINS(AGO_1_899, AGO_1_899), "0-0R 1-0R",
-     "0R 1R", MORE, "worker 0 and 1 more will be moved before 2023-11-14T22:28:20Z"},
-    {"two nodes: the first ends", ELASTIC("Block"), DRAINS(AGO_1_900, AGO_2_899), "0-0R 1-0R 2-0R",
-     "2R", "Running: status", "will be moved before 2023-11-14T22:13:21Z"},
+    {"two nodes: also the second", ELASTIC("Block"), DRAINS(AGO_1_900, AGO_2_900) AGO_900,
+     "0-0R 1-0R 2-0R", "1R 2R", MORE " -1-0 -2-0", NULL},
+    {"two nodes: the second begins", LEAST("Wait"), DRAINS(AGO_1_899, AGO_1_899) AGO_899,
+     "0-0R 1-0R", "0R 1R", MORE, "worker 0 and 1 more will be moved before 2023-11-14T22:28:20Z"},
+    {"two nodes: the first ends", ELASTIC("Block"), DRAINS(AGO_1_900, AGO_2_899) AGO_900,
+     "0-0R 1-0R 2-0R", "2R", "Running: status", "will be moved before 2023-11-14T22:13:21Z"},
+
+    {"a list that an earlier version has kept", ELASTIC("Block"),
+     DRAINS(AGO_1_900, AGO_2_900) AGO_0, "0-0R 1-0R 2-0R", "1R", "Running: status",
+     "will be moved before 2023-11-14T22:28:20Z"},
 
     {"starting", ELASTIC("Wait"), ",'phase':'Starting','admittedTime':'2023-11-14T22:13:19Z'",
      "0-0R 1-0B 2-0B", "1L", "Starting: status event -1-0", NULL},
@@ -320,7 +324,8 @@ static void test_since(void **state)
         actions_fini(&a);
     }
     in.now = NOW + 5300;
-    job.status.drains.all[0].since = NOW + 3600000; /* the clock was set back */
+    /* the clock was set back */
+    job.status.drain_since = job.status.drains.all[0].since = NOW + 3600000;
     assert_int_equal(reconcile(&in, &a, NULL), 0);
     assert_int_equal(a.status.drains.all[0].since, NOW + 5000);
     assert_int_equal(a.status.drain_since, NOW + 5000);

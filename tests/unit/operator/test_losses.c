@@ -307,6 +307,32 @@ static void test_rule_of_missing_container(void **state)
     hvdjob_fini(&job);
 }
 
+/* A spec that an earlier operator has accepted stays valid, until it changes. */
+static void test_accepted_before(void **state)
+{
+    static const struct {
+        const char *valid;
+        int generation;
+        bool refused;
+    } rows[] = {{"True", 3, false}, {"True", 2, true}, {"False", 3, true}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char status[256];
+        snprintf(status, sizeof(status),
+                 "'phase':'Running','conditions':[{'type':'Valid','status':'%s',"
+                 "'observedGeneration':%d}]",
+                 rows[i].valid, rows[i].generation);
+        struct hvdjob job = make_job(RULES(OF("injected")) SIDES, status);
+        assert_int_equal(job.refused != NULL, rows[i].refused);
+        hvdjob_fini(&job);
+        job = make_job("'workers':1,'template':{'spec':{'nodeName':'n1','containers':[{'name':'w',"
+                       "'command':['x']}]}}",
+                       status);
+        assert_int_equal(job.refused != NULL, rows[i].refused);
+        hvdjob_fini(&job);
+    }
+}
+
 static void test_rule_of_container(void **state)
 {
     (void)state;
@@ -349,14 +375,23 @@ static void test_invalid_rules(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_crash),      cmocka_unit_test(test_crash_loop),
-        cmocka_unit_test(test_two_crashes),    cmocka_unit_test(test_disruption_first),
-        cmocka_unit_test(test_agents_gave_up), cmocka_unit_test(test_rule_ignores),
-        cmocka_unit_test(test_rule_fails_job), cmocka_unit_test(test_rule_restarts_gang),
-        cmocka_unit_test(test_rule_of_event),  cmocka_unit_test(test_rule_on_condition),
-        cmocka_unit_test(test_rule_at_end),    cmocka_unit_test(test_rule_of_container),
-        cmocka_unit_test(test_strayed),        cmocka_unit_test(test_evicted),
-        cmocka_unit_test(test_invalid_rules),  cmocka_unit_test(test_rule_of_missing_container),
+        cmocka_unit_test(test_one_crash),
+        cmocka_unit_test(test_crash_loop),
+        cmocka_unit_test(test_two_crashes),
+        cmocka_unit_test(test_disruption_first),
+        cmocka_unit_test(test_agents_gave_up),
+        cmocka_unit_test(test_rule_ignores),
+        cmocka_unit_test(test_rule_fails_job),
+        cmocka_unit_test(test_rule_restarts_gang),
+        cmocka_unit_test(test_rule_of_event),
+        cmocka_unit_test(test_rule_on_condition),
+        cmocka_unit_test(test_rule_at_end),
+        cmocka_unit_test(test_rule_of_container),
+        cmocka_unit_test(test_strayed),
+        cmocka_unit_test(test_accepted_before),
+        cmocka_unit_test(test_evicted),
+        cmocka_unit_test(test_invalid_rules),
+        cmocka_unit_test(test_rule_of_missing_container),
     };
     return cmocka_run_group_tests_name("operator/losses", tests, NULL, NULL);
 }

@@ -135,6 +135,9 @@ static void test_strayed_pod(void **state)
         {"a-3", "", "HvdJob", "a", -1, -1, false},
         {"a-3-1x", "", "HvdJob", "a", -1, -1, false},
         {"a-99999999999-1", "", "HvdJob", "a", -1, -1, false},
+        {"a-65535-1073741822", "", "HvdJob", "a", 65535, 1073741822, true},
+        {"a-65536-0", "", "HvdJob", "a", -1, -1, false}, /* no status could count it */
+        {"a-0-1073741823", "", "HvdJob", "a", -1, -1, false},
         {"b-a-3-1", "'hvd.dev/job':'a'", "HvdJob", "a", -1, -1, false},
     };
     (void)state;

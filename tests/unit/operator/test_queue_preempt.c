@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "core/base/words.h"
 #include "tests/unit/operator/queues.h"
 
 /* The last job runs only on nodes with the label label=value. */
@@ -191,6 +192,22 @@ static void test_fewest(void **state)
     expect_workers(w, "large", 2);
 }
 
+/* Regression: a job with an invalid spec deletes no workers, so a gang waited for ever for those
+ * that it was to give up. It is preempted as a whole. */
+static void test_invalid_victim(void **state)
+{
+    static const int at[] = {0, 0};
+    struct world *w = *state;
+    add_node(w, "a", 4, "", "");
+    add_job(w, "elastic", "'workers':2,'minWorkers':1,'maxWorkers':2", RUNNING("10:00"));
+    place(w, at, 2);
+    assert_int_equal(words_set(&w->jobs[0].refused, "spec.template: no"), 0);
+    add_job(w, "high", "'workers':1", QUEUED("13:00"));
+    last(w)->priority = 9;
+    decide(w, NOW);
+    assert_true(verdict(w, "elastic")->preempted);
+}
+
 /* While workers end, no further ones are taken, and a lower job does not take their room. */
 static void test_freeing(void **state)
 {
@@ -346,6 +363,7 @@ int main(void)
         WORLD_TEST(test_fewest),
         WORLD_TEST(test_freeing),
         WORLD_TEST(test_stuck),
+        WORLD_TEST(test_invalid_victim),
         WORLD_TEST(test_claimed_nodes),
         WORLD_TEST(test_claims_of_surplus),
         WORLD_TEST(test_claims_while_over_quota),

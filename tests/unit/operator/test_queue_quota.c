@@ -44,6 +44,28 @@ static void test_quota(void **state)
     assert_true(verdict(w, "two")->go);
 }
 
+/* Regression: a job that creates no workers, since its template was changed while workers exist,
+ * kept quota for those that it had been granted. */
+static void test_quota_of_frozen(void **state)
+{
+    static const int at[] = {0};
+    struct world *w = *state;
+    add_node(w, "a", 99, "", "");
+    w->nodes[0].allocatable.amount[RESOURCES_PODS] = 99;
+    for (int frozen = 0; frozen < 2; frozen++) {
+        add_quota(w, "ml", "'pods':'4'", "'pods':'1'", "");
+        add_job(w, "elastic", "'workers':4,'minWorkers':1,'maxWorkers':4",
+                frozen ? RUNNING("10:00") ",'shape':'old'" : RUNNING("10:00"));
+        place(w, at, 1);
+        last(w)->granted = 4;
+        add_job(w, "two", "'workers':2", QUEUED("13:00"));
+        decide(w, NOW);
+        assert_int_equal(verdict(w, "two")->go, frozen);
+        assert_int_equal(verdict(w, "elastic")->workers, frozen ? 1 : 4);
+        leave(w);
+    }
+}
+
 /* Of two quotas the one that never admits the gang is named, though the other has less left. */
 static void test_quota_never(void **state)
 {
@@ -219,6 +241,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WORLD_TEST(test_quota),
+        WORLD_TEST(test_quota_of_frozen),
         WORLD_TEST(test_quota_never),
         WORLD_TEST(test_quota_asks_again),
         WORLD_TEST(test_quota_gives),

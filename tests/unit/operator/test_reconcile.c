@@ -370,6 +370,7 @@ static void test_claims(void **state)
         int64_t claimed, expected;
     } cases[] = {
         {"'phase':'Queued'", "", NOW, NOW},
+        {"", "", NOW, NOW}, /* its first decision */
         {"'phase':'Queued','claimTime':'2023-11-14T22:13:20Z'", "", MOMENT_NONE, NOW},
         {"'phase':'Starting','claimTime':'2023-11-14T22:13:20Z'", "0-0P", NOW, NOW},
         {"'phase':'Starting','claimTime':'2023-11-14T22:13:20Z'", "0-0R 1-0R", NOW, MOMENT_NONE},
