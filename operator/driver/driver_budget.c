@@ -117,17 +117,9 @@ static uint64_t new_at(const struct driver *d, struct entry *e)
     return later ? now + LATER : e->budget_since + LATER;
 }
 
-void driver_keep_budget(struct driver *d, struct entry *e)
+static void keep(struct driver *d, struct entry *e, struct budget_drain drain)
 {
     const struct hvdjob *job = &e->job->job;
-    if (!informer_synced(d->budgets) || e->budget_call || !d->config.may_write(d->config.arg))
-        return;
-    if (!nodes_hidden(d) && !informer_synced(d->nodes))
-        return;
-    struct budget_drain drain = {.blind = nodes_hidden(d)};
-    if (find_over(d, e, &drain) < 0)
-        return;
-    auto_free int *over = (int *)drain.over;
     const struct budget_item *item = informer_get(d->budgets, e->key);
     bool seen = item && e->budget_version && item->version >= e->budget_version;
     bool ours = item && strcmp(item->budget.owner, job->uid) == 0;
@@ -145,4 +137,17 @@ void driver_keep_budget(struct driver *d, struct entry *e)
         driver_enqueue_at(d, e, at);
     else
         send(d, e, drain, have);
+}
+
+void driver_keep_budget(struct driver *d, struct entry *e)
+{
+    if (!informer_synced(d->budgets) || e->budget_call || !d->config.may_write(d->config.arg))
+        return;
+    if (!nodes_hidden(d) && !informer_synced(d->nodes))
+        return;
+    struct budget_drain drain = {.blind = nodes_hidden(d)};
+    if (find_over(d, e, &drain) < 0)
+        return;
+    keep(d, e, drain);
+    free((int *)drain.over);
 }
