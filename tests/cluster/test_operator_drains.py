@@ -5,6 +5,7 @@
 """hvd-operator beside other programs: those that write fields into the status of its jobs, those that drain nodes, and pods
 that need room or keep its workers off.
 timeout: 1200"""
+import contextlib
 import os
 import sys
 import time
@@ -47,8 +48,9 @@ class Beside(Installed):
             self.cluster.api.create("/api/v1/nodes", {
                 "metadata": {"name": node["metadata"]["name"], "labels": node["metadata"]["labels"]},
                 "status": {key: node["status"][key] for key in ("allocatable", "capacity")}})
+        # New nodes have the taint not-ready until the controller manager removes it.
         wait_until("all nodes to be ready", 60, lambda: sum(
-            condition["type"] == "Ready" and condition["status"] == "True"
+            condition["type"] == "Ready" and condition["status"] == "True" and not node["spec"].get("taints")
             for node in self.cluster.api.get("/api/v1/nodes")["items"]
             for condition in node["status"].get("conditions", [])) == self.nodes)
 
@@ -59,6 +61,7 @@ class Beside(Installed):
         container = {"name": "a", "image": "none", "resources": {"requests": {"cpu": "6"}}}
         self.join_anew()
         self.cluster.ask("stop kube-controller-manager")    # as if it were slow
+        self.addCleanup(self.remove_daemonset, f"{path}/logs")
         try:
             self.cluster.api.create(path, {"metadata": {"name": "logs"}, "spec": {
                 "selector": {"matchLabels": {"app": "logs"}},
@@ -73,8 +76,12 @@ class Beside(Installed):
         small = self.job("small", self.nodes, cpu="2")
         small.wait_running(self.nodes)
         self.assertEqual(job.status()["phase"], "Queued")
-        self.cluster.api.delete(f"{path}/logs")
+        self.remove_daemonset(f"{path}/logs")
         job.wait_running(2)
+
+    def remove_daemonset(self, path):
+        with contextlib.suppress(Refused):
+            self.cluster.api.delete(path)
 
     def test_labels_of_namespaces(self):
         """Another pod's anti-affinity selects the workers in namespaces that have a label (namespaceSelector)."""
