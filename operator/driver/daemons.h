@@ -4,11 +4,11 @@
  * them, and they come when the DaemonSet controller and the scheduler have seen the node. Until
  * then they are counted in the usage as if they were there, so that no gang gets their room.
  *
- * Pods are awaited on a node until DAEMONS_WAIT after it joined. One that has not come by then
- * never may: it is larger than the node, or its namespace's quota refuses it. Later nothing is
- * awaited there, so whoever may create DaemonSets cannot keep gangs off nodes with pods that do not
- * exist. What is awaited is computed when a node, a DaemonSet or a pod of one changes. Owned by the
- * driver, one thread.
+ * Pods are awaited on a node for DAEMONS_WAIT_MS after it joined. A pod that has not come by then
+ * never may, for example if its namespace's quota refuses it; nothing is awaited on that node any
+ * more. So whoever may create DaemonSets cannot keep gangs off nodes for longer with pods that do
+ * not exist. What is awaited is computed when a node, a DaemonSet or a pod of a DaemonSet changes.
+ * Owned by the driver, one thread.
  */
 #ifndef HVD_OPERATOR_DRIVER_DAEMONS_H
 #define HVD_OPERATOR_DRIVER_DAEMONS_H

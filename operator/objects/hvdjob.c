@@ -316,3 +316,8 @@ int hvdjob_parse(json_t *j, struct hvdjob *ret, struct err *err)
     *ret = job;
     return 0;
 }
+
+bool hvdjob_template_changed(const struct hvdjob *job, const struct hvdjob_status *status)
+{
+    return status->template_hash[0] && strcmp(status->template_hash, job->template_hash) != 0;
+}

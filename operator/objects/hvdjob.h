@@ -62,4 +62,8 @@ struct hvdjob {
 int hvdjob_parse(json_t *j, struct hvdjob *ret, struct err *err);
 void hvdjob_fini(struct hvdjob *job);
 
+/* Has the template changed since the workers were created? Then no further ones are. status: the
+ * job's, or the one that is about to be written. False: no workers exist. */
+bool hvdjob_template_changed(const struct hvdjob *job, const struct hvdjob_status *status);
+
 #endif

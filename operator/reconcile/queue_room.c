@@ -177,19 +177,16 @@ void queue_reserve(struct queue *q, struct queue_job *j, int n)
 
 bool queue_is_frozen(const struct queue_job *j)
 {
-    const char *shape = j->job->status.template_hash;
-    return j->job->refused || (*shape && strcmp(shape, j->job->template_hash) != 0);
+    return j->job->refused || hvdjob_template_changed(j->job, &j->job->status);
 }
 
 int queue_pending(const struct queue_job *j)
 {
-    enum job_phase phase = j->job->status.phase;
-    bool admitted = phase == JOB_STARTING || phase == JOB_RUNNING || phase == JOB_WAITING;
     int missing = queue_min(j) > j->bound ? queue_min(j) - j->bound : 0;
     int unbound = j->alive - j->bound;
     if (queue_is_frozen(j))
         return unbound;
-    if (j->gates && admitted && !j->job->deleting)
+    if (j->gates && queue_is_admitted(j->job))
         return j->job->elastic || unbound < missing ? missing : unbound;
     return j->job->elastic && unbound > missing ? missing : unbound;
 }

@@ -106,7 +106,7 @@ static int reconcile_all(struct reconciling *r)
     rc = rc < 0 ? rc : reconcile_phase(r);
     if (rc < 0)
         return rc;
-    r->held = r->st->template_hash[0] && strcmp(r->st->template_hash, r->job->template_hash) != 0;
+    r->held = hvdjob_template_changed(r->job, r->st);
     rc = reconcile_pods(r);
     if (rc < 0)
         return rc;
