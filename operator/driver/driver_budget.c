@@ -18,10 +18,9 @@
 
 #define TIMEOUT_MS 15000
 #define AGAIN_MS   30000 /* between two attempts; the cache shows a write long before */
-/* A new budget is created so long after its job first ran, and at the latest while pods of other
- * jobs wait to be created: it is of use when somebody drains a node. */
-#define LATER  CLOCK_S
-#define LATEST (5 * CLOCK_S)
+/* A new budget is created so long after its job first ran, and later while pods of other jobs
+ * wait to be created (inflight_yields()): it is of use when somebody drains a node. */
+#define LATER CLOCK_S
 
 static uint64_t version_of(const struct api_answer *answer)
 {
@@ -113,8 +112,7 @@ static uint64_t new_at(const struct driver *d, struct entry *e)
     uint64_t now = clock_ns();
     if (!e->budget_since)
         e->budget_since = now;
-    bool later = inflight_is_busy(&d->inflight) && now - e->budget_since < LATEST;
-    return later ? now + LATER : e->budget_since + LATER;
+    return inflight_yields(&d->inflight, e->budget_since) ? now + LATER : e->budget_since + LATER;
 }
 
 static void keep(struct driver *d, struct entry *e, struct budget_drain drain)

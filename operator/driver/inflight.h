@@ -10,6 +10,7 @@
 
 #include <stdint.h>
 
+#include "core/base/clock.h"
 #include "core/base/list.h"
 
 struct inflight {
@@ -42,6 +43,14 @@ void inflight_release(struct inflight *f);
 static inline bool inflight_is_busy(const struct inflight *f)
 {
     return !list_empty(&f->queue);
+}
+
+/* Must what is not urgent, and has waited since then (clock_ns()), wait for users of the limit? Not
+ * for longer than INFLIGHT_YIELD in all. */
+#define INFLIGHT_YIELD (5 * CLOCK_S)
+static inline bool inflight_yields(const struct inflight *f, uint64_t since)
+{
+    return inflight_is_busy(f) && clock_ns() - since < INFLIGHT_YIELD;
 }
 
 /* Removes the user from the queue, if it waits there. */

@@ -19,15 +19,12 @@
 #include "operator/api/request.h"
 #include "operator/objects/stamp.h"
 
-#define RING      256
-#define NAMES_MAX 80
-#define NOTE_MAX  1024
-#define INSTANCE  128 /* the API's limit for reportingInstance, in bytes */
-#define IN_FLIGHT 4
-#define LATER_MS  1000
-#define LATEST                                                                                     \
-    (5 * CLOCK_S)       /* the oldest Event waits for at most so long while pods are created       \
-                         */
+#define RING        256
+#define NAMES_MAX   80
+#define NOTE_MAX    1024
+#define INSTANCE    128 /* the API's limit for reportingInstance, in bytes */
+#define IN_FLIGHT   4
+#define LATER_MS    1000
 #define WAITING_MAX 512 /* Events that may wait; further ones are dropped */
 #define TIMEOUT_MS  15000
 #define SAME_FOR    (600 * CLOCK_S)
@@ -132,7 +129,7 @@ static void go_on(void *arg)
     if (s->nwaiting == 0)
         return;
     const struct writing *oldest = list_first(&s->waiting, struct writing, node);
-    if (s->inflight && inflight_is_busy(s->inflight) && clock_ns() - oldest->since < LATEST)
+    if (s->inflight && inflight_yields(s->inflight, oldest->since))
         loop_timer_start(api_loop(s->api), &s->later, LATER_MS, go_on, s);
     else
         send_some(s);
