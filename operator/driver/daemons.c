@@ -102,10 +102,7 @@ static struct await *find(const struct daemons_node *n, const struct daemons_set
 static int look(struct daemons *d, const struct daemons_set *of, struct daemons_node *n,
                 uint64_t now)
 {
-    static const struct resources nothing;
-    /* A pod that is larger than the node never comes. */
-    bool fits = resources_fit(&n->node->allocatable, &nothing, &of->set->pod.requests, 1) > 0;
-    bool lacks = n->until > now && fits && daemonset_runs_on(of->set, n->node) &&
+    bool lacks = n->until > now && daemonset_runs_on(of->set, n->node) &&
                  !usage_has_owner(d->usage, n->entry->key, of->owner);
     struct await *a = find(n, of);
     if (a && !lacks)

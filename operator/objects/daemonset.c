@@ -82,8 +82,10 @@ int daemonset_parse(json_t *j, struct daemonset *ret, struct err *err)
 
 bool daemonset_runs_on(const struct daemonset *d, const struct node *node)
 {
+    static const struct resources nothing;
     const char *missing;
-    return !d->deleting && (!d->pod.node || strcmp(d->pod.node, node->name) == 0) &&
+    return !d->deleting && resources_fit(&node->allocatable, &nothing, &d->pod.requests, 1) > 0 &&
+           (!d->pod.node || strcmp(d->pod.node, node->name) == 0) &&
            labels_match(&node->labels, &d->selector, &missing) &&
            nodeaffinity_matches(&d->affinity, node) && !taints_refuse(&node->taints, &d->tolerated);
 }

@@ -26,7 +26,8 @@ struct daemonset {
 int daemonset_parse(json_t *j, struct daemonset *ret, struct err *err);
 void daemonset_fini(struct daemonset *d);
 
-/* Does the DaemonSet controller keep a pod on this node? */
+/* Does the DaemonSet controller keep a pod on this node, and is the pod no larger than the empty
+ * node? The controller also creates one that is larger; that one is never bound. */
 bool daemonset_runs_on(const struct daemonset *d, const struct node *node);
 
 #endif
