@@ -144,11 +144,10 @@ class Tenants(operators.Installed):
             self.assertEqual(job.condition("Admitted")["reason"], "QuotaExceeded")
         time.sleep(17)   # refused dry runs are repeated after 5 s, 10 s, then 20 s
         first.delete()
-        wait_until("the quota to be free", 30, lambda: self.cluster.api.get(
+        # The quota may be free for some milliseconds only.
+        wait_until("the quota to be free", 30, lambda: [job for job in later if job.pods()] or self.cluster.api.get(
             "/api/v1/namespaces/tight/resourcequotas/few")["status"]["used"]["requests.cpu"] != "8")
-        began = time.monotonic()
         wait_until("one of the others to run", 6, lambda: [job for job in later if len(job.running()) == 2])
-        self.assertLess(time.monotonic() - began, 6)
         for job in later:
             self.wait_note(job, "Queued", "quota few: requests.cpu 8 asked")
             self.assertNotIn("has not answered", " ".join(self.notes(job, "Queued")))
