@@ -113,8 +113,6 @@ static int open_device(struct backends *b, struct err *err)
     }
     ways.nccl = ways.nccl || !named;
     int rc = env_bool("GPU_FALLBACK", false, &ways.fallback, err);
-    if (rc == 0)
-        rc = hier_wish_read(&ways.levels, err);
     return rc == 0 ? device_create(&ways, &b->device, err) : rc;
 }
 

@@ -15,14 +15,12 @@ struct crew {
     const struct said *all;
     struct nccl_fact *facts; /* [n] of them */
     int n;
-    int first; /* the rank that was added first */
     bool fallback, kernels;
 };
 
 static void add(struct crew *c, int rank)
 {
     const struct said *s = &c->all[rank];
-    c->first = c->n == 0 ? rank : c->first;
     c->fallback = (c->n == 0 || c->fallback) && s->fallback;
     c->kernels = (c->n == 0 || c->kernels) && s->nccl.kernels;
     c->facts[c->n] = s->nccl.fact;
@@ -39,18 +37,12 @@ static bool has_way(const struct crew *c, bool *ret_nccl, struct err *ret_why)
     return *ret_nccl || c->ways->staged || c->fallback;
 }
 
-/* Returns whether the rank that was added last has the others' HVD_HIERARCHICAL_ALLREDUCE and, if
- * they use kernels with NCCL, also kernels. kernels: the others have them. */
+/* Returns whether the rank that was added last has kernels, if the others use them with NCCL.
+ * kernels: the others have them. */
 static bool is_alike(const struct crew *c, int rank, bool kernels, bool nccl, struct err *ret_why)
 {
     const struct said *s = &c->all[rank];
-    if (s->levels != c->all[c->first].levels)
-        err_set(
-            ret_why, ENOTSUP,
-            "HVD_HIERARCHICAL_ALLREDUCE has another value than on rank %d: it must be the same on "
-            "every rank",
-            c->first);
-    else if (nccl && kernels && !s->nccl.kernels)
+    if (nccl && kernels && !s->nccl.kernels)
         err_set(ret_why, ENOTSUP,
                 "it lacks hvd's kernels for GPUs, which the other ranks have: set HVD_KERNELS to "
                 "the file "

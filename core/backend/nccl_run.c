@@ -112,8 +112,10 @@ bool nccl_run_destroy(struct nccl_run *run)
     if (!run)
         return true;
     nccl_run_give_up(run);
-    if (run->fusion.at)
-        nccl_run_use(run); /* drains the stream first: freeing would wait for all its work */
+    if (run->fusion.at) { /* drains the stream first: freeing would wait for all its work */
+        run->used = true;
+        run->marked = false;
+    }
     bool lost = run->gpu->device->lost.code != 0;
     bool clean = nccl_comm_destroy(run->comm);
     bool rid = clean && !lost && drain(run);
@@ -330,7 +332,7 @@ int nccl_run_prepare(struct nccl_run *run, const struct mesh *mesh, const struct
         return err_set(err, EBUSY, "an operation of NCCL's is in flight");
     if (!run->comm || !run->heard)
         return nccl_run_none(run, err);
-    if (mesh->rank != run->me || mesh->size != run->world)
+    if (mesh->rank != run->rank || mesh->size != run->size)
         return err_set(err, EINVAL, "rank %d of %d, but NCCL's ranks are those of another epoch",
                        mesh->rank, mesh->size);
     /* Earlier work may still use the buffer: this operation is added to the stream after it. */

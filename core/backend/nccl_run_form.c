@@ -94,28 +94,17 @@ void nccl_run_forget_form(struct nccl_run *run)
 {
     struct nccl_form_way *f = &run->form;
     free(f->excluded);
-    free(f->ids);
-    free(f->counts);
     *f = (struct nccl_form_way){.phase = FORM_NONE};
 }
 
 /* Drops what was in progress in the former epoch, whose coll may be gone. */
-static void begin_epoch(struct nccl_run *run, int rank, int size, const int *host_of)
+static void begin_epoch(struct nccl_run *run, int rank, int size)
 {
     nccl_run_give_up(run);
     nccl_run_forget_form(run);
     run->heard = false;
-    run->me = rank;
-    run->world = size;
-    run->grouped = host_of != NULL;
-    run->rank = run->size = 0;
-    for (int r = size - 1; r >= 0; r--) {
-        if (host_of && host_of[r] != host_of[rank])
-            continue;
-        run->lead = r;
-        run->size++;
-        run->rank += r < rank;
-    }
+    run->rank = rank;
+    run->size = size;
 }
 
 /* Size of the communicator that another rank reports. */
@@ -124,25 +113,7 @@ static int ranks_of(const struct nccl_said *said)
     return said->was > 0 && said->was <= RANKS_MAX ? said->was : 0;
 }
 
-/* Fills group with the reports of the ranks that share a communicator: those of `host`, or all if
- * host_of is NULL. Returns how many they are. *ret_was: the size of their previous communicator. */
-static int pick(const struct nccl_run *run, const struct nccl_said *all, const int *host_of,
-                int host, struct nccl_survivor *group, int *ret_was)
-{
-    int n = 0;
-    for (int r = 0; r < run->world; r++) {
-        if (host_of && host_of[r] != host)
-            continue;
-        if (n == 0)
-            *ret_was = ranks_of(&all[r]);
-        group[n++] = all[r].survivor;
-    }
-    return n;
-}
-
-/* If one communicator is new, all are: the operation's parts must be the same on every rank. */
-static int choose(struct nccl_run *run, const struct nccl_said *all, const int *host_of, int hosts,
-                  struct err *err)
+static int choose(struct nccl_run *run, const struct nccl_said *all, struct err *err)
 {
     static const enum nccl_forming ways[] = {
         [NCCL_REFORM_KEEP] = FORM_KEEP,
@@ -150,52 +121,36 @@ static int choose(struct nccl_run *run, const struct nccl_said *all, const int *
         [NCCL_REFORM_NEW] = FORM_END,
     };
     struct nccl_form_way *f = &run->form;
-    enum nccl_reform mine = NCCL_REFORM_NEW;
-    bool anew = false;
-    int most = 1, was = 0, unused;
-    for (int r = 0; r < run->world; r++)
-        most = ranks_of(&all[r]) > most ? ranks_of(&all[r]) : most;
-    auto_free struct nccl_survivor *group = calloc((size_t)run->world, sizeof(*group));
-    auto_free int *others = calloc((size_t)most, sizeof(*others));
-    f->excluded = calloc((size_t)most, sizeof(*f->excluded));
-    if (!group || !others || !f->excluded)
+    int was = ranks_of(&all[0]);
+    auto_free struct nccl_survivor *group = calloc((size_t)run->size, sizeof(*group));
+    f->excluded = calloc((size_t)was + 1, sizeof(*f->excluded));
+    if (!group || !f->excluded)
         return err_set(err, ENOMEM, "no memory to choose a communicator");
-    for (int host = 0; host < hosts; host++) {
-        bool own = !host_of || host_of[run->me] == host;
-        int n = pick(run, all, host_of, host, group, &was);
-        if (n == 0)
-            continue;
-        enum nccl_reform way = nccl_reform_choose(group, n, was, own ? f->excluded : others,
-                                                  own ? &f->nexcluded : &unused);
-        anew = anew || way == NCCL_REFORM_NEW;
-        mine = own ? way : mine;
-    }
-    f->phase = ways[anew ? NCCL_REFORM_NEW : mine];
+    for (int r = 0; r < run->size; r++)
+        group[r] = all[r].survivor;
+    f->phase = ways[nccl_reform_choose(group, run->size, was, f->excluded, &f->nexcluded)];
     return 0;
 }
 
-static enum nccl_verdict judge(struct nccl_run *run, const struct nccl_said *all,
-                               const int *host_of, struct err *err)
+static enum nccl_verdict judge(struct nccl_run *run, const struct nccl_said *all, struct err *err)
 {
-    size_t n = (size_t)run->world;
+    size_t n = (size_t)run->size;
     char line[1000];
     auto_free struct nccl_fact *facts = calloc(n, sizeof(*facts));
-    int hosts = 1;
     if (!facts) {
-        err_set(err, ENOMEM, "no memory for the reports of %d ranks", run->world);
+        err_set(err, ENOMEM, "no memory for the reports of %d ranks", run->size);
         return NCCL_BAD;
     }
     run->kernels = true;
     for (size_t r = 0; r < n; r++) {
         facts[r] = all[r].fact;
         facts[r].rank = (int32_t)r;
-        hosts = host_of && host_of[r] >= hosts ? host_of[r] + 1 : hosts;
         run->kernels = run->kernels && all[r].kernels;
     }
-    enum nccl_verdict verdict = nccl_facts_judge(facts, run->world, line, sizeof(line));
+    enum nccl_verdict verdict = nccl_facts_judge(facts, run->size, line, sizeof(line));
     if (verdict == NCCL_BAD)
         err_set(err, ENOTSUP, "%s", line);
-    else if (!run->comm || choose(run, all, host_of, hosts, err) < 0)
+    else if (!run->comm || choose(run, all, err) < 0)
         verdict = NCCL_BAD;
     else if (verdict == NCCL_WARN && err)
         snprintf(err->msg, sizeof(err->msg), "%s", line);
@@ -203,13 +158,11 @@ static enum nccl_verdict judge(struct nccl_run *run, const struct nccl_said *all
 }
 
 enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_said *all, int rank,
-                                int size, const int *host_of, struct err *err)
+                                int size, struct err *err)
 {
-    begin_epoch(run, rank, size, host_of);
-    enum nccl_verdict verdict = judge(run, all, host_of, err);
+    begin_epoch(run, rank, size);
+    enum nccl_verdict verdict = judge(run, all, err);
     run->heard = verdict != NCCL_BAD;
-    /* Before any rank forms a communicator: an abort may wait for all work on the GPU, also that of
-     * another communicator. */
     if (run->comm && (!run->heard || run->form.phase == FORM_END))
         nccl_comm_abort(run->comm);
     return verdict;
@@ -227,7 +180,7 @@ static int part(struct nccl_run *run, const struct coll_op *op, const void *in, 
         f->part = *op;
         f->tensor = (struct coll_tensor){in, out, n};
         f->part.prescale = f->part.postscale = 1;
-        f->part.contributors = run->world;
+        f->part.contributors = run->size;
         f->part.device = -1;
         f->part.tensors = &f->tensor;
         f->part.n = 1;
@@ -240,26 +193,6 @@ static int part(struct nccl_run *run, const struct coll_op *op, const void *in, 
     return rc;
 }
 
-/* Gathers the ids of all ranks; each rank uses that of its communicator. */
-static int exchange_all(struct nccl_run *run, uint8_t *data, size_t n)
-{
-    struct nccl_form_way *f = &run->form;
-    size_t world = (size_t)run->world;
-    if (!f->ids)
-        f->ids = calloc(world, n);
-    if (!f->counts)
-        f->counts = calloc(world, sizeof(*f->counts));
-    if (!f->ids || !f->counts)
-        return -ENOMEM;
-    for (size_t r = 0; r < world; r++)
-        f->counts[r] = n;
-    struct coll_op gather = {.kind = HVD_ALLGATHER, .dtype = HVD_UINT8, .recv_counts = f->counts};
-    int rc = part(run, &gather, data, f->ids, n, NULL);
-    if (rc == 0)
-        memcpy(data, f->ids + (size_t)run->lead * n, n);
-    return rc;
-}
-
 int nccl_run_exchange(void *ctx, void *data, size_t n)
 {
     static const struct coll_op broadcast = {.kind = HVD_BROADCAST, .dtype = HVD_UINT8};
@@ -267,8 +200,7 @@ int nccl_run_exchange(void *ctx, void *data, size_t n)
     struct nccl_form_way *f = &ground->run->form;
     if (f->phase != FORM_MAKING)
         return -ECANCELED;
-    return ground->run->grouped ? exchange_all(ground->run, data, n)
-                                : part(ground->run, &broadcast, data, data, n, NULL);
+    return part(ground->run, &broadcast, data, data, n, NULL);
 }
 
 /* ---- one function for each phase: 1: wait, 0: continue with the phase that is set, -errno ---- */
@@ -352,7 +284,7 @@ static int form_agree(struct nccl_run *run, struct err *err)
     if (rc == 1 && deadline_passed(f->deadline))
         return err_set(err, ETIMEDOUT,
                        "rank %d waited %u s for the other ranks to say that NCCL is ready there",
-                       run->me, 2 * run->limits.init_ms / 1000);
+                       run->rank, 2 * run->limits.init_ms / 1000);
     if (rc != 0)
         return rc;
     if (f->good) {

@@ -45,8 +45,6 @@ struct nccl_form_way {
     struct err why;    /* not good: this rank's reason */
     int *excluded;     /* [nexcluded]: lost ranks, as numbered in the previous communicator */
     int nexcluded;
-    uint8_t *ids;   /* of all ranks, where there are several communicators */
-    size_t *counts; /* [world]: bytes from each rank, for the part that gathers ids */
 };
 
 enum nccl_doing {
@@ -68,11 +66,8 @@ struct nccl_run {
 
     /* This epoch. */
     bool heard;
-    bool kernels;   /* every rank has hvd's kernels */
-    int rank, size; /* in the epoch's communicator */
-    int me, world,
-        lead;     /* in the epoch; lead: the rank in the epoch that is rank 0 of the communicator */
-    bool grouped; /* one communicator for each host */
+    bool kernels; /* every rank has hvd's kernels */
+    int rank, size;
     struct nccl_form_way form;
 
     /* The operation. */

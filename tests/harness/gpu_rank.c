@@ -49,8 +49,7 @@ static int saying(struct coll *coll, struct gpu_rank *me)
         rc = part(coll, me, &gather);
         if (rc != 0)
             return rc;
-        me->verdict =
-            nccl_run_hear(me->run, me->all, me->r.mesh->rank, me->r.mesh->size, NULL, &me->err);
+        me->verdict = nccl_run_hear(me->run, me->all, me->r.mesh->rank, me->r.mesh->size, &me->err);
         me->heard = true;
         if (me->verdict == NCCL_BAD)
             return -ENOTSUP;

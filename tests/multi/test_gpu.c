@@ -234,6 +234,7 @@ static void test_staged(void **state)
     gpu_job_run(2, gpu_job_fallback,
                 (struct gpu_job){"staged", "count=8;cuModuleLoadData=209", 0, -1, steps});
     gpu_job_run(3, gpu_job_fallback, (struct gpu_job){"staged", NULL, 0, 0, steps});
+    gpu_job_run_on("aabb", gpu_job_fallback, (struct gpu_job){"staged", NULL, 0, -1, steps});
 }
 
 static void test_nccl(void **state)
@@ -246,6 +247,9 @@ static void test_nccl(void **state)
     gpu_job_run(2, gpu_job_nccl("2.27", NULL), (struct gpu_job){"nccl", NULL, 0, -1, sums});
     gpu_job_run(2, gpu_job_nccl("2.27", NULL),
                 (struct gpu_job){"nccl", "count=8;delay_us=200", 0, -1, steps});
+    gpu_job_run_on("aabb", gpu_job_nccl("2.27", NULL),
+                   (struct gpu_job){"nccl", NULL, 0, -1, steps});
+    gpu_job_run_on("aab", gpu_job_nccl("2.27", NULL), (struct gpu_job){"nccl", NULL, 0, -1, kinds});
     /* Without our kernels NCCL itself scales. */
     gpu_job_run(2, gpu_job_nccl("2.27", NULL),
                 (struct gpu_job){"nccl", "count=8;cuModuleLoadData=209", 0, -1, steps});

@@ -226,6 +226,7 @@ static void test_broken(void **state)
     gpu_job_run(2, gpu_job_fallback, (struct gpu_job){NULL, NULL, 0, -1, broken});
     gpu_job_run(3, gpu_job_fallback, (struct gpu_job){NULL, NULL, 100, -1, broken});
     gpu_job_run(3, gpu_job_nccl("2.27", NULL), (struct gpu_job){NULL, NULL, 0, -1, broken});
+    gpu_job_run_on("aabb", gpu_job_nccl("2.27", NULL), (struct gpu_job){NULL, NULL, 0, -1, broken});
 }
 
 static void test_nccl_fails(void **state)

@@ -72,10 +72,6 @@ static void test_one_does_not(void **state)
     all[3].nccl.kernels = false;
     expect(&by_nccl, all, 0, 3U << 2, "no NCCL");
     expect(&by_nccl, all, 3, 3U << 2, "kernels"); /* each joiner gets its own reason */
-    all_well(all);
-    all[3].levels = HIER_YES;
-    expect(&by_nccl, all, 3, 1U << 3, "HVD_HIERARCHICAL_ALLREDUCE");
-    expect(&by_host, all, 3, 1U << 3, "HVD_HIERARCHICAL_ALLREDUCE");
 }
 
 /* Two joiners exclude each other: the one with the lower rank stays. */
