@@ -9,7 +9,8 @@
  *             from which all ranks choose the same way; in later operations a barrier over the
  *             host's links. A rank past this phase knows that every rank has entered the operation,
  *             which cannot be cancelled any more. The inputs are packed meanwhile.
- *     form    in an epoch's first operation: NCCL's communicator is kept, shrunk or newly created
+ *     form    in an epoch's first operation: NCCL's communicator of the former epoch is aborted, and
+ *             a new one created
  *     run     the operation
  *     behind  in an elastic job: a barrier over the host's links, after which every rank has the
  * result; copies of overwritten inputs are retained until then (kept.h)

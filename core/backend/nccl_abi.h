@@ -52,10 +52,9 @@ enum { /* ncclDataType_t */
        NCCL_ABI_BFLOAT16 = 9, /* from 2.10 on */
 };
 
-#define NCCL_ABI_SCALAR_HOST  1 /* ncclScalarHostImmediate */
-#define NCCL_ABI_MAGIC        0xcafebeefU
-#define NCCL_ABI_UNDEF        INT_MIN
-#define NCCL_ABI_SHRINK_ABORT 1
+#define NCCL_ABI_SCALAR_HOST 1 /* ncclScalarHostImmediate */
+#define NCCL_ABI_MAGIC       0xcafebeefU
+#define NCCL_ABI_UNDEF       INT_MIN
 
 /* ncclConfig_t as of 2.14. Later versions have more fields at the end and take those for unset when
  * size and version say that the caller did not know them. */
@@ -109,9 +108,6 @@ struct nccl_abi_config {
     N(ncclGetLastError, 21300, const char *, (struct ncclComm * comm))                             \
     N(ncclCommInitRankConfig, 21400, int,                                                          \
       (struct ncclComm * *comm, int size, struct nccl_abi_id id, int rank,                         \
-       struct nccl_abi_config *config))                                                            \
-    N(ncclCommShrink, 22700, int,                                                                  \
-      (struct ncclComm * comm, int *excluded, int n, struct ncclComm **child,                      \
-       struct nccl_abi_config *config, int flags))
+       struct nccl_abi_config *config))
 
 #endif

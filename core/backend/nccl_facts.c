@@ -261,38 +261,3 @@ enum nccl_verdict nccl_facts_judge(const struct nccl_fact *facts, int n, char *d
     }
     return NCCL_GOOD;
 }
-
-/* ---- after a loss ---- */
-
-static void list_missing(const struct nccl_survivor *all, int n, int was, int *excluded, int *ret_n)
-{
-    int next = 0;
-    *ret_n = 0;
-    for (int r = 0; r < was; r++) {
-        if (next < n && all[next].rank == r)
-            next++;
-        else
-            excluded[(*ret_n)++] = r;
-    }
-}
-
-enum nccl_reform nccl_reform_choose(const struct nccl_survivor *all, int n, int was, int *excluded,
-                                    int *ret_n)
-{
-    bool can = true, ready = true;
-    *ret_n = 0;
-    for (int r = 0; r < n; r++) {
-        bool ordered =
-            all[r].rank >= 0 && all[r].rank < was && (r == 0 || all[r].rank > all[r - 1].rank);
-        if (!ordered || all[r].mark == 0 || all[r].mark != all[0].mark)
-            return NCCL_REFORM_NEW;
-        can = can && all[r].can_shrink;
-        ready = ready && all[r].ready;
-    }
-    if (n == was)
-        return ready ? NCCL_REFORM_KEEP : NCCL_REFORM_NEW;
-    if (!can)
-        return NCCL_REFORM_NEW;
-    list_missing(all, n, was, excluded, ret_n);
-    return NCCL_REFORM_SHRINK;
-}

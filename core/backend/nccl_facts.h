@@ -35,26 +35,4 @@ enum nccl_verdict {
  * empty if there is none. */
 enum nccl_verdict nccl_facts_judge(const struct nccl_fact *facts, int n, char *dst, size_t size);
 
-/* ---- after a loss ---- */
-
-/* What each survivor reports of its communicator. */
-struct nccl_survivor {
-    uint64_t mark;   /* nccl_comm_mark() */
-    int32_t rank;    /* in the communicator; -1: this rank has joined since */
-    bool ready;      /* the communicator has not failed and was not given up */
-    bool can_shrink; /* nccl_comm_can_shrink() */
-};
-
-enum nccl_reform {
-    NCCL_REFORM_KEEP,   /* the communicator has exactly these ranks, in this order */
-    NCCL_REFORM_SHRINK, /* nccl_comm_shrink() without the ranks in excluded */
-    NCCL_REFORM_NEW,    /* abort, start */
-};
-
-/* was: size of the old communicator. excluded: [was], of which *ret_n are filled for
- * NCCL_REFORM_SHRINK. all: in the order of the new ranks; shrinking is chosen only if it gives this
- * order. */
-enum nccl_reform nccl_reform_choose(const struct nccl_survivor *all, int n, int was, int *excluded,
-                                    int *ret_n);
-
 #endif

@@ -131,7 +131,6 @@ bool nccl_run_destroy(struct nccl_run *run)
     free(run->counts);
     free(run->places);
     free(run->seen);
-    nccl_run_forget_form(run);
     free(run);
     return clean && (rid || lost);
 }
@@ -418,14 +417,19 @@ void nccl_run_abort(struct nccl_run *run)
         nccl_comm_abort(run->comm);
 }
 
+bool nccl_run_aborting(struct nccl_run *run)
+{
+    if (nccl_comm_phase(run->comm) != NCCL_ABORT)
+        return false;
+    nccl_comm_progress(run->comm, NULL);
+    return nccl_comm_phase(run->comm) == NCCL_ABORT;
+}
+
 int nccl_run_drained(struct nccl_run *run, struct err *err)
 {
     /* Until the abort has returned NCCL may still add work to the stream. */
-    if (run->given_up && nccl_comm_phase(run->comm) == NCCL_ABORT) {
-        nccl_comm_progress(run->comm, NULL);
-        if (nccl_comm_phase(run->comm) == NCCL_ABORT)
-            return 1;
-    }
+    if (run->given_up && nccl_run_aborting(run))
+        return 1;
     if (run->given_up && run->drain_deadline == 0)
         run->drain_deadline = deadline_in_ms(run->limits.abort_ms);
     int rc = nccl_run_settle(run, err);

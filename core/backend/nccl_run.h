@@ -7,9 +7,10 @@
  * a GPU:
  *
  *     nccl_run_say()      reports what this rank has (loads NCCL the first time); sent to all ranks
- *     nccl_run_hear()     takes what all ranks sent: the verdict, and whether the communicator is
- *                         kept, shrunk or new
- *     nccl_run_form()     until it is ready: all ranks call it at the same position of the log
+ *     nccl_run_hear()     takes what all ranks sent: the verdict. Aborts the communicator of the
+ *                         former epoch
+ *     nccl_run_form()     until the new one is ready: all ranks call it at the same position of the
+ *                         log
  *
  * and for each operation:
  *
@@ -38,8 +39,6 @@ struct nccl_run;
 /* What each rank reports of itself at the start of an epoch. Sent as plain bytes. */
 struct nccl_said {
     struct nccl_fact fact;
-    struct nccl_survivor survivor;
-    int32_t was;  /* size of the communicator that survivor is about */
     bool kernels; /* this rank has hvd's kernels; they are used only if every rank has them */
 };
 
@@ -55,9 +54,9 @@ bool nccl_run_destroy(struct nccl_run *run);
  * no error here. */
 void nccl_run_say(struct nccl_run *run, struct nccl_said *ret);
 
-/* Takes all ranks' reports and chooses how this epoch gets its communicator. all: [size], in the
- * order of the ranks of this epoch. NCCL_BAD: no communicator is possible, err has the sentence for
- * the user; NCCL_WARN: err has a line for the log, and its code is 0. */
+/* Takes all ranks' reports. all: [size], in the order of the ranks of this epoch. NCCL_BAD: no
+ * communicator is possible, err has the sentence for the user; NCCL_WARN: err has a line for the
+ * log, and its code is 0. */
 enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_said *all, int rank,
                                 int size, struct err *err);
 

@@ -175,8 +175,7 @@ static int open_coll(struct gpu_rank *me, int rank, const char *hosts)
 
 int gpu_rank_open_gpu(struct gpu_rank *me, int ordinal, const struct nccl_limits *limits)
 {
-    const struct nccl_limits brief = {
-        .init_ms = 15000, .shrink_ms = 15000, .launch_ms = 15000, .abort_ms = 5000};
+    const struct nccl_limits brief = {.init_ms = 15000, .launch_ms = 15000, .abort_ms = 5000};
     struct err *err = &me->err;
     me->before = me->fake->live();
     me->gpu = NULL;

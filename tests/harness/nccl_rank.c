@@ -48,8 +48,7 @@ int nccl_rank_open(struct nccl_rank *r, const char *version, int rank, int size,
     r->meeting = meeting;
     r->stream = (struct CUstream_st *)r;
     if (!r->limits.init_ms)
-        r->limits = (struct nccl_limits){
-            .init_ms = 10000, .shrink_ms = 10000, .launch_ms = 10000, .abort_ms = 5000};
+        r->limits = (struct nccl_limits){.init_ms = 10000, .launch_ms = 10000, .abort_ms = 5000};
     int rc = nccl_api_open(&place, &r->api, &r->err);
     if (rc == 0)
         rc = nccl_comm_create(&r->api, &host, &r->limits, &r->comm, &r->err);

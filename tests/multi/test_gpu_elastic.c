@@ -325,7 +325,7 @@ static void test_staged(void **state)
     grow(env);
 }
 
-/* 2.27 shrinks the communicator, 2.18 creates a new one, and calls of 2.8 block. */
+/* Before 2.27 launches run on the communicator's thread, and calls of 2.8 block. */
 static void test_nccl(void **state)
 {
     static const char *const versions[] = {"2.27", "2.18", "2.8"};

@@ -239,12 +239,12 @@ static int optional(void)
 {
     static const struct {
         const char *version;
-        bool last_error, premul, config, shrink;
-    } v[] = {{"2.8", false, false, false, false},
-             {"2.13", true, true, false, false},
-             {"2.14", true, true, true, false},
-             {"2.18", true, true, true, false},
-             {"2.27", true, true, true, true}};
+        bool last_error, premul, config;
+    } v[] = {{"2.8", false, false, false},
+             {"2.13", true, true, false},
+             {"2.14", true, true, true},
+             {"2.18", true, true, true},
+             {"2.27", true, true, true}};
     for (size_t i = 0; i < COUNT(v); i++) {
         struct nccl_place place = {.origin = NCCL_ASKED};
         struct nccl_api api;
@@ -255,7 +255,6 @@ static int optional(void)
         CHECK(!!api.ncclGetLastError == v[i].last_error, "%s", api.text);
         CHECK(!!api.ncclRedOpCreatePreMulSum == v[i].premul, "%s", api.text);
         CHECK(!!api.ncclCommInitRankConfig == v[i].config, "%s", api.text);
-        CHECK(!!api.ncclCommShrink == v[i].shrink, "%s", api.text);
         CHECK(strcmp(api.ncclGetErrorString(0), "no error") == 0, "%s", api.text);
     }
     return 0;

@@ -34,8 +34,7 @@ static const struct nccl_row *find(enum nccl_phase phase, enum nccl_event event)
 
 static void test_every_wait_ends(void **state)
 {
-    static const enum nccl_phase waits[] = {NCCL_ID, NCCL_EXCHANGE, NCCL_INIT, NCCL_LAUNCH,
-                                            NCCL_SHRINK};
+    static const enum nccl_phase waits[] = {NCCL_ID, NCCL_EXCHANGE, NCCL_INIT, NCCL_LAUNCH};
     for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++) {
         assert_non_null(find(waits[i], NCCL_ON_DONE));
         assert_non_null(find(waits[i], NCCL_ON_ERROR));
@@ -64,7 +63,7 @@ static void test_all_are_reached(void **state)
     }
     for (int p = 0; p < NCCL_PHASES; p++)
         assert_true(reached[p]);
-    /* a failed communicator never becomes ready: it must be started again or shrunk */
+    /* a failed communicator never becomes ready: it must be aborted and started again */
     for (size_t i = 0; i < n; i++)
         assert_false(rows[i].phase == NCCL_FAILED && rows[i].next == NCCL_READY);
 }
@@ -144,7 +143,7 @@ static struct nccl_comm *create(int init_ms, int launch_ms)
 {
     const struct nccl_host host = {.exchange = exchange, .bind = bind_gpu};
     const struct nccl_limits limits = {
-        .init_ms = init_ms, .shrink_ms = LONG_MS, .launch_ms = launch_ms, .abort_ms = LONG_MS};
+        .init_ms = init_ms, .launch_ms = launch_ms, .abort_ms = LONG_MS};
     struct nccl_comm *c = NULL;
     memset(&g, 0, sizeof(g));
     g.told = -1;
@@ -168,13 +167,9 @@ static void test_good(void **state)
     assert_int_equal(nccl_comm_progress(c, &err), -ENOTCONN);
     assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
     assert_int_equal(nccl_comm_start(c, 0, 1, &err), -EBUSY);
-    assert_int_equal(nccl_comm_mark(c), 0);
     assert_int_equal(drive(c, &err), 0);
     assert_int_equal(nccl_comm_phase(c), NCCL_READY);
     assert_int_equal(g.told, 0);
-    assert_true(nccl_comm_mark(c) != 0);
-    assert_false(nccl_comm_can_shrink(c)); /* this fake lacks ncclCommShrink */
-    assert_int_equal(nccl_comm_shrink(c, (int[]){1}, 1, &err), -ENOTSUP);
     assert_true(nccl_comm_destroy(c));
     assert_int_equal(g.aborts, 1);
     assert_true(nccl_comm_destroy(NULL));
