@@ -9,11 +9,10 @@
  *             from which all ranks choose the same way; in later operations a barrier over the
  *             host's links. A rank past this phase knows that every rank has entered the operation,
  *             which cannot be cancelled any more. The inputs are packed meanwhile.
- *     form    in an epoch's first operation: NCCL's communicator of the former epoch is aborted, and
- *             a new one created
- *     run     the operation
- *     behind  in an elastic job: a barrier over the host's links, after which every rank has the
- * result; copies of overwritten inputs are retained until then (kept.h)
+ *     form    in an epoch's first operation: NCCL's communicator of the former epoch is aborted,
+ * and a new one created run     the operation behind  in an elastic job: a barrier over the host's
+ * links, after which every rank has the result; copies of overwritten inputs are retained until
+ * then (kept.h)
  *
  * struct device owns the GPU, communicator and buffers. They are created in the rank's first
  * operation on a GPU and survive changes of the epoch. Under the progress lock.

@@ -11,9 +11,6 @@
 #include "core/backend/nccl_comm_private.h"
 #include "core/base/clock.h"
 
-/* Before this version of NCCL a group belongs to the calling thread: see nccl_thread.h. */
-#define GROUPS_ANYWHERE 22700
-
 static const struct nccl_row rows[] = {
     {NCCL_NEW, NCCL_ON_START, NCCL_ID, nccl_begin_id},
     {NCCL_GONE, NCCL_ON_START, NCCL_ID, nccl_begin_id},
@@ -97,17 +94,29 @@ static int happen(struct nccl_comm *c, enum nccl_event event)
 
 /* ---- life ---- */
 
+int nccl_refuse_blocking(const struct nccl_api *api, struct err *err)
+{
+    const char *blocks = getenv("NCCL_COMM_BLOCKING");
+    if (!blocks || !blocks[0] || strcmp(blocks, "0") == 0)
+        return 0;
+    return err_set(err, ENOTSUP,
+                   "NCCL_COMM_BLOCKING=%s makes calls of NCCL %s (%s) wait for other ranks, which "
+                   "hvd cannot use: unset it, also in NCCL's configuration file",
+                   blocks, api->text, api->path);
+}
+
 int nccl_comm_create(const struct nccl_api *api, const struct nccl_host *host,
                      const struct nccl_limits *limits, struct nccl_comm **ret, struct err *err)
 {
+    int rc = nccl_refuse_blocking(api, err);
+    if (rc < 0)
+        return rc;
     struct nccl_comm *c = calloc(1, sizeof(*c));
-    const char *blocks = getenv("NCCL_COMM_BLOCKING");
     if (!c)
         return err_set(err, ENOMEM, "no memory for a communicator");
     c->api = api;
     c->host = *host;
     c->limits = *limits;
-    c->apart = api->version < GROUPS_ANYWHERE || (blocks && blocks[0] && strcmp(blocks, "0") != 0);
     c->doing = "nothing";
     *ret = c;
     return 0;
@@ -205,10 +214,7 @@ void nccl_comm_abort(struct nccl_comm *comm)
 
 struct nccl_means nccl_comm_means(const struct nccl_comm *comm)
 {
-    return (struct nccl_means){.version = comm->api->version,
-                               .cuda = comm->api->cuda,
-                               .premul = comm->api->ncclRedOpCreatePreMulSum != NULL,
-                               .copies = comm->host.copy != NULL};
+    return (struct nccl_means){.version = comm->api->version, .cuda = comm->api->cuda};
 }
 
 int nccl_comm_abandoned(const struct nccl_comm *comm)

@@ -4,12 +4,10 @@
  * errors, abort, and another creation when the ranks have changed. A state machine;
  * nccl_comm_progress() drives it and never blocks. Everything runs under the engine's progress
  * lock, on the thread that drives; calls that may sleep inside NCCL run on the communicator's own
- * thread (nccl_call.h, nccl_thread.h), and so does every launch before NCCL 2.27 or if
- * communicators block (NCCL_COMM_BLOCKING=1). Every phase has a time limit. A communicator is
- * aborted, never destroyed: destroying one waits for ranks that may be lost. The abort begins when
- * a call that is in progress has returned, or at its deadline. An abort that does not return (a
- * known fault before 2.26.2) is abandoned with its thread. So is an init of NCCL before 2.14, which
- * cannot be interrupted.
+ * thread (nccl_call.h, nccl_thread.h), and so does every launch before NCCL 2.27. Every phase has a
+ * time limit. A communicator is aborted, never destroyed: destroying one waits for ranks that may
+ * be lost. The abort begins when a call that is in progress has returned, or at its deadline. An
+ * abort that does not return (a known fault before 2.26.2) is abandoned with its thread.
  *
  * The states are a table (nccl_comm_rows()):
  *
@@ -41,7 +39,7 @@ struct nccl_host {
      * valid until then. */
     int (*exchange)(void *ctx, void *data, size_t n);
     /* Adds a copy on the device to the stream. Runs on the launching thread, which may be one of
-     * nccl_thread.h. 0 or -errno; NULL: NCCL sends to its own rank instead. */
+     * nccl_thread.h. 0 or -errno. */
     int (*copy)(void *ctx, void *dst, const void *src, size_t bytes, struct CUstream_st *stream);
 };
 
@@ -56,6 +54,7 @@ struct nccl_limits {
         .init_ms = 60000, .launch_ms = 60000, .abort_ms = 10000                                    \
     }
 
+/* -ENOTSUP: NCCL_COMM_BLOCKING is set. */
 int nccl_comm_create(const struct nccl_api *api, const struct nccl_host *host,
                      const struct nccl_limits *limits, struct nccl_comm **ret, struct err *err);
 

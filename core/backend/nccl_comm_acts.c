@@ -11,7 +11,9 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 
-#define HASTEN_PART 10 /* 1/10 of abort_ms: how long a call in progress may take to return */
+/* Before this version of NCCL a group belongs to the calling thread: see nccl_thread.h. */
+#define GROUPS_ANYWHERE 22700
+#define HASTEN_PART     10 /* 1/10 of abort_ms: how long a call in progress may take to return */
 
 /* ---- words ---- */
 
@@ -30,7 +32,7 @@ static int code_of(int result)
 
 int nccl_say(const struct nccl_comm *c, int result, struct err *err)
 {
-    const char *more = c->api->ncclGetLastError ? c->api->ncclGetLastError(NULL) : NULL;
+    const char *more = c->api->ncclGetLastError(NULL);
     return err_set(err, code_of(result), "NCCL %s (%s), rank %d of %d: %s: %s%s%s", c->api->text,
                    c->api->path, c->rank, c->size, c->doing, c->api->ncclGetErrorString(result),
                    more && more[0] ? ": " : "", more ? more : "");
@@ -90,8 +92,6 @@ static int do_init(void *arg)
                                      .blocking = 0};
     if (!bound(&call->host))
         return NCCL_ABI_CUDA_ERROR;
-    if (!call->api->ncclCommInitRankConfig)
-        return call->api->ncclCommInitRank(&call->comm, call->size, call->id, call->rank);
     return call->api->ncclCommInitRankConfig(&call->comm, call->size, call->id, call->rank,
                                              &config);
 }
@@ -164,7 +164,7 @@ int nccl_begin_init(struct nccl_comm *c, struct err *err)
         return nccl_say(c, c->ticket.result, err);
     }
     c->deadline = init_deadline(c);
-    c->doing = c->api->ncclCommInitRankConfig ? "ncclCommInitRankConfig" : "ncclCommInitRank";
+    c->doing = "ncclCommInitRankConfig";
     return begin_call(c, NCCL_INIT, do_init, &call, sizeof(call), err);
 }
 
@@ -202,7 +202,7 @@ int nccl_begin_launch(struct nccl_comm *c, struct err *err)
                                      .n = c->steps->n};
     c->deadline = deadline_in_ms(c->limits.launch_ms);
     c->doing = "a launch";
-    if (c->apart)
+    if (c->api->version < GROUPS_ANYWHERE)
         return launch_apart(c, &issue, err);
     int result = nccl_issue(&issue, &c->doing);
     return nccl_failed(result) ? nccl_say(c, result, err) : 0;
@@ -322,9 +322,9 @@ static int look_init(struct nccl_comm *c)
         nccl_call_release(TAKE(c->call));
         if (nccl_failed(result) || !c->handle)
             return nccl_say(c, nccl_failed(result) ? result : NCCL_ABI_INTERNAL_ERROR, &c->err);
-        /* The communicator blocks although it was configured not to: NCCL's configuration file may
-         * force that. */
-        c->apart = c->apart || result == NCCL_ABI_SUCCESS;
+        int rc = nccl_refuse_blocking(c->api, &c->err);
+        if (rc < 0)
+            return rc;
     }
     return ask(c, c->handle);
 }

@@ -33,7 +33,6 @@ struct nccl_comm {
     struct nccl_limits limits;
     int rank, size;
     enum nccl_phase phase;
-    bool apart;                 /* launches run on the thread, too */
     uint64_t deadline;          /* when the current phase times out */
     struct ncclComm *handle;    /* NULL: there is none */
     struct nccl_thread *thread; /* runs the communicator's calls; NULL: there were none yet */
@@ -48,6 +47,10 @@ struct nccl_comm {
     struct CUstream_st *stream;
     struct err err;
 };
+
+/* -ENOTSUP: NCCL_COMM_BLOCKING is set, perhaps by NCCL itself from its configuration file, which it
+ * reads when the first communicator is created. */
+int nccl_refuse_blocking(const struct nccl_api *api, struct err *err);
 
 /* Actions of the table. */
 int nccl_begin_id(struct nccl_comm *c, struct err *err);

@@ -33,7 +33,7 @@
 #include "tests/harness/values.h"
 #include "tests/harness/world.h"
 
-#define OLDER      (size_t) effort(4) /* how many older versions of NCCL run */
+#define OLDER      (size_t) effort(2) /* how many older versions of NCCL run */
 #define MOST_RANKS (EFFORT_WHOLE ? 4 : 3)
 #define TYPES      (EFFORT_LEAST ? 3 : 1) /* 3: only every third dtype */
 
@@ -239,7 +239,7 @@ static void test_staged(void **state)
 
 static void test_nccl(void **state)
 {
-    static const char *const older[] = {"2.8", "2.13", "2.14", "2.18"};
+    static const char *const older[] = {"2.14", "2.18"};
     for (size_t v = 0; v < OLDER; v++)
         both(2, gpu_job_nccl(older[v], NULL), "nccl");
     for (int size = 1; size <= MOST_RANKS; size++)

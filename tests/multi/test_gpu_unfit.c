@@ -161,18 +161,22 @@ static void joins(const char *const *env, const struct newcomer *n)
 
 static void test_joiners(void **state)
 {
-    char path[PATH_MAX], lib[PATH_MAX + 16], old[PATH_MAX + 16];
+    char path[PATH_MAX], lib[PATH_MAX + 16], old[PATH_MAX + 16], other[PATH_MAX + 16];
     const char *const env[] = {lib, NULL}, *const none[] = {"HVD_NCCL_LIB=/none", NULL};
-    const char *const older[] = {old, NULL}, *const bare[] = {lib, "HVD_KERNELS=/none", NULL};
+    const char *const older[] = {old, NULL}, *const mixed[] = {other, NULL};
+    const char *const bare[] = {lib, "HVD_KERNELS=/none", NULL};
     const struct newcomer all[] = {
-        {none, "has no NCCL", false, false},      {none, "has no NCCL", false, true},
-        {none, "has no NCCL", true, false},       {older, "2.8", false, false},
-        {bare, "kernels for GPUs", false, false}, {bare, "kernels for GPUs", false, true},
+        {none, "has no NCCL", false, false},     {none, "has no NCCL", false, true},
+        {none, "has no NCCL", true, false},      {older, "too old", false, false},
+        {mixed, "2.18.6", false, false},         {bare, "kernels for GPUs", false, false},
+        {bare, "kernels for GPUs", false, true},
     };
     fake_nccl_path("2.27", path);
     snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
-    fake_nccl_path("2.8", path);
+    fake_nccl_path("2.13", path);
     snprintf(old, sizeof(old), "HVD_NCCL_LIB=%s", path);
+    fake_nccl_path("2.18", path);
+    snprintf(other, sizeof(other), "HVD_NCCL_LIB=%s", path);
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         joins(env, &all[i]);
 }

@@ -54,14 +54,13 @@ static const struct fault faults[] = {
     /* failures at once */
     {"2.27", "ncclGetUniqueId", 0, 0, AT_START, 0, 0, 1, "ncclGetUniqueId: unhandled system error", 0, 0},
     {"2.27", "ncclCommInitRankConfig", 0, 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig: unhandled system", 0, 0},
-    {"2.13", "ncclCommInitRank", 0, 1, AT_START, 0, 0, 1, "ncclCommInitRank: unhandled system", 0, 1},
-    {"2.8", "ncclCommInitRank", 0, 1, AT_START, 0, 0, 1, "NCCL 2.8.4", 0, 1},
+    {"2.14", "ncclCommInitRankConfig", 0, 1, AT_START, 0, 0, 1, "NCCL 2.14.3", 0, 0},
     {"2.27", "ncclCommGetAsyncError", 0, 1, AT_START, 0, 0, 1, "ncclCommGetAsyncError", 0, 0},
     {"2.27", "ncclGroupStart", 0, 1, AT_RUN, HVD_ALLTOALL, 0, 1, "ncclGroupStart", 0, 0},
     {"2.27", "ncclGroupEnd", 0, 1, AT_RUN, HVD_ALLTOALL, 0, 1, "ncclGroupEnd", 0, 0},
     {"2.27", "ncclAllReduce", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "ncclAllReduce: unhandled system error: said by", 0, 0},
-    {"2.13", "ncclAllReduce", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "ncclAllReduce", 0, 0},
-    {"2.8", "ncclAllReduce:1:sync:1", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "ncclAllReduce: unhandled cuda error", 0, 0},
+    {"2.14", "ncclAllReduce", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "ncclAllReduce", 0, 0},
+    {"2.18", "ncclAllReduce:1:sync:1", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "ncclAllReduce: unhandled cuda error", 0, 0},
     {"2.27", "ncclReduce", 0, 1, AT_RUN, HVD_REDUCESCATTER, 1, 1, "ncclReduce:", 0, 0},
     {"2.27", "ncclReduceScatter", 0, 1, AT_RUN, HVD_REDUCESCATTER, 0, 1, "ncclReduceScatter", 0, 0},
     {"2.27", "ncclAllGather", 0, 1, AT_RUN, HVD_ALLGATHER, 0, 1, "ncclAllGather", 0, 0},
@@ -77,7 +76,7 @@ static const struct fault faults[] = {
     {"2.14", "ncclCommInitRankConfig:1:async:3", 0, 1, AT_START, 0, 0, 1, "internal error", 0, 0},
     {"2.27", "ncclCommGetAsyncError:1:async:6", 0, 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig: remote process", 0, 0},
     {"2.27", "ncclAllReduce:1:async:6", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "remote process exited", 0, 0},
-    {"2.13", "ncclAllReduce:1:async:2", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "unhandled system", 0, 0},
+    {"2.14", "ncclAllReduce:1:async:2", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "unhandled system", 0, 0},
     {"2.27", "ncclGroupEnd:1:async:1", 0, 1, AT_RUN, HVD_ALLTOALL, 0, 1, "unhandled cuda error", 0, 0},
     /* calls that do not return */
     {"2.27", 0, "ncclGetUniqueId", 0, AT_START, 0, 0, 1, "ncclGetUniqueId did not end in time", 1, 0},
@@ -85,13 +84,13 @@ static const struct fault faults[] = {
     {"2.27", 0, "ncclCommInitRankConfig:1:async", 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig did not", 0, 0},
     {"2.14", 0, "ncclCommInitRankConfig:1:async", 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig did not", 0, 0},
     {"2.18", 0, "ncclAllReduce", 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "a launch did not end in time", 0, 0},
-    {"2.13", 0, "ncclCommInitRank", 1, AT_START, 0, 0, 1, "ncclCommInitRank did not end in time", 1, 1},
-    {"2.13", 0, "ncclGroupEnd", 1, AT_RUN, HVD_ALLTOALL, 0, 1, "a launch did not end in time", 0, 0},
-    {"2.13", 0, "ncclAllReduce", 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "a launch did not end in time", 0, 0},
+    {"2.14", 0, "ncclCommInitRankConfig", 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig did not end", 1, 0},
+    {"2.14", 0, "ncclGroupEnd", 1, AT_RUN, HVD_ALLTOALL, 0, 1, "a launch did not end in time", 0, 0},
+    {"2.14", 0, "ncclAllReduce", 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "a launch did not end in time", 0, 0},
     {"2.27", 0, "ncclAllReduce:1:async", 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "", 0, 0},
     {"2.27", 0, "ncclSend:1:async", 1, AT_RUN, HVD_ALLTOALL, 0, 1, "", 0, 0},
     {"2.27", 0, "ncclCommAbort", 1, AT_END, HVD_ALLREDUCE, 0, 1, "", 1, 0},
-    {"2.8", 0, "ncclCommAbort", 1, AT_END, HVD_ALLREDUCE, 0, 1, "", 1, 0},
+    {"2.14", 0, "ncclCommAbort", 1, AT_END, HVD_ALLREDUCE, 0, 1, "", 1, 0},
 };
 /* clang-format on */
 
@@ -257,7 +256,7 @@ static void test_losses(void **state)
     static const struct loss losses[] = {
         {NULL, "2.27", 2, false, false}, {NULL, "2.27", 0, false, false},
         {NULL, "2.27", 1, true, false},  {NULL, "2.18", 0, true, false},
-        {NULL, "2.14", 1, false, false}, {NULL, "2.8", 1, false, false},
+        {NULL, "2.14", 1, false, false}, {NULL, "2.14", 1, true, false},
         {NULL, "2.27", 1, false, true},  {NULL, "2.18", 1, false, true},
     };
     for (size_t i = 0; i < COUNT(losses); i++) {

@@ -13,9 +13,8 @@
 
 #include "tests/fake/nccl/fake.h"
 
-#define N(name, since, result, arguments) EXPORT result name arguments;
-NCCL_ABI_REQUIRED(N)
-NCCL_ABI_OPTIONAL(N)
+#define N(name, result, arguments) EXPORT result name arguments;
+NCCL_ABI_FUNCTIONS(N)
 #undef N
 
 EXPORT int fake_nccl_live(void);
@@ -200,12 +199,6 @@ static int init(const char *function, struct ncclComm **ret, int size, struct nc
     return f.async ? NCCL_ABI_IN_PROGRESS : atomic_load(&c->async);
 }
 
-int ncclCommInitRank(struct ncclComm **comm, int size, struct nccl_abi_id id, int rank)
-{
-    return init(__func__, comm, size, id, rank, true);
-}
-
-#if FAKE_NCCL_BUILT >= 21400
 int ncclCommInitRankConfig(struct ncclComm **comm, int size, struct nccl_abi_id id, int rank,
                            struct nccl_abi_config *config)
 {
@@ -214,7 +207,6 @@ int ncclCommInitRankConfig(struct ncclComm **comm, int size, struct nccl_abi_id 
         return NCCL_ABI_INVALID_ARGUMENT;
     return init(__func__, comm, size, id, rank, config->blocking != 0);
 }
-#endif
 
 int ncclGetUniqueId(struct nccl_abi_id *id)
 {
@@ -315,9 +307,7 @@ const char *ncclGetErrorString(int result)
     return result >= 0 && result < 8 ? words[result] : "unknown result code";
 }
 
-#if FAKE_NCCL_BUILT >= 21300
 const char *ncclGetLastError(struct ncclComm *comm)
 {
     return "said by the fake library";
 }
-#endif

@@ -22,7 +22,7 @@
 #include "core/backend/nccl_abi.h"
 
 #ifndef FAKE_NCCL_BUILT
-/* The version of NCCL that this fake imitates. It decides which functions the fake has. */
+/* The version of NCCL that this fake imitates. */
 #define FAKE_NCCL_BUILT 22707
 #endif
 

@@ -75,6 +75,7 @@ static struct {
     int aborts;
     int exchange, bind; /* results of the callbacks in struct nccl_host */
     int told;           /* the result that rank 0 sent with the id */
+    bool blocks;        /* the configuration file has NCCL_COMM_BLOCKING=1 */
 } g;
 
 static struct ncclComm *const g_handle = (struct ncclComm *)&g;
@@ -89,6 +90,8 @@ static int init(struct ncclComm **comm, int size, struct nccl_abi_id id, int ran
                 struct nccl_abi_config *config)
 {
     *comm = g.init == 0 ? g_handle : NULL;
+    if (g.blocks)
+        setenv("NCCL_COMM_BLOCKING", "1", 1);
     return config->blocking == 0 && id.internal[5] == 7 ? g.init : NCCL_ABI_INVALID_ARGUMENT;
 }
 
@@ -115,12 +118,18 @@ static const char *words(int result)
     return result == NCCL_ABI_CUDA_ERROR ? "cuda trouble" : "trouble";
 }
 
+static const char *last_error(struct ncclComm *comm)
+{
+    return "";
+}
+
 static const struct nccl_api api = {.ncclGetUniqueId = get_id,
                                     .ncclCommInitRankConfig = init,
                                     .ncclCommGetAsyncError = async_error,
                                     .ncclCommAbort = abort_it,
                                     .ncclAllReduce = all_reduce,
                                     .ncclGetErrorString = words,
+                                    .ncclGetLastError = last_error,
                                     .version = 22707,
                                     .text = "2.27.7",
                                     .path = "/lib/libnccl.so.2"};
@@ -234,6 +243,34 @@ static void test_no_device(void **state)
     assert_true(nccl_comm_destroy(c));
 }
 
+static void test_blocking(void **state)
+{
+    static const char *const values[] = {"1", "2", "0", ""};
+    struct nccl_comm *c = NULL;
+    struct err err = {0};
+    for (int i = 0; i < 2; i++) {
+        setenv("NCCL_COMM_BLOCKING", values[i], 1);
+        assert_int_equal(nccl_comm_create(&api, &(struct nccl_host){0},
+                                          &(struct nccl_limits)NCCL_LIMITS_DEFAULT, &c, &err),
+                         -ENOTSUP);
+        assert_non_null(strstr(err.msg, "NCCL_COMM_BLOCKING="));
+        assert_non_null(strstr(err.msg, "NCCL 2.27.7 (/lib/libnccl.so.2)"));
+    }
+    for (int i = 2; i < 4; i++) {
+        setenv("NCCL_COMM_BLOCKING", values[i], 1);
+        assert_true(nccl_comm_destroy(create(LONG_MS, LONG_MS)));
+    }
+    unsetenv("NCCL_COMM_BLOCKING");
+    c = create(LONG_MS, LONG_MS);
+    g.blocks = true;
+    assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
+    assert_int_equal(drive(c, &err), -ENOTSUP);
+    assert_non_null(strstr(err.msg, "configuration file"));
+    assert_true(nccl_comm_destroy(c));
+    assert_int_equal(g.aborts, 1);
+    unsetenv("NCCL_COMM_BLOCKING");
+}
+
 /* A failed communicator is aborted, and can then be started again. */
 static void test_again(void **state)
 {
@@ -283,6 +320,7 @@ int main(void)
         cmocka_unit_test(test_no_id),
         cmocka_unit_test(test_no_exchange),
         cmocka_unit_test(test_no_device),
+        cmocka_unit_test(test_blocking),
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_launch),
     };

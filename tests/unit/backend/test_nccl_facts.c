@@ -113,7 +113,7 @@ static const struct {
      "HVD6003"},
     {"Blackwell, CUDA 12.8", {{'a', 1, 1, 22605, 12080, 13000, 120, 0}}, NCCL_GOOD, "", ""},
     {"GB10, CUDA 13", {{'a', 1, 1, 22605, 13000, 13000, 121, 0}}, NCCL_GOOD, "", ""},
-    {"nothing is known of the build", {{'a', 1, 1, 20804, 0, 13000, 90, 0}}, NCCL_GOOD, "", ""},
+    {"nothing is known of the build", {{'a', 1, 1, 21403, 0, 13000, 90, 0}}, NCCL_GOOD, "", ""},
     {"two drivers",
      {{'a', 1, 1, 22707, 12080, 13000, 90, 0}, {'b', 1, 1, 22707, 12080, 12080, 90, 0}},
      NCCL_WARN,
