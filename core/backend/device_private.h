@@ -55,10 +55,11 @@ struct job {
 /* Starts the allgather of what each rank reports, as a part of the operation (coll_part_start). */
 int device_ask(struct coll *coll, struct job *job, struct err *err);
 
-/* Finds joiners that do not fit (device_fit.c, pure). Sets ret_unfit[size], which is all false
- * before, and returns how many there are. Ranks that were there before always fit. A joiner fits
- * if there is still a way for all, with kernels if the others have kernels. ret_why: the reason
- * for rank me if it does not fit, else for the first. -ENOMEM. */
+/* Finds joiners that do not fit (device_fit.c, pure). The ranks that were there before choose the
+ * way. A joiner fits if its report allows exactly that way, with NCCL also with kernels if they all
+ * have kernels. Joiners are taken in the order of ranks. Sets ret_unfit[size], which is all false
+ * before, and returns how many do not fit. ret_why: the reason for rank me if it does not fit, else
+ * for the first. -ENOMEM. */
 int device_fit(const struct device_ways *ways, const struct said *all, int size, int me,
                bool *ret_unfit, struct err *ret_why);
 

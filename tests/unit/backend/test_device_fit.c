@@ -96,13 +96,16 @@ static void test_the_host_is_allowed(void **state)
     no_nccl(&all[3]);
     for (int r = 0; r < RANKS; r++)
         all[r].fallback = true;
+    expect(&by_nccl, all, 0, 1U << 3, "no NCCL"); /* the others use NCCL */
+    no_nccl(&all[0]);
     expect(&by_nccl, all, 0, 0, "");
-    all[3].fallback = false;
-    expect(&by_nccl, all, 0, 1U << 3, "no NCCL");
-    /* If no rank has kernels, a joiner without kernels fits. */
+    all[2].fallback = false; /* its NCCL is of no use */
+    expect(&by_nccl, all, 0, 1U << 2, "set HVD_GPU_FALLBACK=1");
+    all[1].fallback = false;
+    expect(&by_nccl, all, 0, 0, ""); /* there is no way for those that were there before */
+    /* If one of the others lacks kernels, a joiner without kernels fits. */
     all_well(all);
-    for (int r = 0; r < RANKS; r++)
-        all[r].nccl.kernels = false;
+    all[1].nccl.kernels = all[3].nccl.kernels = false;
     expect(&by_nccl, all, 0, 0, "");
 }
 
