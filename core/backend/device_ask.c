@@ -15,7 +15,7 @@
 #define LEAVE_MS 10000 /* time for a rank that does not fit to leave */
 
 /* Collects what this rank reports; loads NCCL the first time. */
-static int say(struct device *d, struct said *ret, struct err *err)
+static int say(struct device *d, int rank, struct said *ret, struct err *err)
 {
     int rc = 0;
     memset(ret, 0, sizeof(*ret)); /* it is sent as bytes: no uninitialized padding */
@@ -24,7 +24,7 @@ static int say(struct device *d, struct said *ret, struct err *err)
     if (d->ways.nccl && !d->nccl)
         rc = nccl_run_create(d->gpu, NULL, &d->nccl, err);
     if (rc == 0 && d->nccl)
-        nccl_run_say(d->nccl, &ret->nccl);
+        nccl_run_say(d->nccl, rank, &ret->nccl);
     return rc;
 }
 
@@ -32,7 +32,7 @@ int device_ask(struct coll *coll, struct job *j, struct err *err)
 {
     size_t size = (size_t)coll->mesh->size;
     inject_point("ask");
-    int rc = say(j->d, &j->mine, err);
+    int rc = say(j->d, coll->mesh->rank, &j->mine, err);
     free(j->all);
     free(j->counts);
     j->all = calloc(size, sizeof(*j->all));
@@ -97,16 +97,12 @@ static int choose_way(const struct coll *coll, struct job *j, struct err *err)
     j->staged_too = d->ways.staged || all_allow || size == 1;
     enum nccl_verdict verdict = NCCL_BAD;
     if (d->nccl) {
-        auto_free struct nccl_said *said = calloc((size_t)size, sizeof(*said));
-        if (!said)
+        auto_free struct nccl_fact *facts = calloc((size_t)size, sizeof(*facts));
+        if (!facts)
             return err_set(err, ENOMEM, "no memory for the reports of %d ranks", size);
         for (int r = 0; r < size; r++)
-            said[r] = j->all[r].nccl;
-        verdict = nccl_run_hear(d->nccl, said, coll->mesh->rank, size, &why);
-        if (why.code == -ENOMEM) { /* on this rank only: the other ranks choose without it */
-            *err = why;
-            return -ENOMEM;
-        }
+            facts[r] = j->all[r].nccl;
+        verdict = nccl_run_hear(d->nccl, facts, coll->mesh->rank, size, &why);
     }
     d->way = verdict != NCCL_BAD ? DEVICE_NCCL : j->staged_too ? DEVICE_STAGED : DEVICE_NONE;
     if (coll->mesh->rank == 0 && d->told != d->way && why.msg[0] && d->way != DEVICE_NONE)

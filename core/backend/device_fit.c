@@ -20,8 +20,7 @@ struct crew {
 
 static void add(struct crew *c, int rank)
 {
-    c->facts[c->n] = c->all[rank].nccl.fact;
-    c->facts[c->n++].rank = rank;
+    c->facts[c->n++] = c->all[rank].nccl;
 }
 
 static bool can_use_nccl(const struct crew *c, struct err *ret_why)

@@ -24,7 +24,7 @@ struct device {
 
 /* What a rank reports in the phase ask. Plain bytes. */
 struct said {
-    struct nccl_said nccl;
+    struct nccl_fact nccl;
     bool fallback;
     bool newcomer;
 };

@@ -212,11 +212,6 @@ void nccl_comm_abort(struct nccl_comm *comm)
 
 /* ---- what it is ---- */
 
-struct nccl_means nccl_comm_means(const struct nccl_comm *comm)
-{
-    return (struct nccl_means){.version = comm->api->version, .cuda = comm->api->cuda};
-}
-
 int nccl_comm_abandoned(const struct nccl_comm *comm)
 {
     return comm->abandoned;

@@ -81,9 +81,6 @@ int nccl_comm_launch(struct nccl_comm *comm, const struct nccl_steps *steps,
  * creator must cancel an exchange in progress. Does nothing in the phases new and gone. */
 void nccl_comm_abort(struct nccl_comm *comm);
 
-/* What NCCL can do, for planning operations (nccl_steps.h); the caller adds its kernels. */
-struct nccl_means nccl_comm_means(const struct nccl_comm *comm);
-
 /* Number of calls that were abandoned in NCCL since it was created. */
 int nccl_comm_abandoned(const struct nccl_comm *comm);
 

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct nccl_fact {
-    int32_t rank;    /* in this epoch, for messages; set by the rank that judges */
+    int32_t rank;    /* in this epoch, for messages */
     char host[64];   /* the same for ranks of one machine and no others (a boot id will do) */
     char name[64];   /* host name, for messages */
     int32_t nccl;    /* NCCL's version, such as 22707; 0: no NCCL */
@@ -22,6 +22,7 @@ struct nccl_fact {
     int32_t sm;      /* compute capability of its own GPU, such as 90; 0: unknown */
     uint8_t gpu[16]; /* its UUID; zero: it has no GPU */
     bool hides_gpus; /* CUDA_VISIBLE_DEVICES is set, and empty or -1 */
+    bool kernels;    /* this rank has hvd's kernels; they are used only if every rank has them */
     char why[400];   /* nccl == 0: why it was not loaded; otherwise the path of the library */
 };
 

@@ -36,12 +36,6 @@
 
 struct nccl_run;
 
-/* What each rank reports of itself at the start of an epoch. Sent as plain bytes. */
-struct nccl_said {
-    struct nccl_fact fact;
-    bool kernels; /* this rank has hvd's kernels; they are used only if every rank has them */
-};
-
 /* limits NULL: NCCL_LIMITS_DEFAULT. gpu outlives it. */
 int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nccl_run **ret,
                     struct err *err);
@@ -50,14 +44,14 @@ int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nc
  * the GPU: the GPU's memory must not be freed. NULL is allowed. */
 bool nccl_run_destroy(struct nccl_run *run);
 
-/* Loads NCCL and queries GPU and driver. If something is missing, ret->fact.why says what: this is
- * no error here. */
-void nccl_run_say(struct nccl_run *run, struct nccl_said *ret);
+/* Loads NCCL and queries GPU and driver. If something is missing, ret->why says what: this is no
+ * error here. rank: this rank in the new epoch. */
+void nccl_run_say(struct nccl_run *run, int rank, struct nccl_fact *ret);
 
 /* Takes all ranks' reports. all: [size], in the order of the ranks of this epoch. NCCL_BAD: no
  * communicator is possible, err has the sentence for the user; NCCL_WARN: err has a line for the
  * log, and its code is 0. */
-enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_said *all, int rank,
+enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_fact *all, int rank,
                                 int size, struct err *err);
 
 /* Makes progress on the communicator. 1: in progress; 0: it is ready on every rank, and no work of

@@ -57,52 +57,34 @@ static void say_nccl(const struct nccl_run *run, struct nccl_fact *f)
     }
 }
 
-void nccl_run_say(struct nccl_run *run, struct nccl_said *ret)
+void nccl_run_say(struct nccl_run *run, int rank, struct nccl_fact *ret)
 {
     memset(ret, 0, sizeof(*ret)); /* sent as bytes, with its padding */
     run->form.parting = false;    /* it belonged to the former epoch, whose coll may be gone */
     nccl_run_load(run);
-    say_host(&ret->fact);
-    say_gpu(run->gpu->device, &ret->fact);
-    say_nccl(run, &ret->fact);
+    ret->rank = rank;
+    say_host(ret);
+    say_gpu(run->gpu->device, ret);
+    say_nccl(run, ret);
     ret->kernels = run->gpu->kernels;
 }
 
-/* ---- all ranks' reports ---- */
-
-static enum nccl_verdict judge(struct nccl_run *run, const struct nccl_said *all, struct err *err)
-{
-    size_t n = (size_t)run->size;
-    char line[1000];
-    auto_free struct nccl_fact *facts = calloc(n, sizeof(*facts));
-    if (!facts) {
-        err_set(err, ENOMEM, "no memory for the reports of %d ranks", run->size);
-        return NCCL_BAD;
-    }
-    run->kernels = true;
-    for (size_t r = 0; r < n; r++) {
-        facts[r] = all[r].fact;
-        facts[r].rank = (int32_t)r;
-        run->kernels = run->kernels && all[r].kernels;
-    }
-    enum nccl_verdict verdict = nccl_facts_judge(facts, run->size, line, sizeof(line));
-    if (verdict == NCCL_BAD)
-        err_set(err, ENOTSUP, "%s", line);
-    else if (!run->comm)
-        verdict = NCCL_BAD;
-    else if (verdict == NCCL_WARN && err)
-        snprintf(err->msg, sizeof(err->msg), "%s", line);
-    return verdict;
-}
-
-enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_said *all, int rank,
+enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_fact *all, int rank,
                                 int size, struct err *err)
 {
+    char line[1000];
     /* What was in progress belongs to the former epoch, whose coll may be gone. */
     nccl_run_abort(run);
     run->rank = rank;
     run->size = size;
-    enum nccl_verdict verdict = judge(run, all, err);
+    run->kernels = true;
+    for (int r = 0; r < size; r++)
+        run->kernels = run->kernels && all[r].kernels;
+    enum nccl_verdict verdict = nccl_facts_judge(all, size, line, sizeof(line));
+    if (verdict == NCCL_BAD)
+        err_set(err, ENOTSUP, "%s", line);
+    else if (verdict == NCCL_WARN && err)
+        snprintf(err->msg, sizeof(err->msg), "%s", line);
     run->heard = verdict != NCCL_BAD;
     run->form.phase = run->heard ? FORM_ENDING : FORM_NONE;
     return verdict;

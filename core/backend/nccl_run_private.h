@@ -90,9 +90,6 @@ int nccl_run_load(struct nccl_run *run);
 /* 1: work of hvd is on the stream, 0: none. */
 int nccl_run_settle(struct nccl_run *run, struct err *err);
 
-/* Gives up the operation in flight; does not touch the communicator. */
-void nccl_run_give_up(struct nccl_run *run);
-
 /* Returns whether the communicator is still being aborted, after making progress on that. */
 bool nccl_run_aborting(struct nccl_run *run);
 

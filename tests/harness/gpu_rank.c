@@ -38,7 +38,7 @@ static int saying(struct coll *coll, struct gpu_rank *me)
     int rc;
     if (!me->heard) {
         if (!me->parting) {
-            nccl_run_say(me->run, &me->mine);
+            nccl_run_say(me->run, me->r.mesh->rank, &me->mine);
             me->tensor = (struct coll_tensor){&me->mine, me->all, sizeof(me->mine)};
         }
         const struct coll_op gather = {.kind = HVD_ALLGATHER,

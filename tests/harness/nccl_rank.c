@@ -100,7 +100,7 @@ int nccl_rank_start(struct nccl_rank *r, int round, int rank, int size)
 
 int nccl_rank_run(struct nccl_rank *r, const struct coll_op *op)
 {
-    struct nccl_means means = nccl_comm_means(r->comm);
+    const struct nccl_means means = {.version = r->api.version, .cuda = r->api.cuda};
     r->err = (struct err){0};
     int rc = nccl_steps_make(&means, op, r->rank, r->size, &r->steps, &r->err);
     if (rc == 0)

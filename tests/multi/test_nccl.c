@@ -364,7 +364,7 @@ static int polled(int rank, int size, void *arg)
     setenv("FAKE_NCCL_POLLS", "5", 1);
     if (nccl_rank_open(&r, "2.27", rank, size, arg) < 0 || nccl_rank_start(&r, 0, rank, size) != 0)
         return FAIL("%s", r.err.msg);
-    struct nccl_means means = nccl_comm_means(r.comm);
+    const struct nccl_means means = {.version = r.api.version, .cuda = r.api.cuda};
     if (nccl_steps_make(&means, &op, rank, size, &r.steps, NULL) < 0 ||
         nccl_comm_launch(r.comm, &r.steps, r.stream, &r.err) < 0)
         return FAIL("%s", r.err.msg);

@@ -378,7 +378,7 @@ static int words(struct gpu_rank *me)
     nccl_run_describe(me->run, text, sizeof(text));
     if (rc == 0 && (!strstr(text, "2.27.7 (/") || !strstr(text, "libnccl.so.2, HVD_NCCL_LIB)")))
         rc = FAIL("%s", text);
-    const struct nccl_fact *f = &me->mine.fact;
+    const struct nccl_fact *f = &me->mine;
     if (rc == 0 && (f->nccl != 22707 || f->driver != 13000 || f->gpus != 8 || f->sm != 90 ||
                     f->hides_gpus || f->gpu[0] != 0x40 + me->r.mesh->rank || !f->host[0] ||
                     !f->name[0] || !strstr(f->why, "/libnccl.so.2")))

@@ -23,11 +23,12 @@ static void all_well(struct said all[RANKS])
 {
     memset(all, 0, RANKS * sizeof(*all));
     for (int r = 0; r < RANKS; r++) {
-        struct nccl_fact *f = &all[r].nccl.fact;
+        struct nccl_fact *f = &all[r].nccl;
         *f = (struct nccl_fact){.nccl = 22707, .cuda = 12080, .driver = 13000, .gpus = 8, .sm = 90};
         snprintf(f->host, sizeof(f->host), "boot-id");
         snprintf(f->name, sizeof(f->name), "node");
         f->gpu[0] = (uint8_t)(r + 1);
+        f->rank = r;
         all[r].nccl.kernels = true;
         all[r].newcomer = r >= 2;
     }
@@ -35,8 +36,8 @@ static void all_well(struct said all[RANKS])
 
 static void no_nccl(struct said *s)
 {
-    s->nccl.fact.nccl = 0;
-    snprintf(s->nccl.fact.why, sizeof(s->nccl.fact.why), "it is not here");
+    s->nccl.nccl = 0;
+    snprintf(s->nccl.why, sizeof(s->nccl.why), "it is not here");
 }
 
 /* unfit: one bit per rank that has to leave. */
@@ -79,11 +80,11 @@ static void test_two_that_do_not_go_together(void **state)
 {
     struct said all[RANKS];
     all_well(all);
-    memcpy(all[3].nccl.fact.gpu, all[2].nccl.fact.gpu, sizeof(all[3].nccl.fact.gpu));
+    memcpy(all[3].nccl.gpu, all[2].nccl.gpu, sizeof(all[3].nccl.gpu));
     expect(&by_nccl, all, 0, 1U << 3, "ranks 2 and 3 use the same GPU");
     all_well(all);
     no_nccl(&all[2]);
-    memcpy(all[3].nccl.fact.gpu, all[1].nccl.fact.gpu, sizeof(all[3].nccl.fact.gpu));
+    memcpy(all[3].nccl.gpu, all[1].nccl.gpu, sizeof(all[3].nccl.gpu));
     expect(&by_nccl, all, 3, 3U << 2,
            "ranks 1 and 3 use the same GPU"); /* a joiner that has to leave gets the reason that
                                                  names it */
