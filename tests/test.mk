@@ -171,9 +171,7 @@ $(filter %/test_prober %/test_fakes $(ON_FAKES),$(UNIT_BINS) $(MULTI_BINS)): | $
 
 # A fake libnccl.so.2 for core/backend/nccl*, with the functions of each of these versions (tests/fake/README.md).
 NCCL_FAKE_SRCS := $(sort $(wildcard tests/fake/nccl/*.c))
-NCCL_FAKES     := $(foreach v,2.8 2.13 2.14 2.18 2.27,$(BUILD)/tests/fake/nccl-$(v)/libnccl.so.2)
-$(BUILD)/tests/fake/nccl-2.8/%:  NCCL_BUILT := 20804
-$(BUILD)/tests/fake/nccl-2.8/%: NCCL_CUDA := 11.0
+NCCL_FAKES     := $(foreach v,2.13 2.14 2.18 2.27,$(BUILD)/tests/fake/nccl-$(v)/libnccl.so.2)
 $(BUILD)/tests/fake/nccl-2.13/%: NCCL_BUILT := 21304
 $(BUILD)/tests/fake/nccl-2.13/%: NCCL_CUDA := 11.7
 $(BUILD)/tests/fake/nccl-2.14/%: NCCL_BUILT := 21403

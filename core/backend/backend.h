@@ -63,6 +63,6 @@ struct backend_ops {
 int backend_allgather(struct coll *coll, const void *mine, void *ret_all, size_t bytes,
                       uint64_t deadline, struct err *err);
 
-extern const struct backend_ops mpi_backend, nccl_backend, staged_backend;
+extern const struct backend_ops mpi_backend;
 
 #endif

@@ -4,16 +4,45 @@
  */
 #include "core/backend/backends.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/backend/cuda_api.h"
 #include "core/backend/mpi_load.h"
+#include "core/backend/nccl_api.h"
 #include "core/base/cleanup.h"
 #include "core/base/env.h"
 #include "core/base/log.h"
 
 /* The host is core/coll: nothing has to be opened. */
 static const struct backend_ops host_backend = {.name = "host"};
+
+/* Looks for the driver, touches no GPU. */
+static int staged_probe(char *ret_text, size_t size, struct err *err)
+{
+    const struct cuda_api *cuda;
+    int rc = cuda_api_open(&cuda, err);
+    if (rc == 0)
+        snprintf(ret_text, size, "CUDA");
+    return rc;
+}
+
+static int nccl_probe(char *ret_text, size_t size, struct err *err)
+{
+    const struct nccl_api *nccl;
+    int rc = staged_probe(ret_text, size, err);
+    if (rc == 0)
+        rc = nccl_api_load(&nccl, err);
+    if (rc == 0)
+        snprintf(ret_text, size, "NCCL %s", nccl->text);
+    return rc;
+}
+
+static const struct backend_ops nccl_backend = {
+    .name = "nccl", .way = DEVICE_NCCL, .probe = nccl_probe};
+static const struct backend_ops staged_backend = {
+    .name = "staged", .way = DEVICE_STAGED, .probe = staged_probe};
 
 static const struct backend_ops *const table[] = {&host_backend, &mpi_backend, &nccl_backend,
                                                   &staged_backend};
@@ -113,8 +142,6 @@ static int open_device(struct backends *b, struct err *err)
     }
     ways.nccl = ways.nccl || !named;
     int rc = env_bool("GPU_FALLBACK", false, &ways.fallback, err);
-    if (rc == 0)
-        rc = hier_wish_read(&ways.levels, err);
     return rc == 0 ? device_create(&ways, &b->device, err) : rc;
 }
 

@@ -28,7 +28,6 @@ int device_create(const struct device_ways *ways, struct device **ret, struct er
     if (!d)
         return err_set(err, ENOMEM, "no memory for operations on GPUs");
     d->ways = *ways;
-    d->told_levels = -1;
     *ret = d;
     return 0;
 }
@@ -36,16 +35,6 @@ int device_create(const struct device_ways *ways, struct device **ret, struct er
 void device_joins(struct device *d)
 {
     d->newcomer = true;
-}
-
-/* Aborts all NCCL communicators first: work on the GPU's stream ends only when all of them are
- * aborted. */
-static void abort_all(struct device *d)
-{
-    if (d->nccl)
-        nccl_run_abort(d->nccl);
-    if (d->hier)
-        hier_abort(d->hier);
 }
 
 void device_destroy(struct device *d)
@@ -57,9 +46,9 @@ void device_destroy(struct device *d)
     /* Nothing on a lost device can be freed; the calls return its error, which is ignored. */
     if (d->gpu)
         cuda_enter(d->gpu->device, &visit, &err);
-    abort_all(d);
-    bool gone = hier_destroy(d->hier);
-    gone = nccl_run_destroy(d->nccl) && gone;
+    if (d->nccl)
+        nccl_run_abort(d->nccl);
+    bool gone = nccl_run_destroy(d->nccl);
     if (gone)
         staged_destroy(d->staged);
     kept_fini(&d->kept, gone ? d->gpu : NULL); /* not gone: NCCL may still use the memory */
@@ -89,15 +78,11 @@ enum device_way device_way(const struct device *d)
 
 void device_describe(const struct device *d, enum device_way way, char *dst, size_t size)
 {
-    if (way == DEVICE_NCCL && d->nccl) {
+    if (way == DEVICE_NCCL && d->nccl)
         nccl_run_describe(d->nccl, dst, size);
-        size_t at = strlen(dst);
-        if (d->two_levels)
-            snprintf(dst + at, size - at, "; allreduce inside hosts, %s between them", d->between);
-        return;
-    }
-    snprintf(dst, size, "%s",
-             way == DEVICE_STAGED ? "tensors of GPUs through the host's memory" : "");
+    else
+        snprintf(dst, size, "%s",
+                 way == DEVICE_STAGED ? "tensors of GPUs through the host's memory" : "");
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
@@ -119,10 +104,7 @@ static int prepare(struct coll *coll, struct job *j, struct err *err)
     j->way = d->way;
     if (rc == 0 && coll->elastic && coll->mesh->size > 1)
         rc = kept_begin(&d->kept, d->gpu, coll->op, &j->op, err);
-    if (rc == 0 && d->two_levels && hier_can(d->hier, j->op)) {
-        j->way = DEVICE_HIER;
-        rc = hier_prepare(d->hier, coll->mesh, j->op, err);
-    } else if (rc == 0 && j->way == DEVICE_NCCL) {
+    if (rc == 0 && j->way == DEVICE_NCCL) {
         rc = nccl_run_prepare(d->nccl, coll->mesh, j->op, &why);
         if (rc == -ENOTSUP && j->staged_too) {
             j->way = DEVICE_STAGED;
@@ -176,8 +158,6 @@ static int form(struct coll *coll, struct job *j, struct err *err)
     if (d->way != DEVICE_NCCL)
         return 0;
     int rc = j->trouble.code ? j->trouble.code : nccl_run_form(d->nccl, coll, err);
-    if (rc == 0 && d->hier) /* earlier work of hier has to be off the GPU, too */
-        rc = d->two_levels ? hier_form(d->hier, coll, err) : hier_drained(d->hier, err);
     rc = excuse(coll, j, rc, err);
     if (rc == 1)
         coll->wait = COLL_ASKS;
@@ -187,17 +167,11 @@ static int form(struct coll *coll, struct job *j, struct err *err)
 static int run(struct coll *coll, struct job *j, struct err *err)
 {
     struct device *d = j->d;
-    bool between = false;
     int rc = j->trouble.code;
     if (j->way == DEVICE_STAGED)
         return staged_progress(d->staged, coll, err);
-    if (rc == 0 && j->way == DEVICE_HIER) {
-        rc = hier_progress(d->hier, coll, &between, err);
-        if (rc >= 0 || between)
-            return rc;
-    } else if (rc == 0) {
+    if (rc == 0)
         rc = nccl_run_progress(d->nccl, err);
-    }
     rc = excuse(coll, j, rc, err);
     if (rc == 1)
         coll->wait = COLL_ASKS;
@@ -329,8 +303,6 @@ static void forget(struct coll *coll, struct job *j)
     coll_part_cancel(coll);
     if (d->nccl && j->phase < RUN)
         nccl_run_cancel(d->nccl);
-    if (d->hier)
-        hier_cancel(d->hier, coll);
     if (j->way == DEVICE_STAGED && j->phase == RUN)
         staged_cancel(d->staged, coll);
 }
@@ -371,8 +343,6 @@ static void device_restore(struct coll *coll, void *state)
 static int drained(struct device *d, struct err *err)
 {
     int rc = d->nccl ? nccl_run_drained(d->nccl, err) : 0;
-    if (rc == 0 && d->hier)
-        rc = hier_drained(d->hier, err);
     return rc == 0 && d->staged ? staged_drained(d->staged, err) : rc;
 }
 
@@ -390,7 +360,8 @@ bool device_end(struct device *d)
     uint64_t deadline = deadline_in_ms(STOP_MS);
     int rc = d ? enter_used(d, &visit, &err) : -ENODEV;
     if (rc == 0) {
-        abort_all(d);
+        if (d->nccl)
+            nccl_run_abort(d->nccl);
         while ((rc = drained(d, &err)) == 1 && !deadline_passed(deadline))
             nanosleep(&nap, NULL);
     }
@@ -420,7 +391,6 @@ static const char *device_name(const void *state)
         [DEVICE_NONE] = "device",
         [DEVICE_NCCL] = "nccl",
         [DEVICE_STAGED] = "staged",
-        [DEVICE_HIER] = "nccl_hierarchical",
     };
     return names[j->way];
 }

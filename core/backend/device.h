@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device: operations on tensors of a GPU, in one of three ways: by NCCL; by NCCL inside hosts and
- * the host's links between them (hier); through the host's memory (staged).
+ * device: operations on tensors of a GPU, in one of two ways: by NCCL, or through the host's memory
+ * (staged).
  *
  * One algorithm for all of them, in four phases:
  *
@@ -9,10 +9,10 @@
  *             from which all ranks choose the same way; in later operations a barrier over the
  *             host's links. A rank past this phase knows that every rank has entered the operation,
  *             which cannot be cancelled any more. The inputs are packed meanwhile.
- *     form    in an epoch's first operation: NCCL's communicator is kept, shrunk or newly created
- *     run     the operation
- *     behind  in an elastic job: a barrier over the host's links, after which every rank has the
- * result; copies of overwritten inputs are retained until then (kept.h)
+ *     form    in an epoch's first operation: NCCL's communicator of the former epoch is aborted,
+ * and a new one created run     the operation behind  in an elastic job: a barrier over the host's
+ * links, after which every rank has the result; copies of overwritten inputs are retained until
+ * then (kept.h)
  *
  * struct device owns the GPU, communicator and buffers. They are created in the rank's first
  * operation on a GPU and survive changes of the epoch. Under the progress lock.
@@ -23,18 +23,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "core/backend/hier_choice.h"
 #include "core/coll/algorithm.h"
 
 struct device;
 struct gpu;
 
-/* The user's settings (HVD_BACKEND, HVD_GPU_FALLBACK, HVD_HIERARCHICAL_ALLREDUCE). */
+/* The user's settings (HVD_BACKEND, HVD_GPU_FALLBACK). */
 struct device_ways {
     bool nccl, staged;
     bool fallback; /* use staged where NCCL cannot be used; effective only if every rank has it set
                     */
-    enum hier_wish levels; /* whether allreduce may use NCCL inside hosts only (hier.h) */
 };
 
 /* Touches no GPU. */
@@ -58,8 +56,7 @@ extern const struct algorithm *const device_algorithms[];
  * uses another GPU. */
 int device_gpu(struct device *device, int ordinal, struct gpu **ret, struct err *err);
 
-/* DEVICE_HIER is the way of single operations in an epoch whose way is DEVICE_NCCL. */
-enum device_way { DEVICE_NONE, DEVICE_NCCL, DEVICE_STAGED, DEVICE_HIER };
+enum device_way { DEVICE_NONE, DEVICE_NCCL, DEVICE_STAGED };
 
 /* The way of this epoch, and its description. */
 enum device_way device_way(const struct device *device);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core/backend/device_private.h"
-#include "core/backend/nccl_net.h"
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/inject.h"
@@ -16,28 +15,16 @@
 #define LEAVE_MS 10000 /* time for a rank that does not fit to leave */
 
 /* Collects what this rank reports; loads NCCL the first time. */
-static int say(struct device *d, const struct mesh *mesh, struct said *ret, struct err *err)
+static int say(struct device *d, int rank, struct said *ret, struct err *err)
 {
-    enum hier_wish levels = d->ways.levels;
     int rc = 0;
     memset(ret, 0, sizeof(*ret)); /* it is sent as bytes: no uninitialized padding */
     ret->fallback = d->ways.fallback;
-    ret->levels = (uint8_t)levels;
     ret->newcomer = d->newcomer;
     if (d->ways.nccl && !d->nccl)
         rc = nccl_run_create(d->gpu, NULL, &d->nccl, err);
     if (rc == 0 && d->nccl)
-        nccl_run_say(d->nccl, &ret->nccl);
-    if (mesh->hosts > 1 && d->ways.nccl && !d->asked_net) {
-        d->asked_net = true;
-        d->sockets = nccl_net_is_sockets(NCCL_NET_PORTS);
-    }
-    ret->sockets = mesh->hosts > 1 && d->sockets;
-    bool wanted = levels == HIER_YES || (levels == HIER_UNSET && ret->sockets);
-    if (rc == 0 && d->nccl && !d->hier && mesh->hosts > 1 && wanted)
-        rc = hier_create(d->gpu, &d->hier, err);
-    if (rc == 0 && d->hier)
-        hier_say(d->hier, &ret->local);
+        nccl_run_say(d->nccl, rank, &ret->nccl);
     return rc;
 }
 
@@ -45,7 +32,7 @@ int device_ask(struct coll *coll, struct job *j, struct err *err)
 {
     size_t size = (size_t)coll->mesh->size;
     inject_point("ask");
-    int rc = say(j->d, coll->mesh, &j->mine, err);
+    int rc = say(j->d, coll->mesh->rank, &j->mine, err);
     free(j->all);
     free(j->counts);
     j->all = calloc(size, sizeof(*j->all));
@@ -99,82 +86,6 @@ static int part(const struct coll *coll, struct job *j, const bool *unfit, const
     return 0;
 }
 
-/* The reports for the communicator of all ranks, or (local) for those inside the hosts. The
- * caller frees the array. NULL: no memory. */
-static struct nccl_said *said_of(const struct job *j, int size, bool local, struct err *err)
-{
-    struct nccl_said *said = calloc((size_t)size, sizeof(*said));
-    if (!said)
-        err_set(err, ENOMEM, "no memory for the reports of %d ranks", size);
-    for (int r = 0; r < size && said; r++)
-        said[r] = local ? j->all[r].local : j->all[r].nccl;
-    return said;
-}
-
-static int hear_levels(struct device *d, const struct job *j, const struct mesh *mesh,
-                       struct err *ret_why)
-{
-    auto_free struct nccl_said *said = said_of(j, mesh->size, true, ret_why);
-    if (!said)
-        return -ENOMEM;
-    if (hier_hear(d->hier, said, mesh, ret_why) != NCCL_BAD)
-        return 1;
-    return ret_why->code == -ENOMEM ? -ENOMEM : 0;
-}
-
-/* Logs the way of allreduce when it changes. */
-static void tell_levels(struct device *d, const struct mesh *mesh, const char *why)
-{
-    bool asked = d->ways.levels == HIER_YES, first = d->told_levels < 0;
-    if (d->told_levels == d->two_levels || (first && !asked && !d->two_levels))
-        return;
-    d->told_levels = d->two_levels;
-    if (mesh->rank != 0)
-        return;
-    if (d->two_levels)
-        log_info("allreduce on GPUs: NCCL inside the %d hosts, %s between them: %s", mesh->hosts,
-                 d->between, why);
-    else if (asked)
-        log_warn("allreduce on GPUs: NCCL over all ranks: %s", why);
-    else
-        log_info("allreduce on GPUs: NCCL over all ranks: %s", why);
-}
-
-/* Called if this epoch uses NCCL. Sets d->two_levels: whether allreduce uses a second communicator,
- * of the ranks inside each host (hier.h). All ranks choose the same. Returns 0 or -errno. */
-static int choose_levels(const struct coll *coll, struct job *j, struct err *err)
-{
-    struct device *d = j->d;
-    const struct mesh *mesh = coll->mesh;
-    struct err why = {0};
-    auto_free uint8_t *wishes = calloc((size_t)mesh->size, sizeof(*wishes));
-    struct hier_facts facts = {.wishes = wishes,
-                               .size = mesh->size,
-                               .sockets = true,
-                               .kernels = true,
-                               .local_sizes = mesh->local_size_of,
-                               .hosts = mesh->hosts};
-    if (!wishes)
-        return err_set(err, ENOMEM, "no memory for the reports of %d ranks", mesh->size);
-    for (int r = 0; r < mesh->size; r++) {
-        wishes[r] = j->all[r].levels;
-        facts.sockets = facts.sockets && j->all[r].sockets;
-        facts.kernels = facts.kernels && j->all[r].nccl.kernels;
-    }
-    int rc = hier_choose(&facts, &why);
-    struct err words = why;
-    if (rc == 1)
-        rc = hear_levels(d, j, mesh, &why);
-    if (rc < 0) {
-        *err = why;
-        return rc;
-    }
-    d->two_levels = rc == 1;
-    d->between = coll_across_by_library(coll) ? "MPI" : "TCP";
-    tell_levels(d, mesh, rc == 1 ? words.msg : why.msg);
-    return 0;
-}
-
 static int choose_way(const struct coll *coll, struct job *j, struct err *err)
 {
     struct device *d = j->d;
@@ -186,25 +97,17 @@ static int choose_way(const struct coll *coll, struct job *j, struct err *err)
     j->staged_too = d->ways.staged || all_allow || size == 1;
     enum nccl_verdict verdict = NCCL_BAD;
     if (d->nccl) {
-        auto_free struct nccl_said *said = said_of(j, size, false, err);
-        if (!said)
-            return -ENOMEM;
-        verdict = nccl_run_hear(d->nccl, said, coll->mesh->rank, size, NULL, &why);
-        if (why.code == -ENOMEM) { /* on this rank only: the other ranks choose without it */
-            *err = why;
-            return -ENOMEM;
-        }
+        auto_free struct nccl_fact *facts = calloc((size_t)size, sizeof(*facts));
+        if (!facts)
+            return err_set(err, ENOMEM, "no memory for the reports of %d ranks", size);
+        for (int r = 0; r < size; r++)
+            facts[r] = j->all[r].nccl;
+        verdict = nccl_run_hear(d->nccl, facts, coll->mesh->rank, size, &why);
     }
     d->way = verdict != NCCL_BAD ? DEVICE_NCCL : j->staged_too ? DEVICE_STAGED : DEVICE_NONE;
     if (coll->mesh->rank == 0 && d->told != d->way && why.msg[0] && d->way != DEVICE_NONE)
         log_warn("%s%s", why.msg, verdict == NCCL_BAD ? "; through the host's memory instead" : "");
-    d->two_levels = false;
-    int rc = d->way == DEVICE_NONE   ? refuse(d, &why, err)
-             : d->way == DEVICE_NCCL ? choose_levels(coll, j, err)
-                                     : 0;
-    if (d->hier && !d->two_levels)
-        hier_abort(d->hier);
-    return rc;
+    return d->way == DEVICE_NONE ? refuse(d, &why, err) : 0;
 }
 
 int device_choose(const struct coll *coll, struct job *j, struct err *err)

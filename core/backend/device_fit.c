@@ -9,96 +9,76 @@
 #include "core/backend/device_private.h"
 #include "core/base/cleanup.h"
 
-/* A set of ranks that can work together. */
+/* The ranks that were there before, and joiners that fit them. */
 struct crew {
     const struct device_ways *ways;
     const struct said *all;
     struct nccl_fact *facts; /* [n] of them */
     int n;
-    int first; /* the rank that was added first */
-    bool fallback, kernels;
+    bool fallback, kernels; /* all of them allow the host's memory; all of them have kernels */
 };
 
 static void add(struct crew *c, int rank)
 {
-    const struct said *s = &c->all[rank];
-    c->first = c->n == 0 ? rank : c->first;
-    c->fallback = (c->n == 0 || c->fallback) && s->fallback;
-    c->kernels = (c->n == 0 || c->kernels) && s->nccl.kernels;
-    c->facts[c->n] = s->nccl.fact;
-    c->facts[c->n++].rank = rank;
+    c->facts[c->n++] = c->all[rank].nccl;
 }
 
-/* Can these ranks work together, with NCCL or (where all allow it) without? */
-static bool has_way(const struct crew *c, bool *ret_nccl, struct err *ret_why)
+static bool can_use_nccl(const struct crew *c, struct err *ret_why)
 {
     char line[sizeof(ret_why->msg)];
-    *ret_nccl = c->ways->nccl && nccl_facts_judge(c->facts, c->n, line, sizeof(line)) != NCCL_BAD;
-    if (!*ret_nccl && c->ways->nccl)
-        err_set(ret_why, ENOTSUP, "%s", line);
-    return *ret_nccl || c->ways->staged || c->fallback;
+    if (nccl_facts_judge(c->facts, c->n, line, sizeof(line)) != NCCL_BAD)
+        return true;
+    err_set(ret_why, ENOTSUP, "%s", line);
+    return false;
 }
 
-/* Returns whether the rank that was added last has the others' HVD_HIERARCHICAL_ALLREDUCE and, if
- * they use kernels with NCCL, also kernels. kernels: the others have them. */
-static bool is_alike(const struct crew *c, int rank, bool kernels, bool nccl, struct err *ret_why)
+static enum device_way way_of(const struct crew *c)
+{
+    struct err why = {0};
+    if (c->ways->nccl && can_use_nccl(c, &why))
+        return DEVICE_NCCL;
+    return c->ways->staged || c->fallback ? DEVICE_STAGED : DEVICE_NONE;
+}
+
+/* Returns whether a joiner fits, and adds it to the crew if so. */
+static bool take(struct crew *c, enum device_way way, int rank, struct err *ret_why)
 {
     const struct said *s = &c->all[rank];
-    if (s->levels != c->all[c->first].levels)
-        err_set(
-            ret_why, ENOTSUP,
-            "HVD_HIERARCHICAL_ALLREDUCE has another value than on rank %d: it must be the same on "
-            "every rank",
-            c->first);
-    else if (nccl && kernels && !s->nccl.kernels)
+    int before = c->n;
+    add(c, rank);
+    if (way == DEVICE_STAGED && !c->ways->staged && !s->fallback)
+        err_set(ret_why, ENOTSUP,
+                "the other ranks' tensors go through the host's memory, which it does not allow: "
+                "set HVD_GPU_FALLBACK=1");
+    else if (way == DEVICE_NCCL && c->kernels && !s->nccl.kernels)
         err_set(ret_why, ENOTSUP,
                 "it lacks hvd's kernels for GPUs, which the other ranks have: set HVD_KERNELS to "
-                "the file "
-                "hvd_kernels.fatbin");
-    else
+                "the file hvd_kernels.fatbin");
+    else if (way == DEVICE_STAGED || can_use_nccl(c, ret_why))
         return true;
+    c->n = before;
     return false;
-}
-
-/* Adds a rank to the set; false: it does not fit. */
-static bool take(struct crew *c, int rank, struct err *ret_why)
-{
-    const struct crew before = *c;
-    bool nccl;
-    add(c, rank);
-    if (has_way(c, &nccl, ret_why) && is_alike(c, rank, before.kernels, nccl, ret_why))
-        return true;
-    *c = before;
-    return false;
-}
-
-static int count_newcomers(const struct said *all, int size)
-{
-    int n = 0;
-    for (int r = 0; r < size; r++)
-        n += all[r].newcomer;
-    return n;
 }
 
 int device_fit(const struct device_ways *ways, const struct said *all, int size, int me,
                bool *ret_unfit, struct err *ret_why)
 {
-    int came = count_newcomers(all, size), n = 0;
-    if (came == 0 || came == size)
-        return 0;
+    int n = 0;
     auto_free struct nccl_fact *facts = calloc((size_t)size, sizeof(*facts));
-    struct crew c = {.ways = ways, .all = all, .facts = facts};
-    bool nccl;
+    struct crew c = {.ways = ways, .all = all, .facts = facts, .fallback = true, .kernels = true};
     if (!facts)
         return err_set(ret_why, ENOMEM, "no memory for the reports of %d ranks", size);
-    for (int r = 0; r < size; r++)
-        if (!all[r].newcomer)
-            add(&c, r);
-    if (!has_way(&c, &nccl, ret_why))
-        return 0;
     for (int r = 0; r < size; r++) {
+        if (all[r].newcomer)
+            continue;
+        add(&c, r);
+        c.fallback = c.fallback && all[r].fallback;
+        c.kernels = c.kernels && all[r].nccl.kernels;
+    }
+    enum device_way way = c.n > 0 && c.n < size ? way_of(&c) : DEVICE_NONE;
+    for (int r = 0; r < size && way != DEVICE_NONE; r++) {
         struct err why = {0};
-        if (!all[r].newcomer || take(&c, r, &why))
+        if (!all[r].newcomer || take(&c, way, r, &why))
             continue;
         ret_unfit[r] = true;
         if (n++ == 0 || r == me)

@@ -7,7 +7,6 @@
 #define HVD_BACKEND_DEVICE_PRIVATE_H
 
 #include "core/backend/device.h"
-#include "core/backend/hier.h"
 #include "core/backend/kept.h"
 #include "core/backend/nccl_run.h"
 
@@ -18,24 +17,16 @@ struct device {
     struct gpu *gpu;       /* NULL: no tensor of a device yet */
     struct nccl_run *nccl; /* NULL: not used yet */
     struct staged *staged; /* NULL: not used yet */
-    struct hier *hier;     /* NULL: not used yet */
     struct kept kept;
     enum device_way way, told; /* way: the way of this epoch; told: the way that was logged last */
     bool newcomer;             /* this rank has joined, and has not taken part in a choice yet */
-    bool sockets, asked_net;   /* NCCL has only sockets between hosts; whether that was tested */
-    const char *between;       /* how sums are made between hosts, as text for the log */
-    bool two_levels;           /* in this epoch: allreduce uses hier where it can */
-    int told_levels;           /* what was logged last: 1: two levels, 0: one level, -1: nothing */
 };
 
 /* What a rank reports in the phase ask. Plain bytes. */
 struct said {
-    struct nccl_said nccl;
-    struct nccl_said local; /* like nccl, for the communicator of this host's ranks (hier.h) */
+    struct nccl_fact nccl;
     bool fallback;
     bool newcomer;
-    uint8_t levels; /* enum hier_wish */
-    bool sockets;   /* NCCL has only sockets between hosts */
 };
 
 enum phase { ASK, FORM, RUN, BEHIND };
@@ -64,10 +55,11 @@ struct job {
 /* Starts the allgather of what each rank reports, as a part of the operation (coll_part_start). */
 int device_ask(struct coll *coll, struct job *job, struct err *err);
 
-/* Finds joiners that do not fit (device_fit.c, pure). Sets ret_unfit[size], which is all false
- * before, and returns how many there are. Ranks that were there before always fit. A joiner fits
- * if there is still a way for all, with kernels if the others have kernels. ret_why: the reason
- * for rank me if it does not fit, else for the first. -ENOMEM. */
+/* Finds joiners that do not fit (device_fit.c, pure). The ranks that were there before choose the
+ * way. A joiner fits if its report allows exactly that way, with NCCL also with kernels if they all
+ * have kernels. Joiners are taken in the order of ranks. Sets ret_unfit[size], which is all false
+ * before, and returns how many do not fit. ret_why: the reason for rank me if it does not fit, else
+ * for the first. -ENOMEM. */
 int device_fit(const struct device_ways *ways, const struct said *all, int size, int me,
                bool *ret_unfit, struct err *ret_why);
 

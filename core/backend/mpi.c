@@ -89,7 +89,7 @@ static enum coll_wait wait_for(const struct mpi *mpi, const struct mesh *mesh)
 static int make_comms(struct mpi *mpi, struct mesh *mesh, uint64_t deadline, struct err *err)
 {
     int rc = mpi_process_comm(&mpi->here, 0, mesh->rank, mesh, deadline, &mpi->world, err);
-    if (rc == 0 && mesh->hosts > 1)
+    if (rc == 0 && mesh->hosts > 1 && !mpi->flat)
         rc = mpi_process_comm(&mpi->here, mesh->local_rank, mesh->host, mesh, deadline, &mpi->lane,
                               err);
     return rc;

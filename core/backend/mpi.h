@@ -25,7 +25,7 @@ struct mpi {
     enum coll_wait wait; /* how to wait for an operation of MPI */
     void *world;         /* communicator of all ranks, in rank order */
     void *lane; /* communicator of the ranks with this local rank, in host order; NULL: there is one
-                   host */
+                   host, or flat */
 };
 
 extern const struct algorithm mpi_allreduce_algorithm, mpi_moves_algorithm;

@@ -7,8 +7,7 @@
  * Ranks that share their host sum there first, by lanes as in coll/hier_allreduce; the first
  * `lanes` of them own a part of the host's sums, sum it through MPI, and copy the results to all.
  * A rank that is alone on its host, and every rank with HVD_MPI_FLAT=1, passes its tensors to MPI:
- * a single tensor in place, several packed. Each rank does the same with its own share of a sum
- * across hosts (coll_op.across). 16-bit floats travel as float32 and are rounded once.
+ * a single tensor in place, several packed. 16-bit floats travel as float32 and are rounded once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +31,6 @@ struct mpi_allreduce {
     enum phase phase;
     int run;     /* number of the current run on the host: runs that sum, then as many runs that
                     distribute */
-    bool whole;  /* every rank passes its own tensors to MPI: HVD_MPI_FLAT=1, or op->across */
     bool shared; /* the host's shared segment is used */
     bool owner;  /* this rank takes part in MPI's allreduce */
     bool packed; /* the vector is not the tensor itself */
@@ -170,14 +168,13 @@ static int make_room(struct coll *coll, struct mpi_allreduce *a, size_t longest,
     return 0;
 }
 
-static void fill_sum(struct mpi_allreduce *a, const struct mesh *mesh, bool across)
+static void fill_sum(struct mpi_allreduce *a, const struct mesh *mesh)
 {
     const struct mpi *mpi = a->mpi;
-    bool all = mpi->flat && !across;
     a->sum.here = &mpi->here;
-    a->sum.comm = all ? mpi->world : mpi->lane;
-    a->sum.members = all ? mesh->size : mesh->hosts;
-    a->sum.place = all ? mesh->rank : mesh->host;
+    a->sum.comm = mpi->flat ? mpi->world : mpi->lane;
+    a->sum.members = mpi->flat ? mesh->size : mesh->hosts;
+    a->sum.place = mpi->flat ? mesh->rank : mesh->host;
     a->sum.near = mesh->hosts == 1;
     a->sum.plan = a->plan;
     a->sum.plan.prescale = 1.0;
@@ -217,13 +214,13 @@ static int allreduce_start(struct coll *coll, void *state, struct err *err)
     struct mpi_allreduce *a = state;
     const struct mesh *mesh = coll->mesh;
     const struct coll_op *op = coll->op;
-    a->whole = a->mpi->flat || op->across;
-    size_t lanes = a->whole ? 1 : (size_t)mesh->lanes;
-    a->shared = !a->whole && mesh->local_size > 1;
-    a->owner = a->whole || mesh->local_rank < mesh->lanes;
-    a->lane = a->whole ? 0 : (size_t)mesh->local_rank;
+    bool flat = a->mpi->flat;
+    size_t lanes = flat ? 1 : (size_t)mesh->lanes;
+    a->shared = !flat && mesh->local_size > 1;
+    a->owner = flat || mesh->local_rank < mesh->lanes;
+    a->lane = flat ? 0 : (size_t)mesh->local_rank;
     a->plan = coll_reduce_plan(op);
-    fill_sum(a, mesh, op->across);
+    fill_sum(a, mesh);
     a->layout = (struct layout){op->tensors, op->n, hvd_dtype_size(op->dtype),
                                 lanes * (size_t)a->sum.members};
     int rc = a->owner ? make_room(coll, a, measure(a), err) : 0;
@@ -304,7 +301,7 @@ static void allreduce_cancel(struct coll *coll, void *state)
 static const char *allreduce_name(const void *state)
 {
     const struct mpi_allreduce *a = state;
-    return a->whole ? "mpi_flat" : a->shared ? "mpi_hierarchical" : "mpi_allreduce";
+    return a->mpi->flat ? "mpi_flat" : a->shared ? "mpi_hierarchical" : "mpi_allreduce";
 }
 
 const struct algorithm mpi_allreduce_algorithm = {
@@ -313,7 +310,6 @@ const struct algorithm mpi_allreduce_algorithm = {
     .state_size = sizeof(struct mpi_allreduce),
     .applies = allreduce_applies,
     .together = true,
-    .across = true,
     .init = allreduce_init,
     .fini = allreduce_fini,
     .start = allreduce_start,

@@ -26,8 +26,8 @@ enum { /* ncclResult_t */
        NCCL_ABI_INTERNAL_ERROR = 3,
        NCCL_ABI_INVALID_ARGUMENT = 4,
        NCCL_ABI_INVALID_USAGE = 5,
-       NCCL_ABI_REMOTE_ERROR = 6, /* from 2.13 on */
-       NCCL_ABI_IN_PROGRESS = 7,  /* from 2.14 on */
+       NCCL_ABI_REMOTE_ERROR = 6,
+       NCCL_ABI_IN_PROGRESS = 7,
 };
 
 enum { /* ncclRedOp_t */
@@ -35,7 +35,7 @@ enum { /* ncclRedOp_t */
        NCCL_ABI_PROD = 1,
        NCCL_ABI_MAX = 2,
        NCCL_ABI_MIN = 3,
-       NCCL_ABI_AVG = 4, /* from 2.10 on */
+       NCCL_ABI_AVG = 4,
        NCCL_ABI_OPS = 5, /* operators that a program creates begin here */
 };
 
@@ -49,13 +49,12 @@ enum { /* ncclDataType_t */
        NCCL_ABI_FLOAT16 = 6,
        NCCL_ABI_FLOAT32 = 7,
        NCCL_ABI_FLOAT64 = 8,
-       NCCL_ABI_BFLOAT16 = 9, /* from 2.10 on */
+       NCCL_ABI_BFLOAT16 = 9,
 };
 
-#define NCCL_ABI_SCALAR_HOST  1 /* ncclScalarHostImmediate */
-#define NCCL_ABI_MAGIC        0xcafebeefU
-#define NCCL_ABI_UNDEF        INT_MIN
-#define NCCL_ABI_SHRINK_ABORT 1
+#define NCCL_ABI_SCALAR_HOST 1 /* ncclScalarHostImmediate */
+#define NCCL_ABI_MAGIC       0xcafebeefU
+#define NCCL_ABI_UNDEF       INT_MIN
 
 /* ncclConfig_t as of 2.14. Later versions have more fields at the end and take those for unset when
  * size and version say that the caller did not know them. */
@@ -68,50 +67,43 @@ struct nccl_abi_config {
 
 #define NCCL_ABI_CONFIG_VERSION 21400
 
-/* Functions, by NCCL's names: N(name, version it came with, result, arguments). The first block is
- * in every NCCL that hvd accepts (2.8 and newer); all other functions may be missing. */
-#define NCCL_ABI_REQUIRED(N)                                                                       \
-    N(ncclGetVersion, 20800, int, (int *version))                                                  \
-    N(ncclGetUniqueId, 20800, int, (struct nccl_abi_id * id))                                      \
-    N(ncclCommInitRank, 20800, int,                                                                \
-      (struct ncclComm * *comm, int size, struct nccl_abi_id id, int rank))                        \
-    N(ncclCommAbort, 20800, int, (struct ncclComm * comm))                                         \
-    N(ncclCommGetAsyncError, 20800, int, (struct ncclComm * comm, int *error))                     \
-    N(ncclGetErrorString, 20800, const char *, (int result))                                       \
-    N(ncclAllReduce, 20800, int,                                                                   \
+/* Functions, by NCCL's names: N(name, result, arguments). Every NCCL that hvd accepts (2.14 and
+ * newer) has them. */
+#define NCCL_ABI_FUNCTIONS(N)                                                                      \
+    N(ncclGetVersion, int, (int *version))                                                         \
+    N(ncclGetUniqueId, int, (struct nccl_abi_id * id))                                             \
+    N(ncclCommAbort, int, (struct ncclComm * comm))                                                \
+    N(ncclCommGetAsyncError, int, (struct ncclComm * comm, int *error))                            \
+    N(ncclGetErrorString, const char *, (int result))                                              \
+    N(ncclAllReduce, int,                                                                          \
       (const void *in, void *out, size_t count, int type, int op, struct ncclComm *comm,           \
        struct CUstream_st *stream))                                                                \
-    N(ncclReduce, 20800, int,                                                                      \
+    N(ncclReduce, int,                                                                             \
       (const void *in, void *out, size_t count, int type, int op, int root, struct ncclComm *comm, \
        struct CUstream_st *stream))                                                                \
-    N(ncclBroadcast, 20800, int,                                                                   \
+    N(ncclBroadcast, int,                                                                          \
       (const void *in, void *out, size_t count, int type, int root, struct ncclComm *comm,         \
        struct CUstream_st *stream))                                                                \
-    N(ncclAllGather, 20800, int,                                                                   \
+    N(ncclAllGather, int,                                                                          \
       (const void *in, void *out, size_t count, int type, struct ncclComm *comm,                   \
        struct CUstream_st *stream))                                                                \
-    N(ncclReduceScatter, 20800, int,                                                               \
+    N(ncclReduceScatter, int,                                                                      \
       (const void *in, void *out, size_t count, int type, int op, struct ncclComm *comm,           \
        struct CUstream_st *stream))                                                                \
-    N(ncclSend, 20800, int,                                                                        \
+    N(ncclSend, int,                                                                               \
       (const void *in, size_t count, int type, int peer, struct ncclComm *comm,                    \
        struct CUstream_st *stream))                                                                \
-    N(ncclRecv, 20800, int,                                                                        \
+    N(ncclRecv, int,                                                                               \
       (void *out, size_t count, int type, int peer, struct ncclComm *comm,                         \
        struct CUstream_st *stream))                                                                \
-    N(ncclGroupStart, 20800, int, (void))                                                          \
-    N(ncclGroupEnd, 20800, int, (void))
-
-#define NCCL_ABI_OPTIONAL(N)                                                                       \
-    N(ncclRedOpCreatePreMulSum, 21100, int,                                                        \
+    N(ncclGroupStart, int, (void))                                                                 \
+    N(ncclGroupEnd, int, (void))                                                                   \
+    N(ncclRedOpCreatePreMulSum, int,                                                               \
       (int *op, void *scalar, int type, int residence, struct ncclComm *comm))                     \
-    N(ncclRedOpDestroy, 21100, int, (int op, struct ncclComm *comm))                               \
-    N(ncclGetLastError, 21300, const char *, (struct ncclComm * comm))                             \
-    N(ncclCommInitRankConfig, 21400, int,                                                          \
+    N(ncclRedOpDestroy, int, (int op, struct ncclComm *comm))                                      \
+    N(ncclGetLastError, const char *, (struct ncclComm * comm))                                    \
+    N(ncclCommInitRankConfig, int,                                                                 \
       (struct ncclComm * *comm, int size, struct nccl_abi_id id, int rank,                         \
-       struct nccl_abi_config *config))                                                            \
-    N(ncclCommShrink, 22700, int,                                                                  \
-      (struct ncclComm * comm, int *excluded, int n, struct ncclComm **child,                      \
-       struct nccl_abi_config *config, int flags))
+       struct nccl_abi_config *config))
 
 #endif

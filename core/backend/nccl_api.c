@@ -23,10 +23,9 @@ struct row {
     size_t offset;
 };
 
-#define ROW(name, since, result, arguments) {#name, offsetof(struct nccl_api, name)},
+#define ROW(name, result, arguments) {#name, offsetof(struct nccl_api, name)},
 
-static const struct row required[] = {NCCL_ABI_REQUIRED(ROW)};
-static const struct row optional[] = {NCCL_ABI_OPTIONAL(ROW)};
+static const struct row functions[] = {NCCL_ABI_FUNCTIONS(ROW)};
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -55,13 +54,10 @@ static bool find(void *handle, const struct row *row, struct nccl_api *api)
 
 static int find_all(void *handle, struct nccl_api *api, struct err *err)
 {
-    for (size_t i = 0; i < COUNT(required); i++) {
-        if (!find(handle, &required[i], api))
-            return err_set(err, ELIBBAD, "%s has no %s: it is no NCCL of 2.8 or newer " LOAD,
-                           api->path, required[i].name);
-    }
-    for (size_t i = 0; i < COUNT(optional); i++)
-        find(handle, &optional[i], api);
+    for (size_t i = 0; i < COUNT(functions); i++)
+        if (!find(handle, &functions[i], api))
+            return err_set(err, ELIBBAD, "%s has no %s: it is no NCCL of 2.14 or newer " LOAD,
+                           api->path, functions[i].name);
     return 0;
 }
 
@@ -78,10 +74,10 @@ static int ask_version(struct nccl_api *api, struct err *err)
 
 static int too_old(const struct nccl_api *api, struct err *err)
 {
-    return err_set(
-        err, ENOTSUP,
-        "NCCL %s (%s, %s) is too old: hvd needs 2.8 or newer, or HVD_NCCL_LIB=file " LOAD,
-        api->text, api->path, nccl_origin_name(api->origin));
+    return err_set(err, ENOTSUP,
+                   "NCCL %s (%s, %s) is too old: hvd needs NCCL 2.14 or newer, which "
+                   "HVD_NCCL_LIB=file can name " DOCTOR(CHECK_NCCL_KNOWN_BAD),
+                   api->text, api->path, nccl_origin_name(api->origin));
 }
 
 /* Checks the version first: "too old" is a better reason than a missing function. */

@@ -3,9 +3,8 @@
  * nccl_api: NCCL's functions, from the copy that nccl_find.h chooses. Loaded once a process, kept
  * until its end; any thread.
  *
- * Functions that every NCCL from 2.8 on has are never NULL; optional ones are NULL if this NCCL
- * lacks them. Its version tells which arguments it accepts: below 2.10 there is no average and no
- * bfloat16.
+ * NCCL 2.14 is the oldest: the first with communicators whose calls do not wait for other ranks
+ * (ncclCommInitRankConfig).
  */
 #ifndef HVD_BACKEND_NCCL_API_H
 #define HVD_BACKEND_NCCL_API_H
@@ -17,11 +16,10 @@
 #include "core/backend/nccl_find.h"
 #include "core/base/err.h"
 
-#define NCCL_API_POINTER(name, since, result, arguments) result(*name) arguments;
+#define NCCL_API_POINTER(name, result, arguments) result(*name) arguments;
 
 struct nccl_api {
-    NCCL_ABI_REQUIRED(NCCL_API_POINTER)
-    NCCL_ABI_OPTIONAL(NCCL_API_POINTER)
+    NCCL_ABI_FUNCTIONS(NCCL_API_POINTER)
     int version;   /* 22707 for 2.27.7; versions before 2.9, which number themselves in another way,
                       are converted */
     char text[16]; /* "2.27.7" */
@@ -30,7 +28,7 @@ struct nccl_api {
     enum nccl_origin origin;
 };
 
-#define NCCL_OLDEST 20800
+#define NCCL_OLDEST 21400
 
 /* ncclGetVersion()'s number as major * 10000 + minor * 100 + patch; 0: code is no version. */
 int nccl_version_decode(int code);

@@ -11,9 +11,6 @@
 #include "core/backend/nccl_comm_private.h"
 #include "core/base/clock.h"
 
-/* Before this version of NCCL a group belongs to the calling thread: see nccl_thread.h. */
-#define GROUPS_ANYWHERE 22700
-
 static const struct nccl_row rows[] = {
     {NCCL_NEW, NCCL_ON_START, NCCL_ID, nccl_begin_id},
     {NCCL_GONE, NCCL_ON_START, NCCL_ID, nccl_begin_id},
@@ -32,31 +29,24 @@ static const struct nccl_row rows[] = {
     {NCCL_LAUNCH, NCCL_ON_DONE, NCCL_READY, NULL},
     {NCCL_LAUNCH, NCCL_ON_ERROR, NCCL_FAILED, NULL},
     {NCCL_LAUNCH, NCCL_ON_LATE, NCCL_FAILED, NULL},
-    {NCCL_READY, NCCL_ON_LOSS, NCCL_SHRINK, nccl_begin_shrink},
-    {NCCL_SHRINK, NCCL_ON_DONE, NCCL_READY, nccl_adopt_child},
-    {NCCL_SHRINK, NCCL_ON_ERROR, NCCL_FAILED, NULL},
-    {NCCL_SHRINK, NCCL_ON_LATE, NCCL_FAILED, NULL},
     {NCCL_ID, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
     {NCCL_EXCHANGE, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
     {NCCL_INIT, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
     {NCCL_READY, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
     {NCCL_LAUNCH, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
-    {NCCL_SHRINK, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
     {NCCL_FAILED, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
     {NCCL_ABORT, NCCL_ON_DONE, NCCL_GONE, NULL},
 };
 
 static const char *const phase_names[NCCL_PHASES] = {
-    [NCCL_NEW] = "new",       [NCCL_ID] = "id",         [NCCL_EXCHANGE] = "exchange",
-    [NCCL_INIT] = "init",     [NCCL_READY] = "ready",   [NCCL_LAUNCH] = "launch",
-    [NCCL_SHRINK] = "shrink", [NCCL_FAILED] = "failed", [NCCL_ABORT] = "abort",
-    [NCCL_GONE] = "gone",
+    [NCCL_NEW] = "new",       [NCCL_ID] = "id",       [NCCL_EXCHANGE] = "exchange",
+    [NCCL_INIT] = "init",     [NCCL_READY] = "ready", [NCCL_LAUNCH] = "launch",
+    [NCCL_FAILED] = "failed", [NCCL_ABORT] = "abort", [NCCL_GONE] = "gone",
 };
 
 static const char *const event_names[NCCL_EVENTS] = {
     [NCCL_ON_START] = "start", [NCCL_ON_DONE] = "done", [NCCL_ON_ERROR] = "error",
-    [NCCL_ON_LATE] = "late",   [NCCL_ON_OP] = "op",     [NCCL_ON_LOSS] = "loss",
-    [NCCL_ON_STOP] = "stop",
+    [NCCL_ON_LATE] = "late",   [NCCL_ON_OP] = "op",     [NCCL_ON_STOP] = "stop",
 };
 
 const struct nccl_row *nccl_comm_rows(size_t *ret_n)
@@ -104,17 +94,29 @@ static int happen(struct nccl_comm *c, enum nccl_event event)
 
 /* ---- life ---- */
 
+int nccl_refuse_blocking(const struct nccl_api *api, struct err *err)
+{
+    const char *blocks = getenv("NCCL_COMM_BLOCKING");
+    if (!blocks || !blocks[0] || strcmp(blocks, "0") == 0)
+        return 0;
+    return err_set(err, ENOTSUP,
+                   "NCCL_COMM_BLOCKING=%s makes calls of NCCL %s (%s) wait for other ranks, which "
+                   "hvd cannot use: unset it, also in NCCL's configuration file",
+                   blocks, api->text, api->path);
+}
+
 int nccl_comm_create(const struct nccl_api *api, const struct nccl_host *host,
                      const struct nccl_limits *limits, struct nccl_comm **ret, struct err *err)
 {
+    int rc = nccl_refuse_blocking(api, err);
+    if (rc < 0)
+        return rc;
     struct nccl_comm *c = calloc(1, sizeof(*c));
-    const char *blocks = getenv("NCCL_COMM_BLOCKING");
     if (!c)
         return err_set(err, ENOMEM, "no memory for a communicator");
     c->api = api;
     c->host = *host;
     c->limits = *limits;
-    c->apart = api->version < GROUPS_ANYWHERE || (blocks && blocks[0] && strcmp(blocks, "0") != 0);
     c->doing = "nothing";
     *ret = c;
     return 0;
@@ -129,7 +131,6 @@ bool nccl_comm_destroy(struct nccl_comm *comm)
     while (nccl_bury_on(comm)) /* terminates: each burial has a deadline */
         nanosleep(&nap, NULL);
     bool clean = comm->abandoned == 0;
-    free(comm->excluded);
     free(comm);
     return clean;
 }
@@ -209,53 +210,7 @@ void nccl_comm_abort(struct nccl_comm *comm)
         happen(comm, NCCL_ON_STOP);
 }
 
-/* ---- shrink ---- */
-
-/* NCCL refuses to shrink a communicator that has an error or a launch in progress. */
-bool nccl_comm_can_shrink(const struct nccl_comm *comm)
-{
-    return comm->api->ncclCommShrink && comm->phase == NCCL_READY;
-}
-
-int nccl_comm_shrink(struct nccl_comm *comm, const int *excluded, int n, struct err *err)
-{
-    if (!nccl_comm_can_shrink(comm))
-        return err_set(err, ENOTSUP, "NCCL %s (%s) cannot make a communicator smaller here (%s)",
-                       comm->api->text, comm->api->path, phase_names[comm->phase]);
-    int before = 0;
-    for (int i = 0; i < n; i++) {
-        if (excluded[i] == comm->rank || excluded[i] < 0 || excluded[i] >= comm->size)
-            return err_set(err, EINVAL, "rank %d of %d cannot leave rank %d out", comm->rank,
-                           comm->size, excluded[i]);
-        before += excluded[i] < comm->rank;
-    }
-    int *copy = n > 0 ? malloc((size_t)n * sizeof(*copy)) : NULL;
-    if (!copy)
-        return err_set(err, n > 0 ? ENOMEM : EINVAL, "nobody to leave out, or no memory");
-    memcpy(copy, excluded, (size_t)n * sizeof(*copy));
-    free(comm->excluded);
-    comm->excluded = copy;
-    comm->nexcluded = n;
-    int rc = happen(comm, NCCL_ON_LOSS);
-    comm->rank -= before;
-    comm->size -= n;
-    return rc < 0 ? failed(comm, err) : 0;
-}
-
 /* ---- what it is ---- */
-
-struct nccl_means nccl_comm_means(const struct nccl_comm *comm)
-{
-    return (struct nccl_means){.version = comm->api->version,
-                               .cuda = comm->api->cuda,
-                               .premul = comm->api->ncclRedOpCreatePreMulSum != NULL,
-                               .copies = comm->host.copy != NULL};
-}
-
-uint64_t nccl_comm_mark(const struct nccl_comm *comm)
-{
-    return comm->mark;
-}
 
 int nccl_comm_abandoned(const struct nccl_comm *comm)
 {

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * nccl_comm: the life of an NCCL communicator: creation from rank 0's id, launches, asynchronous
- * errors, abort, and shrinking or another creation when the ranks have changed. A state machine;
+ * errors, abort, and another creation when the ranks have changed. A state machine;
  * nccl_comm_progress() drives it and never blocks. Everything runs under the engine's progress
  * lock, on the thread that drives; calls that may sleep inside NCCL run on the communicator's own
- * thread (nccl_call.h, nccl_thread.h), and so does every launch before NCCL 2.27 or if
- * communicators block (NCCL_COMM_BLOCKING=1). Every phase has a time limit. A communicator is
- * aborted, never destroyed: destroying one waits for ranks that may be lost. The abort begins when
- * a call that is in progress has returned, or at its deadline. An abort that does not return (a
- * known fault before 2.26.2) is abandoned with its thread. So is an init of NCCL before 2.14, which
- * cannot be interrupted.
+ * thread (nccl_call.h, nccl_thread.h), and so does every launch before NCCL 2.27. Every phase has a
+ * time limit. A communicator is aborted, never destroyed: destroying one waits for ranks that may
+ * be lost. The abort begins when a call that is in progress has returned, or at its deadline. An
+ * abort that does not return (a known fault before 2.26.2) is abandoned with its thread.
  *
  * The states are a table (nccl_comm_rows()):
  *
  *   new -> id -> exchange -> init -> ready <-> launch
- *   ready -> shrink -> ready             the survivors of a loss, from 2.27 on
  *   any -> abort -> gone -> id ...       anew, with other ranks
  */
 #ifndef HVD_BACKEND_NCCL_COMM_H
@@ -42,24 +39,22 @@ struct nccl_host {
      * valid until then. */
     int (*exchange)(void *ctx, void *data, size_t n);
     /* Adds a copy on the device to the stream. Runs on the launching thread, which may be one of
-     * nccl_thread.h. 0 or -errno; NULL: NCCL sends to its own rank instead. */
+     * nccl_thread.h. 0 or -errno. */
     int (*copy)(void *ctx, void *dst, const void *src, size_t bytes, struct CUstream_st *stream);
 };
 
 struct nccl_limits {
     uint32_t init_ms;   /* limit for the phases id, exchange and init, until all ranks take part */
-    uint32_t shrink_ms; /* limit for a shrink, in which all survivors take part; 20 ms per rank are
-                           added. If it fails on one rank the others wait for this long before all
-                           create a new communicator */
     uint32_t launch_ms; /* limit for a launch to be on its stream; the first connects the ranks */
     uint32_t abort_ms;
 };
 
 #define NCCL_LIMITS_DEFAULT                                                                        \
     {                                                                                              \
-        .init_ms = 60000, .shrink_ms = 10000, .launch_ms = 60000, .abort_ms = 10000                \
+        .init_ms = 60000, .launch_ms = 60000, .abort_ms = 10000                                    \
     }
 
+/* -ENOTSUP: NCCL_COMM_BLOCKING is set. */
 int nccl_comm_create(const struct nccl_api *api, const struct nccl_host *host,
                      const struct nccl_limits *limits, struct nccl_comm **ret, struct err *err);
 
@@ -86,24 +81,6 @@ int nccl_comm_launch(struct nccl_comm *comm, const struct nccl_steps *steps,
  * creator must cancel an exchange in progress. Does nothing in the phases new and gone. */
 void nccl_comm_abort(struct nccl_comm *comm);
 
-/* Starts to shrink the communicator: the ranks in excluded were lost, and the others continue in
- * the same order. All survivors call it with the same list. Work on streams ends with undefined
- * results. nccl_comm_progress() reports when it is ready; if it fails on any rank, all ranks abort
- * and create a new communicator. -ENOTSUP: see nccl_comm_can_shrink(). */
-int nccl_comm_shrink(struct nccl_comm *comm, const int *excluded, int n, struct err *err);
-
-/* Returns whether NCCL can shrink communicators and this one is ready. Operations may hang on its
- * streams, but NCCL must not have seen an error, after which it refuses. nccl_reform_choose()
- * decides from the answers of all survivors. */
-bool nccl_comm_can_shrink(const struct nccl_comm *comm);
-
-/* What NCCL can do, for planning operations (nccl_steps.h); the caller adds its kernels. */
-struct nccl_means nccl_comm_means(const struct nccl_comm *comm);
-
-/* A number that identifies the communicator, equal on all its ranks; 0: no communicator has been
- * ready since the last start or abort. */
-uint64_t nccl_comm_mark(const struct nccl_comm *comm);
-
 /* Number of calls that were abandoned in NCCL since it was created. */
 int nccl_comm_abandoned(const struct nccl_comm *comm);
 
@@ -116,7 +93,6 @@ enum nccl_phase {
     NCCL_INIT,
     NCCL_READY,
     NCCL_LAUNCH,
-    NCCL_SHRINK,
     NCCL_FAILED,
     NCCL_ABORT,
     NCCL_GONE,
@@ -129,7 +105,6 @@ enum nccl_event {
     NCCL_ON_ERROR,
     NCCL_ON_LATE,
     NCCL_ON_OP,
-    NCCL_ON_LOSS,
     NCCL_ON_STOP,
     NCCL_EVENTS,
 };

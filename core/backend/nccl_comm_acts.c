@@ -10,10 +10,10 @@
 #include "core/backend/nccl_issue.h"
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
-#include "core/base/hash.h"
 
-#define SHRINK_RANK_MS 20
-#define HASTEN_PART    10 /* 1/10 of abort_ms: how long a call in progress may take to return */
+/* Before this version of NCCL a group belongs to the calling thread: see nccl_thread.h. */
+#define GROUPS_ANYWHERE 22700
+#define HASTEN_PART     10 /* 1/10 of abort_ms: how long a call in progress may take to return */
 
 /* ---- words ---- */
 
@@ -32,7 +32,7 @@ static int code_of(int result)
 
 int nccl_say(const struct nccl_comm *c, int result, struct err *err)
 {
-    const char *more = c->api->ncclGetLastError ? c->api->ncclGetLastError(NULL) : NULL;
+    const char *more = c->api->ncclGetLastError(NULL);
     return err_set(err, code_of(result), "NCCL %s (%s), rank %d of %d: %s: %s%s%s", c->api->text,
                    c->api->path, c->rank, c->size, c->doing, c->api->ncclGetErrorString(result),
                    more && more[0] ? ": " : "", more ? more : "");
@@ -56,15 +56,6 @@ struct init_call {
     struct nccl_abi_id id;
     int rank, size;
     struct ncclComm *comm; /* out */
-};
-
-struct shrink_call {
-    const struct nccl_api *api;
-    struct nccl_host host;
-    struct ncclComm *comm;
-    struct ncclComm *child; /* out, perhaps only after the call has returned */
-    int n;
-    int excluded[];
 };
 
 struct abort_call {
@@ -101,19 +92,8 @@ static int do_init(void *arg)
                                      .blocking = 0};
     if (!bound(&call->host))
         return NCCL_ABI_CUDA_ERROR;
-    if (!call->api->ncclCommInitRankConfig)
-        return call->api->ncclCommInitRank(&call->comm, call->size, call->id, call->rank);
     return call->api->ncclCommInitRankConfig(&call->comm, call->size, call->id, call->rank,
                                              &config);
-}
-
-static int do_shrink(void *arg)
-{
-    struct shrink_call *call = arg;
-    if (!bound(&call->host))
-        return NCCL_ABI_CUDA_ERROR;
-    return call->api->ncclCommShrink(call->comm, call->excluded, call->n, &call->child, NULL,
-                                     NCCL_ABI_SHRINK_ABORT);
 }
 
 static int do_abort(void *arg)
@@ -148,7 +128,6 @@ int nccl_begin_id(struct nccl_comm *c, struct err *err)
 {
     struct id_call call = {.api = c->api};
     memset(&c->ticket, 0, sizeof(c->ticket));
-    c->mark = 0;
     c->deadline = init_deadline(c);
     c->doing = "ncclGetUniqueId";
     return c->rank == 0 ? begin_call(c, NCCL_ID, do_id, &call, sizeof(call), err) : 0;
@@ -185,13 +164,12 @@ int nccl_begin_init(struct nccl_comm *c, struct err *err)
         return nccl_say(c, c->ticket.result, err);
     }
     c->deadline = init_deadline(c);
-    c->doing = c->api->ncclCommInitRankConfig ? "ncclCommInitRankConfig" : "ncclCommInitRank";
+    c->doing = "ncclCommInitRankConfig";
     return begin_call(c, NCCL_INIT, do_init, &call, sizeof(call), err);
 }
 
 int nccl_become_ready(struct nccl_comm *c, struct err *err)
 {
-    c->mark = hash_bytes(&c->ticket.id, sizeof(c->ticket.id)) | 1;
     c->doing = "what was launched";
     return 0;
 }
@@ -224,43 +202,10 @@ int nccl_begin_launch(struct nccl_comm *c, struct err *err)
                                      .n = c->steps->n};
     c->deadline = deadline_in_ms(c->limits.launch_ms);
     c->doing = "a launch";
-    if (c->apart)
+    if (c->api->version < GROUPS_ANYWHERE)
         return launch_apart(c, &issue, err);
     int result = nccl_issue(&issue, &c->doing);
     return nccl_failed(result) ? nccl_say(c, result, err) : 0;
-}
-
-/* ---- shrink ---- */
-
-int nccl_begin_shrink(struct nccl_comm *c, struct err *err)
-{
-    size_t list = (size_t)c->nexcluded * sizeof(int), size = sizeof(struct shrink_call) + list;
-    auto_free struct shrink_call *call = calloc(1, size);
-    c->deadline = deadline_in_ms(c->limits.shrink_ms + SHRINK_RANK_MS * (uint64_t)c->size);
-    c->doing = "ncclCommShrink";
-    if (!call)
-        return err_set(err, ENOMEM, "no memory to make a communicator smaller");
-    call->api = c->api;
-    call->host = c->host;
-    call->comm = c->handle;
-    call->n = c->nexcluded;
-    memcpy(call->excluded, c->excluded, list);
-    return begin_call(c, NCCL_SHRINK, do_shrink, call, size, err);
-}
-
-static void bury(struct nccl_comm *c, struct nccl_thread *thread, struct ncclComm *comm,
-                 struct nccl_call *kept);
-
-int nccl_adopt_child(struct nccl_comm *c, struct err *err)
-{
-    const struct shrink_call *call = nccl_call_arg(c->call);
-    struct ncclComm *parent = c->handle;
-    c->handle = call->child;
-    c->mark = hash_mix(c->mark ^ hash_bytes(c->excluded, (size_t)c->nexcluded * sizeof(int))) | 1;
-    nccl_call_release(TAKE(c->call));
-    bury(c, TAKE(c->thread), parent, NULL);
-    c->doing = "what was launched";
-    return 0;
 }
 
 /* ---- abort ---- */
@@ -277,48 +222,27 @@ static bool came_back(const struct nccl_call *call)
 }
 
 /* A call that has not returned is left as it is, with its thread. */
-static void close_grave(struct nccl_comm *c, struct nccl_burial *b)
+static void close_grave(struct nccl_comm *c)
 {
+    struct nccl_burial *b = &c->burial;
     bool done = came_back(b->kept) && came_back(b->abort);
-    if (b->kept && b->kept_of == NCCL_SHRINK && !nccl_call_done(b->kept)) {
-        b->kept = NULL; /* not freed: NCCL may still write the child's address there */
-        c->abandoned++;
-    }
     leave(c, TAKE(b->abort));
     leave(c, TAKE(b->kept));
     (done ? nccl_thread_end : nccl_thread_abandon)(TAKE(b->thread));
 }
 
-static struct nccl_burial *free_grave(struct nccl_comm *c)
-{
-    struct nccl_burial *oldest = &c->burial[0];
-    for (int i = 0; i < NCCL_BURIALS; i++) {
-        if (!c->burial[i].thread)
-            return &c->burial[i];
-        if (c->burial[i].deadline < oldest->deadline)
-            oldest = &c->burial[i];
-    }
-    close_grave(c, oldest);
-    return oldest;
-}
-
 /* Begins to abort comm on its thread, after the call `kept`, which is in progress there (NULL:
- * none). Takes the thread over; thread NULL: creates one. comm NULL: there is none yet, but kept
- * may create one. */
+ * none). Takes the thread over. comm NULL: there is none yet, but kept may create one. */
 static void bury(struct nccl_comm *c, struct nccl_thread *thread, struct ncclComm *comm,
                  struct nccl_call *kept)
 {
     const struct abort_call call = {.api = c->api, .host = c->host, .comm = comm};
-    if (!thread && nccl_thread_create(&thread, NULL) < 0) {
-        c->abandoned++; /* the communicator is not aborted: there is no thread for it */
-        return;
-    }
-    struct nccl_burial *b = free_grave(c);
+    struct nccl_burial *b = &c->burial;
     b->thread = thread;
     if (comm && nccl_call_start(thread, do_abort, &call, sizeof(call), &b->abort, NULL) < 0)
         c->abandoned++; /* the communicator is not aborted: no memory for the call */
     b->kept = kept;
-    b->kept_of = c->call_of;
+    b->inits = kept && c->call_of == NCCL_INIT;
     b->hasten = deadline_in_ms(c->limits.abort_ms / HASTEN_PART);
     b->deadline = deadline_in_ms(c->limits.abort_ms);
 }
@@ -327,49 +251,31 @@ int nccl_begin_abort(struct nccl_comm *c, struct err *err)
 {
     c->deadline = UINT64_MAX; /* the burial has its own */
     c->doing = "ncclCommAbort";
-    c->mark = 0;
-    if (c->thread || c->handle)
+    if (c->thread)
         bury(c, TAKE(c->thread), TAKE(c->handle), TAKE(c->call));
     return 0;
 }
 
-/* The communicator that a late call has created. */
-static struct ncclComm *made_by(struct nccl_call *call, enum nccl_phase phase)
+/* If a late init has created a communicator, that is aborted next, on the same thread. */
+bool nccl_bury_on(struct nccl_comm *c)
 {
-    if (call && phase == NCCL_INIT)
-        return ((struct init_call *)nccl_call_arg(call))->comm;
-    if (call && phase == NCCL_SHRINK)
-        return ((struct shrink_call *)nccl_call_arg(call))->child;
-    return NULL;
-}
-
-/* Returns whether the abort is over. If a late call has created a communicator, that is aborted
- * next, on the same thread. */
-static bool look_after(struct nccl_comm *c, struct nccl_burial *b)
-{
+    struct nccl_burial *b = &c->burial;
+    if (!b->thread)
+        return false;
     bool kept_back = came_back(b->kept), done = kept_back && came_back(b->abort);
     if (!kept_back && b->abort && deadline_passed(b->hasten)) {
         b->hasten = UINT64_MAX;
         nccl_call_hasten(b->abort);
     }
     if (!done && !deadline_passed(b->deadline))
-        return false;
-    struct ncclComm *late = done ? made_by(b->kept, b->kept_of) : NULL;
+        return true;
+    struct ncclComm *late =
+        done && b->inits ? ((struct init_call *)nccl_call_arg(b->kept))->comm : NULL;
     struct nccl_thread *thread = late ? TAKE(b->thread) : NULL;
-    close_grave(c, b);
+    close_grave(c);
     if (late)
         bury(c, thread, late, NULL);
-    return !late;
-}
-
-bool nccl_bury_on(struct nccl_comm *c)
-{
-    bool some = false;
-    for (int i = 0; i < NCCL_BURIALS; i++) {
-        if (c->burial[i].thread)
-            some = !look_after(c, &c->burial[i]) || some;
-    }
-    return some;
+    return late;
 }
 
 /* ---- polling a phase ---- */
@@ -416,9 +322,9 @@ static int look_init(struct nccl_comm *c)
         nccl_call_release(TAKE(c->call));
         if (nccl_failed(result) || !c->handle)
             return nccl_say(c, nccl_failed(result) ? result : NCCL_ABI_INTERNAL_ERROR, &c->err);
-        /* The communicator blocks although it was configured not to: NCCL's configuration file may
-         * force that. */
-        c->apart = c->apart || result == NCCL_ABI_SUCCESS;
+        int rc = nccl_refuse_blocking(c->api, &c->err);
+        if (rc < 0)
+            return rc;
     }
     return ask(c, c->handle);
 }
@@ -437,21 +343,6 @@ static int look_launch(struct nccl_comm *c)
     return ask(c, c->handle);
 }
 
-/* The parent reports "in progress" until the child exists. */
-static int look_shrink(struct nccl_comm *c)
-{
-    if (!nccl_call_done(c->call))
-        return 1;
-    int result = nccl_call_result(c->call);
-    if (nccl_failed(result))
-        return nccl_say(c, result, &c->err);
-    int rc = ask(c, c->handle);
-    if (rc != 0)
-        return rc;
-    struct ncclComm *child = ((struct shrink_call *)nccl_call_arg(c->call))->child;
-    return child ? ask(c, child) : nccl_say(c, NCCL_ABI_INTERNAL_ERROR, &c->err);
-}
-
 int nccl_look(struct nccl_comm *c)
 {
     switch (c->phase) {
@@ -465,8 +356,6 @@ int nccl_look(struct nccl_comm *c)
         return ask(c, c->handle);
     case NCCL_LAUNCH:
         return look_launch(c);
-    case NCCL_SHRINK:
-        return look_shrink(c);
     case NCCL_ABORT:
         return nccl_bury_on(c) ? 1 : 0;
     case NCCL_NEW:

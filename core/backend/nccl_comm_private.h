@@ -17,19 +17,15 @@ struct nccl_ticket {
     int32_t result; /* of ncclGetUniqueId; no rank starts unless it is 0 */
 };
 
-/* An old communicator that is being aborted, independently of the phase. thread NULL: this entry is
- * free. */
+/* A communicator that is being aborted. thread NULL: there is none. */
 struct nccl_burial {
     struct nccl_thread *thread; /* the communicator's former thread */
     struct nccl_call *abort;    /* NULL: nothing to abort yet */
     struct nccl_call *kept;     /* was in progress; the abort is queued after it on the thread */
-    enum nccl_phase kept_of; /* kept's phase: the communicator that an init or a shrink creates is
-                                aborted too */
-    uint64_t hasten;         /* when kept is to be ended by the abort */
+    bool inits;      /* kept is an init: the communicator that it creates is aborted too */
+    uint64_t hasten; /* when kept is to be ended by the abort */
     uint64_t deadline;
 };
-
-#define NCCL_BURIALS 4
 
 struct nccl_comm {
     const struct nccl_api *api;
@@ -37,7 +33,6 @@ struct nccl_comm {
     struct nccl_limits limits;
     int rank, size;
     enum nccl_phase phase;
-    bool apart;                 /* launches run on the thread, too */
     uint64_t deadline;          /* when the current phase times out */
     struct ncclComm *handle;    /* NULL: there is none */
     struct nccl_thread *thread; /* runs the communicator's calls; NULL: there were none yet */
@@ -45,10 +40,7 @@ struct nccl_comm {
     enum nccl_phase call_of;    /* the phase that started the call */
     const char *doing;          /* name of the call in progress, for messages */
     struct nccl_ticket ticket;
-    uint64_t mark;
-    int *excluded; /* [nexcluded]: ranks that the shrink leaves out */
-    int nexcluded;
-    struct nccl_burial burial[NCCL_BURIALS];
+    struct nccl_burial burial;
     int abandoned;
     /* arguments of nccl_comm_launch(), while its action runs */
     const struct nccl_steps *steps;
@@ -56,20 +48,22 @@ struct nccl_comm {
     struct err err;
 };
 
+/* -ENOTSUP: NCCL_COMM_BLOCKING is set, perhaps by NCCL itself from its configuration file, which it
+ * reads when the first communicator is created. */
+int nccl_refuse_blocking(const struct nccl_api *api, struct err *err);
+
 /* Actions of the table. */
 int nccl_begin_id(struct nccl_comm *c, struct err *err);
 int nccl_begin_exchange(struct nccl_comm *c, struct err *err);
 int nccl_begin_init(struct nccl_comm *c, struct err *err);
 int nccl_begin_launch(struct nccl_comm *c, struct err *err);
-int nccl_begin_shrink(struct nccl_comm *c, struct err *err);
 int nccl_begin_abort(struct nccl_comm *c, struct err *err);
 int nccl_become_ready(struct nccl_comm *c, struct err *err);
-int nccl_adopt_child(struct nccl_comm *c, struct err *err);
 
 /* Polls the current phase: 1: still in progress, 0: done, -errno with c->err. */
 int nccl_look(struct nccl_comm *c);
 
-/* Makes progress on the burials. Returns whether any remain. */
+/* Makes progress on the burial. Returns whether it is in progress. */
 bool nccl_bury_on(struct nccl_comm *c);
 
 /* err: "NCCL 2.27.7 (file), rank 1 of 4: <doing>: <what NCCL says>". Returns a negative errno. */

@@ -253,46 +253,11 @@ enum nccl_verdict nccl_facts_judge(const struct nccl_fact *facts, int n, char *d
     for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
         if (!rules[i].applies(&f, line, sizeof(line)))
             continue;
-        if (strstr(line, rules[i].doctor)) /* the loader's error names the check already */
+        if (strstr(line, "(doctor: ")) /* the loader's error names a check already */
             snprintf(dst, size, "%s", line);
         else
             snprintf(dst, size, "%s (doctor: %s)", line, rules[i].doctor);
         return rules[i].verdict;
     }
     return NCCL_GOOD;
-}
-
-/* ---- after a loss ---- */
-
-static void list_missing(const struct nccl_survivor *all, int n, int was, int *excluded, int *ret_n)
-{
-    int next = 0;
-    *ret_n = 0;
-    for (int r = 0; r < was; r++) {
-        if (next < n && all[next].rank == r)
-            next++;
-        else
-            excluded[(*ret_n)++] = r;
-    }
-}
-
-enum nccl_reform nccl_reform_choose(const struct nccl_survivor *all, int n, int was, int *excluded,
-                                    int *ret_n)
-{
-    bool can = true, ready = true;
-    *ret_n = 0;
-    for (int r = 0; r < n; r++) {
-        bool ordered =
-            all[r].rank >= 0 && all[r].rank < was && (r == 0 || all[r].rank > all[r - 1].rank);
-        if (!ordered || all[r].mark == 0 || all[r].mark != all[0].mark)
-            return NCCL_REFORM_NEW;
-        can = can && all[r].can_shrink;
-        ready = ready && all[r].ready;
-    }
-    if (n == was)
-        return ready ? NCCL_REFORM_KEEP : NCCL_REFORM_NEW;
-    if (!can)
-        return NCCL_REFORM_NEW;
-    list_missing(all, n, was, excluded, ret_n);
-    return NCCL_REFORM_SHRINK;
 }

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct nccl_fact {
-    int32_t rank;    /* in this epoch, for messages; set by the rank that judges */
+    int32_t rank;    /* in this epoch, for messages */
     char host[64];   /* the same for ranks of one machine and no others (a boot id will do) */
     char name[64];   /* host name, for messages */
     int32_t nccl;    /* NCCL's version, such as 22707; 0: no NCCL */
@@ -22,6 +22,7 @@ struct nccl_fact {
     int32_t sm;      /* compute capability of its own GPU, such as 90; 0: unknown */
     uint8_t gpu[16]; /* its UUID; zero: it has no GPU */
     bool hides_gpus; /* CUDA_VISIBLE_DEVICES is set, and empty or -1 */
+    bool kernels;    /* this rank has hvd's kernels; they are used only if every rank has them */
     char why[400];   /* nccl == 0: why it was not loaded; otherwise the path of the library */
 };
 
@@ -34,27 +35,5 @@ enum nccl_verdict {
 /* Writes the gravest finding to dst, as one line with the id and code of hvd-doctor's check; dst is
  * empty if there is none. */
 enum nccl_verdict nccl_facts_judge(const struct nccl_fact *facts, int n, char *dst, size_t size);
-
-/* ---- after a loss ---- */
-
-/* What each survivor reports of its communicator. */
-struct nccl_survivor {
-    uint64_t mark;   /* nccl_comm_mark() */
-    int32_t rank;    /* in the communicator; -1: this rank has joined since */
-    bool ready;      /* the communicator has not failed and was not given up */
-    bool can_shrink; /* nccl_comm_can_shrink() */
-};
-
-enum nccl_reform {
-    NCCL_REFORM_KEEP,   /* the communicator has exactly these ranks, in this order */
-    NCCL_REFORM_SHRINK, /* nccl_comm_shrink() without the ranks in excluded */
-    NCCL_REFORM_NEW,    /* abort, start */
-};
-
-/* was: size of the old communicator. excluded: [was], of which *ret_n are filled for
- * NCCL_REFORM_SHRINK. all: in the order of the new ranks; shrinking is chosen only if it gives this
- * order. */
-enum nccl_reform nccl_reform_choose(const struct nccl_survivor *all, int n, int was, int *excluded,
-                                    int *ret_n);
 
 #endif

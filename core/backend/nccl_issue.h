@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * nccl_issue: the calls that put steps (nccl_steps.h) onto a stream: one group. The GPU's context
- * must be current on the calling thread, which may sleep in here if communicators block.
+ * must be current on the calling thread.
  */
 #ifndef HVD_BACKEND_NCCL_ISSUE_H
 #define HVD_BACKEND_NCCL_ISSUE_H
@@ -19,14 +19,14 @@ struct nccl_issue {
     size_t n;
 };
 
-/* In a nonblocking communicator "in progress" counts as success. */
+/* "In progress" counts as success: communicators do not block. */
 static inline bool nccl_failed(int result)
 {
     return result != NCCL_ABI_SUCCESS && result != NCCL_ABI_IN_PROGRESS;
 }
 
-/* Returns NCCL's result; with a communicator that does not block it may be NCCL_ABI_IN_PROGRESS.
- * *ret_call names the call that failed. */
+/* Returns NCCL's result, which may be NCCL_ABI_IN_PROGRESS. *ret_call names the call that failed.
+ */
 int nccl_issue(const struct nccl_issue *issue, const char **ret_call);
 
 #endif

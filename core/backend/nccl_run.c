@@ -107,13 +107,27 @@ static void leave_ground(struct nccl_ground *ground)
     abandoned = ground;
 }
 
+/* Gives up the operation in flight; does not touch the communicator. */
+static void give_up(struct nccl_run *run)
+{
+    if (run->doing == RUN_LAUNCHED || run->doing == RUN_BEHIND) {
+        run->given_up = true;
+        run->marked = false;
+        run->drain_deadline = 0;
+    }
+    run->doing = RUN_IDLE;
+    run->op = NULL;
+}
+
 bool nccl_run_destroy(struct nccl_run *run)
 {
     if (!run)
         return true;
-    nccl_run_give_up(run);
-    if (run->fusion.at)
-        nccl_run_use(run); /* drains the stream first: freeing would wait for all its work */
+    give_up(run);
+    if (run->fusion.at) { /* drains the stream first: freeing would wait for all its work */
+        run->used = true;
+        run->marked = false;
+    }
     bool lost = run->gpu->device->lost.code != 0;
     bool clean = nccl_comm_destroy(run->comm);
     bool rid = clean && !lost && drain(run);
@@ -129,7 +143,6 @@ bool nccl_run_destroy(struct nccl_run *run)
     free(run->counts);
     free(run->places);
     free(run->seen);
-    nccl_run_forget_form(run);
     free(run);
     return clean && (rid || lost);
 }
@@ -162,17 +175,6 @@ int nccl_run_settle(struct nccl_run *run, struct err *err)
         return rc;
     run->used = run->marked = false;
     return 0;
-}
-
-void nccl_run_give_up(struct nccl_run *run)
-{
-    if (run->doing == RUN_LAUNCHED || run->doing == RUN_BEHIND) {
-        run->given_up = true;
-        run->marked = false;
-        run->drain_deadline = 0;
-    }
-    run->doing = RUN_IDLE;
-    run->op = NULL;
 }
 
 /* ---- the plan of an operation: what NCCL sees, and how it gets there ---- */
@@ -239,11 +241,17 @@ static bool is_single(const struct coll_op *op)
     return n < 2;
 }
 
+/* What NCCL can do; whether kernels are used is added by the caller. */
+static struct nccl_means means_of(const struct nccl_run *run)
+{
+    return (struct nccl_means){.version = run->api->version, .cuda = run->api->cuda};
+}
+
 /* why: the reason why the operation needs kernels. */
 static int refuse(const struct nccl_run *run, const struct coll_op *op, const struct err *why,
                   struct err *err)
 {
-    struct nccl_means means = nccl_comm_means(run->comm);
+    struct nccl_means means = means_of(run);
     struct nccl_form form;
     means.kernels = true;
     if (nccl_form_of(&means, op, run->size, &form, err) < 0)
@@ -264,7 +272,7 @@ static bool has_large(const struct coll_op *op)
 /* Chooses which tensors are packed, by the rules in nccl_run.h. */
 static int plan(struct nccl_run *run, const struct coll_op *op, struct err *err)
 {
-    struct nccl_means means = nccl_comm_means(run->comm);
+    struct nccl_means means = means_of(run);
     struct coll_op seen = *op;
     struct nccl_form form;
     struct err why = {0};
@@ -330,7 +338,7 @@ int nccl_run_prepare(struct nccl_run *run, const struct mesh *mesh, const struct
         return err_set(err, EBUSY, "an operation of NCCL's is in flight");
     if (!run->comm || !run->heard)
         return nccl_run_none(run, err);
-    if (mesh->rank != run->me || mesh->size != run->world)
+    if (mesh->rank != run->rank || mesh->size != run->size)
         return err_set(err, EINVAL, "rank %d of %d, but NCCL's ranks are those of another epoch",
                        mesh->rank, mesh->size);
     /* Earlier work may still use the buffer: this operation is added to the stream after it. */
@@ -404,26 +412,31 @@ void nccl_run_cancel(struct nccl_run *run)
         coll_part_cancel(run->form.coll);
     run->form.parting = false;
     if (run->doing == RUN_PLANNED || run->doing == RUN_PREPARED)
-        nccl_run_give_up(run);
+        give_up(run);
 }
 
 void nccl_run_abort(struct nccl_run *run)
 {
-    nccl_run_give_up(run);
+    give_up(run);
     run->form.phase = FORM_NONE;
     run->form.parting = false;
     if (run->comm)
         nccl_comm_abort(run->comm);
 }
 
+bool nccl_run_aborting(struct nccl_run *run)
+{
+    if (nccl_comm_phase(run->comm) != NCCL_ABORT)
+        return false;
+    nccl_comm_progress(run->comm, NULL);
+    return nccl_comm_phase(run->comm) == NCCL_ABORT;
+}
+
 int nccl_run_drained(struct nccl_run *run, struct err *err)
 {
     /* Until the abort has returned NCCL may still add work to the stream. */
-    if (run->given_up && nccl_comm_phase(run->comm) == NCCL_ABORT) {
-        nccl_comm_progress(run->comm, NULL);
-        if (nccl_comm_phase(run->comm) == NCCL_ABORT)
-            return 1;
-    }
+    if (run->given_up && nccl_run_aborting(run))
+        return 1;
     if (run->given_up && run->drain_deadline == 0)
         run->drain_deadline = deadline_in_ms(run->limits.abort_ms);
     int rc = nccl_run_settle(run, err);

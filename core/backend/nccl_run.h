@@ -7,9 +7,10 @@
  * a GPU:
  *
  *     nccl_run_say()      reports what this rank has (loads NCCL the first time); sent to all ranks
- *     nccl_run_hear()     takes what all ranks sent: the verdict, and whether the communicator is
- *                         kept, shrunk or new
- *     nccl_run_form()     until it is ready: all ranks call it at the same position of the log
+ *     nccl_run_hear()     takes what all ranks sent: the verdict. Aborts the communicator of the
+ *                         former epoch
+ *     nccl_run_form()     until the new one is ready: all ranks call it at the same position of the
+ *                         log
  *
  * and for each operation:
  *
@@ -35,14 +36,6 @@
 
 struct nccl_run;
 
-/* What each rank reports of itself at the start of an epoch. Sent as plain bytes. */
-struct nccl_said {
-    struct nccl_fact fact;
-    struct nccl_survivor survivor;
-    int32_t was;  /* size of the communicator that survivor is about */
-    bool kernels; /* this rank has hvd's kernels; they are used only if every rank has them */
-};
-
 /* limits NULL: NCCL_LIMITS_DEFAULT. gpu outlives it. */
 int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nccl_run **ret,
                     struct err *err);
@@ -51,17 +44,15 @@ int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nc
  * the GPU: the GPU's memory must not be freed. NULL is allowed. */
 bool nccl_run_destroy(struct nccl_run *run);
 
-/* Loads NCCL and queries GPU and driver. If something is missing, ret->fact.why says what: this is
- * no error here. */
-void nccl_run_say(struct nccl_run *run, struct nccl_said *ret);
+/* Loads NCCL and queries GPU and driver. If something is missing, ret->why says what: this is no
+ * error here. rank: this rank in the new epoch. */
+void nccl_run_say(struct nccl_run *run, int rank, struct nccl_fact *ret);
 
-/* Takes all ranks' reports and chooses how this epoch gets its communicator. all: [size], in the
- * order of the ranks of this epoch. host_of: NULL: one communicator of all ranks; else the host
- * number of each rank: one communicator for each host, all made in the same way. NCCL_BAD: no
+/* Takes all ranks' reports. all: [size], in the order of the ranks of this epoch. NCCL_BAD: no
  * communicator is possible, err has the sentence for the user; NCCL_WARN: err has a line for the
  * log, and its code is 0. */
-enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_said *all, int rank,
-                                int size, const int *host_of, struct err *err);
+enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_fact *all, int rank,
+                                int size, struct err *err);
 
 /* Makes progress on the communicator. 1: in progress; 0: it is ready on every rank, and no work of
  * an operation that was given up is on the stream any more. May run parts of coll's operation in
@@ -80,21 +71,6 @@ int nccl_run_launch(struct nccl_run *run, struct err *err);
  * more. -errno: NCCL or the GPU has failed; the loss of another rank is reported in this way too.
  */
 int nccl_run_progress(struct nccl_run *run, struct err *err);
-
-/* For callers that pack tensors themselves and need several NCCL calls for an operation (hier.h).
- * They replace prepare and launch. nccl_run_call() makes one call of NCCL, after the work that is
- * on the GPU's stream. op: in device memory, with a dtype that NCCL has, without factors; its
- * counts are for the ranks of the communicator. Then call nccl_run_called() until it returns 0: the
- * call is on the stream, and the caller may add work there. Later nccl_run_called() reports whether
- * NCCL has failed since. nccl_run_progress() waits for the end of all calls. */
-int nccl_run_call(struct nccl_run *run, const struct coll_op *op, struct err *err);
-int nccl_run_called(struct nccl_run *run, struct err *err);
-
-/* The caller has added work of an operation to the GPU's stream. */
-void nccl_run_use(struct nccl_run *run);
-
-/* What NCCL and this rank's kernels can do, for nccl_form_of(). */
-struct nccl_means nccl_run_means(const struct nccl_run *run);
 
 /* Cancels an operation that was prepared and not launched: it will not touch the outputs. Its
  * inputs may still be read until nccl_run_drained() returns 0. Also cancels a part of

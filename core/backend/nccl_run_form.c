@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_run_form: what a rank reports of itself, the choice that all ranks make from it, and the
- * steps to the communicator of an epoch: the former one kept, shrunk, or a new one. At the end all
- * ranks agree over the host's links, so that none continues alone. See nccl_run.h.
+ * nccl_run_form: what a rank reports of itself, the verdict on all reports, and the steps to the
+ * communicator of an epoch: the former one is aborted, a new one created. At the end all ranks meet
+ * over the host's links, so that none continues alone. See nccl_run.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +13,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/fd.h"
-#include "core/base/log.h"
 #include "core/coll/algorithm.h"
-
-#define RANKS_MAX (1 << 20) /* limit for the size of a communicator that another rank reports */
 
 /* ---- this rank's report ---- */
 
@@ -60,177 +57,48 @@ static void say_nccl(const struct nccl_run *run, struct nccl_fact *f)
     }
 }
 
-static struct nccl_survivor say_comm(struct nccl_run *run)
-{
-    struct nccl_survivor s = {.rank = -1};
-    if (!run->comm || nccl_comm_mark(run->comm) == 0)
-        return s;
-    if (nccl_comm_phase(run->comm) == NCCL_READY)
-        nccl_comm_progress(run->comm, NULL); /* reports errors since the last operation */
-    s.mark = nccl_comm_mark(run->comm);
-    s.rank = run->comm_rank;
-    s.ready = nccl_comm_phase(run->comm) == NCCL_READY && !run->given_up &&
-              run->doing != RUN_LAUNCHED && run->doing != RUN_BEHIND;
-    s.can_shrink = nccl_comm_can_shrink(run->comm);
-    return s;
-}
-
-void nccl_run_say(struct nccl_run *run, struct nccl_said *ret)
+void nccl_run_say(struct nccl_run *run, int rank, struct nccl_fact *ret)
 {
     memset(ret, 0, sizeof(*ret)); /* sent as bytes, with its padding */
     run->form.parting = false;    /* it belonged to the former epoch, whose coll may be gone */
     nccl_run_load(run);
-    say_host(&ret->fact);
-    say_gpu(run->gpu->device, &ret->fact);
-    say_nccl(run, &ret->fact);
-    ret->survivor = say_comm(run);
-    ret->was = run->comm_size;
+    ret->rank = rank;
+    say_host(ret);
+    say_gpu(run->gpu->device, ret);
+    say_nccl(run, ret);
     ret->kernels = run->gpu->kernels;
 }
 
-/* ---- all ranks' reports ---- */
-
-void nccl_run_forget_form(struct nccl_run *run)
+enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_fact *all, int rank,
+                                int size, struct err *err)
 {
-    struct nccl_form_way *f = &run->form;
-    free(f->excluded);
-    free(f->ids);
-    free(f->counts);
-    *f = (struct nccl_form_way){.phase = FORM_NONE};
-}
-
-/* Drops what was in progress in the former epoch, whose coll may be gone. */
-static void begin_epoch(struct nccl_run *run, int rank, int size, const int *host_of)
-{
-    nccl_run_give_up(run);
-    nccl_run_forget_form(run);
-    run->heard = false;
-    run->me = rank;
-    run->world = size;
-    run->grouped = host_of != NULL;
-    run->rank = run->size = 0;
-    for (int r = size - 1; r >= 0; r--) {
-        if (host_of && host_of[r] != host_of[rank])
-            continue;
-        run->lead = r;
-        run->size++;
-        run->rank += r < rank;
-    }
-}
-
-/* Size of the communicator that another rank reports. */
-static int ranks_of(const struct nccl_said *said)
-{
-    return said->was > 0 && said->was <= RANKS_MAX ? said->was : 0;
-}
-
-/* Fills group with the reports of the ranks that share a communicator: those of `host`, or all if
- * host_of is NULL. Returns how many they are. *ret_was: the size of their previous communicator. */
-static int pick(const struct nccl_run *run, const struct nccl_said *all, const int *host_of,
-                int host, struct nccl_survivor *group, int *ret_was)
-{
-    int n = 0;
-    for (int r = 0; r < run->world; r++) {
-        if (host_of && host_of[r] != host)
-            continue;
-        if (n == 0)
-            *ret_was = ranks_of(&all[r]);
-        group[n++] = all[r].survivor;
-    }
-    return n;
-}
-
-/* If one communicator is new, all are: the operation's parts must be the same on every rank. */
-static int choose(struct nccl_run *run, const struct nccl_said *all, const int *host_of, int hosts,
-                  struct err *err)
-{
-    static const enum nccl_forming ways[] = {
-        [NCCL_REFORM_KEEP] = FORM_KEEP,
-        [NCCL_REFORM_SHRINK] = FORM_SHRINK,
-        [NCCL_REFORM_NEW] = FORM_END,
-    };
-    struct nccl_form_way *f = &run->form;
-    enum nccl_reform mine = NCCL_REFORM_NEW;
-    bool anew = false;
-    int most = 1, was = 0, unused;
-    for (int r = 0; r < run->world; r++)
-        most = ranks_of(&all[r]) > most ? ranks_of(&all[r]) : most;
-    auto_free struct nccl_survivor *group = calloc((size_t)run->world, sizeof(*group));
-    auto_free int *others = calloc((size_t)most, sizeof(*others));
-    f->excluded = calloc((size_t)most, sizeof(*f->excluded));
-    if (!group || !others || !f->excluded)
-        return err_set(err, ENOMEM, "no memory to choose a communicator");
-    for (int host = 0; host < hosts; host++) {
-        bool own = !host_of || host_of[run->me] == host;
-        int n = pick(run, all, host_of, host, group, &was);
-        if (n == 0)
-            continue;
-        enum nccl_reform way = nccl_reform_choose(group, n, was, own ? f->excluded : others,
-                                                  own ? &f->nexcluded : &unused);
-        anew = anew || way == NCCL_REFORM_NEW;
-        mine = own ? way : mine;
-    }
-    f->phase = ways[anew ? NCCL_REFORM_NEW : mine];
-    return 0;
-}
-
-static enum nccl_verdict judge(struct nccl_run *run, const struct nccl_said *all,
-                               const int *host_of, struct err *err)
-{
-    size_t n = (size_t)run->world;
     char line[1000];
-    auto_free struct nccl_fact *facts = calloc(n, sizeof(*facts));
-    int hosts = 1;
-    if (!facts) {
-        err_set(err, ENOMEM, "no memory for the reports of %d ranks", run->world);
-        return NCCL_BAD;
-    }
+    /* What was in progress belongs to the former epoch, whose coll may be gone. */
+    nccl_run_abort(run);
+    run->rank = rank;
+    run->size = size;
     run->kernels = true;
-    for (size_t r = 0; r < n; r++) {
-        facts[r] = all[r].fact;
-        facts[r].rank = (int32_t)r;
-        hosts = host_of && host_of[r] >= hosts ? host_of[r] + 1 : hosts;
+    for (int r = 0; r < size; r++)
         run->kernels = run->kernels && all[r].kernels;
-    }
-    enum nccl_verdict verdict = nccl_facts_judge(facts, run->world, line, sizeof(line));
+    enum nccl_verdict verdict = nccl_facts_judge(all, size, line, sizeof(line));
     if (verdict == NCCL_BAD)
         err_set(err, ENOTSUP, "%s", line);
-    else if (!run->comm || choose(run, all, host_of, hosts, err) < 0)
-        verdict = NCCL_BAD;
     else if (verdict == NCCL_WARN && err)
         snprintf(err->msg, sizeof(err->msg), "%s", line);
-    return verdict;
-}
-
-enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_said *all, int rank,
-                                int size, const int *host_of, struct err *err)
-{
-    begin_epoch(run, rank, size, host_of);
-    enum nccl_verdict verdict = judge(run, all, host_of, err);
     run->heard = verdict != NCCL_BAD;
-    /* Before any rank forms a communicator: an abort may wait for all work on the GPU, also that of
-     * another communicator. */
-    if (run->comm && (!run->heard || run->form.phase == FORM_END))
-        nccl_comm_abort(run->comm);
+    run->form.phase = run->heard ? FORM_ENDING : FORM_NONE;
     return verdict;
 }
 
 /* ---- parts of the operation that waits for the communicator ---- */
 
 /* Runs one collective in host memory; returns as coll_progress() does. */
-static int part(struct nccl_run *run, const struct coll_op *op, const void *in, void *out, size_t n,
-                struct err *err)
+static int part(struct nccl_run *run, const struct coll_op *op, struct err *err)
 {
     struct nccl_form_way *f = &run->form;
     int rc = 0;
     if (!f->parting) {
         f->part = *op;
-        f->tensor = (struct coll_tensor){in, out, n};
-        f->part.prescale = f->part.postscale = 1;
-        f->part.contributors = run->world;
-        f->part.device = -1;
-        f->part.tensors = &f->tensor;
-        f->part.n = 1;
         rc = coll_part_start(f->coll, &f->part, err);
         f->parting = rc == 0;
     }
@@ -240,144 +108,73 @@ static int part(struct nccl_run *run, const struct coll_op *op, const void *in, 
     return rc;
 }
 
-/* Gathers the ids of all ranks; each rank uses that of its communicator. */
-static int exchange_all(struct nccl_run *run, uint8_t *data, size_t n)
-{
-    struct nccl_form_way *f = &run->form;
-    size_t world = (size_t)run->world;
-    if (!f->ids)
-        f->ids = calloc(world, n);
-    if (!f->counts)
-        f->counts = calloc(world, sizeof(*f->counts));
-    if (!f->ids || !f->counts)
-        return -ENOMEM;
-    for (size_t r = 0; r < world; r++)
-        f->counts[r] = n;
-    struct coll_op gather = {.kind = HVD_ALLGATHER, .dtype = HVD_UINT8, .recv_counts = f->counts};
-    int rc = part(run, &gather, data, f->ids, n, NULL);
-    if (rc == 0)
-        memcpy(data, f->ids + (size_t)run->lead * n, n);
-    return rc;
-}
-
 int nccl_run_exchange(void *ctx, void *data, size_t n)
 {
-    static const struct coll_op broadcast = {.kind = HVD_BROADCAST, .dtype = HVD_UINT8};
     const struct nccl_ground *ground = ctx;
     struct nccl_form_way *f = &ground->run->form;
     if (f->phase != FORM_MAKING)
         return -ECANCELED;
-    return ground->run->grouped ? exchange_all(ground->run, data, n)
-                                : part(ground->run, &broadcast, data, data, n, NULL);
+    f->tensor = (struct coll_tensor){data, data, n};
+    return part(ground->run,
+                &(struct coll_op){.kind = HVD_BROADCAST,
+                                  .dtype = HVD_UINT8,
+                                  .prescale = 1,
+                                  .postscale = 1,
+                                  .contributors = ground->run->size,
+                                  .device = -1,
+                                  .tensors = &f->tensor,
+                                  .n = 1},
+                NULL);
 }
 
 /* ---- one function for each phase: 1: wait, 0: continue with the phase that is set, -errno ---- */
-
-static int ask_others(struct nccl_run *run, int rc, const struct err *why)
-{
-    struct nccl_form_way *f = &run->form;
-    f->good = rc == 0;
-    if (rc < 0)
-        f->why = *why;
-    f->phase = FORM_AGREE;
-    /* Another rank's time limit may begin when this rank's has ended. */
-    f->deadline = deadline_in_ms(2 * (uint64_t)run->limits.init_ms);
-    return 0;
-}
 
 static int form_none(struct nccl_run *run, struct err *err)
 {
     return nccl_run_none(run, err);
 }
 
-static int form_keep(struct nccl_run *run, struct err *err)
-{
-    struct err why = {0};
-    int rc = nccl_comm_progress(run->comm, &why);
-    return rc == 1 ? 1 : ask_others(run, rc, &why);
-}
-
-static int form_shrink(struct nccl_run *run, struct err *err)
-{
-    struct nccl_form_way *f = &run->form;
-    struct err why = {0};
-    int rc = nccl_comm_shrink(run->comm, f->excluded, f->nexcluded, &why);
-    run->comm_rank = run->rank;
-    run->comm_size = run->size;
-    f->phase = FORM_SHRINKING;
-    return rc < 0 ? ask_others(run, rc, &why) : 0;
-}
-
-static int form_end(struct nccl_run *run, struct err *err)
-{
-    nccl_comm_abort(run->comm);
-    run->form.phase = FORM_ENDING;
-    return 0;
-}
-
+/* The former communicator is being aborted. */
 static int form_ending(struct nccl_run *run, struct err *err)
 {
-    enum nccl_phase phase = nccl_comm_phase(run->comm);
-    if (phase == NCCL_ABORT) {
-        nccl_comm_progress(run->comm, NULL);
-        phase = nccl_comm_phase(run->comm);
-    }
-    if (phase == NCCL_ABORT)
+    if (nccl_run_aborting(run))
         return 1;
-    run->comm_rank = run->rank;
-    run->comm_size = run->size;
     run->form.phase = FORM_MAKING;
     return nccl_comm_start(run->comm, run->rank, run->size, err);
 }
 
-/* A rank that has failed cannot take part in agreeing: the other ranks may still wait for it in
- * NCCL. They learn of it over the host's links. */
+/* A rank that has failed returns its error, and does not go on to meet the others, which may still
+ * wait for it in NCCL. They learn of it over the host's links. */
 static int form_making(struct nccl_run *run, struct err *err)
 {
-    struct err why = {0};
-    int rc = nccl_comm_progress(run->comm, &why);
-    if (rc == 1)
-        return 1;
-    run->form.made = rc == 0;
-    return rc < 0 ? err_set(err, -rc, "%s", why.msg) : ask_others(run, 0, &why);
+    int rc = nccl_comm_progress(run->comm, err);
+    if (rc != 0)
+        return rc;
+    run->form.phase = FORM_MEETING;
+    /* Another rank's time limit may begin when this rank's has ended. */
+    run->form.deadline = deadline_in_ms(2 * (uint64_t)run->limits.init_ms);
+    return 0;
 }
 
-static int form_agree(struct nccl_run *run, struct err *err)
+static int form_meeting(struct nccl_run *run, struct err *err)
 {
-    static const struct coll_op least = {.kind = HVD_ALLREDUCE, .dtype = HVD_INT32, .op = HVD_MIN};
     struct nccl_form_way *f = &run->form;
-    int rc = part(run, &least, &f->good, &f->good, 1, err);
-    if (rc == 1 && deadline_passed(f->deadline) && f->why.code)
-        return err_set(err, -f->why.code, "%s", f->why.msg);
+    int rc = part(run, &coll_barrier, err);
     if (rc == 1 && deadline_passed(f->deadline))
         return err_set(err, ETIMEDOUT,
                        "rank %d waited %u s for the other ranks to say that NCCL is ready there",
-                       run->me, 2 * run->limits.init_ms / 1000);
-    if (rc != 0)
-        return rc;
-    if (f->good) {
+                       run->rank, 2 * run->limits.init_ms / 1000);
+    if (rc == 0)
         f->phase = FORM_CLEAR;
-        return 0;
-    }
-    log_info("NCCL: a new communicator, because the former one cannot be used: %s",
-             f->why.code ? f->why.msg : "another rank cannot use it");
-    f->why = (struct err){0};
-    f->phase = FORM_END;
-    return 0;
+    return rc;
 }
 
 static int form_clear(struct nccl_run *run, struct err *err)
 {
-    const struct nccl_form_way *f = &run->form;
     int rc = run->given_up ? nccl_run_drained(run, err) : 0;
-    if (rc != 0)
-        return rc;
-    log_debug("NCCL: the communicator of %d ranks is %s", run->size,
-              f->made        ? "new"
-              : f->nexcluded ? "the former one, made smaller"
-                             : "the former one");
-    run->form.phase = FORM_READY;
-    return 0;
+    if (rc == 0)
+        run->form.phase = FORM_READY;
+    return rc;
 }
 
 static int form_ready(struct nccl_run *run, struct err *err)
@@ -386,10 +183,8 @@ static int form_ready(struct nccl_run *run, struct err *err)
 }
 
 static int (*const form_phases[FORM_PHASES])(struct nccl_run *run, struct err *err) = {
-    [FORM_NONE] = form_none,      [FORM_KEEP] = form_keep,   [FORM_SHRINK] = form_shrink,
-    [FORM_SHRINKING] = form_keep, [FORM_END] = form_end,     [FORM_ENDING] = form_ending,
-    [FORM_MAKING] = form_making,  [FORM_AGREE] = form_agree, [FORM_CLEAR] = form_clear,
-    [FORM_READY] = form_ready,
+    [FORM_NONE] = form_none,       [FORM_ENDING] = form_ending, [FORM_MAKING] = form_making,
+    [FORM_MEETING] = form_meeting, [FORM_CLEAR] = form_clear,   [FORM_READY] = form_ready,
 };
 
 int nccl_run_form(struct nccl_run *run, struct coll *coll, struct err *err)

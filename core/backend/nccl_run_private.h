@@ -19,15 +19,11 @@ struct nccl_ground {
 
 /* The phases in which this epoch gets a communicator. */
 enum nccl_forming {
-    FORM_NONE,   /* there will be no communicator */
-    FORM_KEEP,   /* keeps the existing communicator, if it has not failed */
-    FORM_SHRINK, /* starts to shrink the existing communicator */
-    FORM_SHRINKING,
-    FORM_END, /* starts to abort the former communicator */
-    FORM_ENDING,
-    FORM_MAKING, /* creates a new communicator */
-    FORM_AGREE,  /* the ranks agree whether every rank has the communicator */
-    FORM_CLEAR,  /* waits until no work of a cancelled operation is on the stream */
+    FORM_NONE,    /* there will be no communicator */
+    FORM_ENDING,  /* waits for the abort of the former communicator */
+    FORM_MAKING,  /* creates a new communicator */
+    FORM_MEETING, /* a barrier: every rank has the communicator */
+    FORM_CLEAR,   /* waits until no work of a cancelled operation is on the stream */
     FORM_READY,
     FORM_PHASES,
 };
@@ -37,16 +33,8 @@ struct nccl_form_way {
     struct coll *coll;
     struct coll_op part;
     struct coll_tensor tensor;
-    bool parting; /* part is in progress */
-    bool made;    /* a new communicator was created in this epoch */
-    int32_t good; /* whether this rank has the communicator; after the part: whether every rank has
-                     it */
-    uint64_t deadline; /* of the part */
-    struct err why;    /* not good: this rank's reason */
-    int *excluded;     /* [nexcluded]: lost ranks, as numbered in the previous communicator */
-    int nexcluded;
-    uint8_t *ids;   /* of all ranks, where there are several communicators */
-    size_t *counts; /* [world]: bytes from each rank, for the part that gathers ids */
+    bool parting;      /* part is in progress */
+    uint64_t deadline; /* of FORM_MEETING */
 };
 
 enum nccl_doing {
@@ -62,17 +50,13 @@ struct nccl_run {
     struct nccl_limits limits;
     const struct nccl_api *api; /* NULL: not loaded */
     struct nccl_ground *ground;
-    struct nccl_comm *comm;   /* NULL: NCCL is not loaded */
-    int comm_rank, comm_size; /* in the communicator */
-    struct err no_nccl;       /* why NCCL is not loaded */
+    struct nccl_comm *comm; /* NULL: NCCL is not loaded */
+    struct err no_nccl;     /* why NCCL is not loaded */
 
     /* This epoch. */
     bool heard;
-    bool kernels;   /* every rank has hvd's kernels */
-    int rank, size; /* in the epoch's communicator */
-    int me, world,
-        lead;     /* in the epoch; lead: the rank in the epoch that is rank 0 of the communicator */
-    bool grouped; /* one communicator for each host */
+    bool kernels; /* every rank has hvd's kernels */
+    int rank, size;
     struct nccl_form_way form;
 
     /* The operation. */
@@ -106,11 +90,8 @@ int nccl_run_load(struct nccl_run *run);
 /* 1: work of hvd is on the stream, 0: none. */
 int nccl_run_settle(struct nccl_run *run, struct err *err);
 
-/* Gives up the operation in flight; does not touch the communicator. */
-void nccl_run_give_up(struct nccl_run *run);
-
-/* Frees the state of forming a communicator (run->form). */
-void nccl_run_forget_form(struct nccl_run *run);
+/* Returns whether the communicator is still being aborted, after making progress on that. */
+bool nccl_run_aborting(struct nccl_run *run);
 
 /* For nccl_host. */
 int nccl_run_exchange(void *ctx, void *data, size_t n);

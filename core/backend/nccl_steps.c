@@ -11,8 +11,6 @@
 #include "core/backend/nccl_abi.h"
 #include "core/backend/nccl_api.h"
 
-#define HAS_AVG 21000 /* and bfloat16 */
-
 /* NCCL's type, -1: it has none. */
 static const int types[HVD_DTYPES] = {
     [HVD_UINT8] = NCCL_ABI_UINT8,
@@ -45,12 +43,6 @@ static bool reduces(enum hvd_kind kind)
     return kind == HVD_ALLREDUCE || kind == HVD_REDUCESCATTER;
 }
 
-/* bfloat16 exists since the version that added the average, in builds for CUDA 11 and newer. */
-static bool has_bfloat(const struct nccl_means *means)
-{
-    return means->version >= HAS_AVG && (means->cuda == 0 || means->cuda >= 11000);
-}
-
 /* The dtype of the buffers that NCCL sees. */
 static enum hvd_dtype travels_as(const struct nccl_means *means, enum hvd_dtype dtype)
 {
@@ -59,7 +51,7 @@ static enum hvd_dtype travels_as(const struct nccl_means *means, enum hvd_dtype 
     case HVD_UINT16:
         return HVD_INT32;
     case HVD_BFLOAT16:
-        return has_bfloat(means) ? HVD_BFLOAT16 : HVD_FLOAT32;
+        return means->cuda == 0 || means->cuda >= 11000 ? HVD_BFLOAT16 : HVD_FLOAT32;
     default:
         return dtype;
     }
@@ -77,16 +69,15 @@ static bool has_factors(const struct nccl_form *f)
 }
 
 /* Leaves to NCCL the factors that it can apply; the kernels apply the others. */
-static void give_factors(const struct nccl_means *means, const struct coll_op *op, int size,
-                         struct nccl_form *f)
+static void give_factors(const struct coll_op *op, int size, struct nccl_form *f)
 {
     bool linear = op->op == HVD_SUM || op->op == HVD_AVERAGE;
     if (!linear || !is_float(op->dtype) || f->dtype != op->dtype)
         return;
-    if (f->prescale == 1 && f->postscale == 1 && f->divisor == size && means->version >= HAS_AVG) {
+    if (f->prescale == 1 && f->postscale == 1 && f->divisor == size) {
         f->op = NCCL_ABI_AVG;
         f->divisor = 1;
-    } else if (means->premul) {
+    } else {
         f->factor = f->prescale * f->postscale / f->divisor;
         f->prescale = f->postscale = 1;
         f->divisor = 1;
@@ -144,7 +135,7 @@ int nccl_form_of(const struct nccl_means *means, const struct coll_op *op, int s
         f.divisor = op->op == HVD_AVERAGE ? op->contributors : 1;
     }
     if (has_factors(&f) && !means->kernels)
-        give_factors(means, op, size, &f);
+        give_factors(op, size, &f);
     int rc = needs_kernels(means, op, &f, err);
     if (rc == 0)
         *ret = f;
@@ -247,8 +238,7 @@ static int allgather(struct nccl_steps *s, const struct coll_op *op, int rank, i
     return rc;
 }
 
-static int alltoall(const struct nccl_means *means, struct nccl_steps *s, const struct coll_op *op,
-                    int rank, int size)
+static int alltoall(struct nccl_steps *s, const struct coll_op *op, int rank, int size)
 {
     const struct coll_tensor *t = op->tensors;
     size_t elem = hvd_dtype_size(op->dtype), from = 0, to = 0;
@@ -264,7 +254,7 @@ static int alltoall(const struct nccl_means *means, struct nccl_steps *s, const 
                                .count = op->recv_counts[r] * elem};
         from += out.count;
         to += in.count;
-        if (r == rank && means->copies) {
+        if (r == rank) {
             in.verb = NCCL_COPY;
             in.in = out.in;
             out.count = 0;
@@ -297,8 +287,7 @@ static int reducescatter(struct nccl_steps *s, const struct coll_op *op, int ran
     return rc;
 }
 
-static int fill(const struct nccl_means *means, const struct coll_op *op, int rank, int size,
-                struct nccl_steps *s)
+static int fill(const struct coll_op *op, int rank, int size, struct nccl_steps *s)
 {
     switch (op->kind) {
     case HVD_ALLREDUCE:
@@ -308,7 +297,7 @@ static int fill(const struct nccl_means *means, const struct coll_op *op, int ra
     case HVD_ALLGATHER:
         return allgather(s, op, rank, size);
     case HVD_ALLTOALL:
-        return alltoall(means, s, op, rank, size);
+        return alltoall(s, op, rank, size);
     case HVD_REDUCESCATTER:
         return reducescatter(s, op, rank, size);
     case HVD_BARRIER:
@@ -325,7 +314,7 @@ int nccl_steps_make(const struct nccl_means *means, const struct coll_op *op, in
     ret->n = 0;
     if (rc < 0)
         return rc;
-    rc = fill(means, op, rank, size, ret);
+    rc = fill(op, rank, size, ret);
     return rc < 0 ? err_set(err, -rc, "no memory for the calls of one %s", hvd_kind_name(op->kind))
                   : 0;
 }

@@ -11,17 +11,17 @@
  * Operations that only move data use bytes, for every dtype. Reductions need a type that NCCL has:
  *
  *   uint8 int8 int32 int64 float16 float32 float64   as they are
- *   bfloat16         from NCCL 2.10 on, as float32 before (kernels)
+ *   bfloat16         as it is in builds for CUDA 11 and newer, otherwise as float32 (kernels)
  *   int16 uint16     as int32, and cut to 16 bits afterwards (kernels)
  *   bool             as uint8: "or" is the maximum, "and" the minimum; then all but 0 becomes 1
  *                    (kernels)
  *
- * Factors: an average of a float type is ncclAvg (2.10); another factor of a float sum becomes
- * PreMulSum (2.11), which multiplies the inputs by it, rounded to the tensor's type. All
- * other factors (of integers, products, minima) need kernels. A caller that packs and unpacks
- * anyway sets nccl_means.kernels (core/backend/cuda: kernels scale and convert in float32 or
- * better) and then applies all factors. For a tensor that needs no packing, the caller tries
- * without kernels first: a factor applied by NCCL saves a pass over the data.
+ * Factors: an average of a float type is ncclAvg; another factor of a float sum becomes PreMulSum,
+ * which multiplies the inputs by it, rounded to the tensor's type. All other factors (of integers,
+ * products, minima) need kernels. A caller that packs and unpacks anyway sets nccl_means.kernels
+ * (core/backend/cuda: kernels scale and convert in float32 or better) and then applies all factors.
+ * For a tensor that needs no packing, the caller tries without kernels first: a factor applied by
+ * NCCL saves a pass over the data.
  */
 #ifndef HVD_BACKEND_NCCL_STEPS_H
 #define HVD_BACKEND_NCCL_STEPS_H
@@ -36,9 +36,7 @@
 struct nccl_means {
     int version;  /* NCCL's version, such as 22707 */
     int cuda;     /* the CUDA version that NCCL was built for, such as 13000; 0: unknown */
-    bool premul;  /* NCCL has ncclRedOpCreatePreMulSum */
     bool kernels; /* the caller can scale and convert */
-    bool copies;  /* the caller can copy device memory on a stream */
 };
 
 /* The form in which NCCL gets the values of an operation. */

@@ -37,7 +37,6 @@ static const char *const names[] = {
     "FUSION_THRESHOLD",
     "GPU_FALLBACK",
     "HEARTBEAT_MS",
-    "HIERARCHICAL_ALLREDUCE",
     "IFACE",
     "INSECURE",
     "JOB",

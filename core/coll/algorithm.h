@@ -26,7 +26,6 @@ struct algorithm {
     /* Whether the algorithm can run this operation: the same answer on every rank. The first
      * algorithm of the table that applies is used. */
     bool (*applies)(const struct mesh *mesh, const struct coll_op *op);
-    bool across; /* the algorithm can also make sums across hosts (coll_op.across) */
     /* The algorithm cannot be cancelled once it has begun. So start is called only when every rank
      * has entered the operation: coll makes a barrier of its own first, after which no rank cancels
      * the operation. */

@@ -185,22 +185,12 @@ static bool choose(struct coll *coll, const struct coll_op *op)
 {
     for (int i = 0; i < coll->n; i++) {
         const struct coll_entry *e = &coll->list[i];
-        if ((op->device >= 0 && i >= coll->nbackend) || (op->across && !e->alg->across))
-            continue;
-        if (!e->alg->applies(coll->mesh, op))
+        if ((op->device >= 0 && i >= coll->nbackend) || !e->alg->applies(coll->mesh, op))
             continue;
         coll->alg = e->alg;
         coll->alg_state = e->state;
         return true;
     }
-    return false;
-}
-
-bool coll_across_by_library(const struct coll *coll)
-{
-    for (int i = 0; i < coll->nbackend; i++)
-        if (coll->list[i].alg->across)
-            return true;
     return false;
 }
 
@@ -211,7 +201,7 @@ const struct coll_op coll_barrier = {
 static int begin(struct coll *coll, const struct coll_op *op, struct err *err)
 {
     coll->gathering = NULL;
-    if (coll->alg->together && coll->mesh->size > 1 && !op->across) {
+    if (coll->alg->together && coll->mesh->size > 1) {
         coll->gathering = op;
         op = &coll_barrier;
         if (!choose(coll, op))

@@ -18,8 +18,7 @@
  * Order of summation of an allreduce: within a host in the order of local ranks; between hosts
  * piece q of a tensor (its count split as evenly as possible over lanes x hosts pieces, in order)
  * starts at host q % hosts and continues from there in a circle. Neither order depends on fusion,
- * chunks, the order of arrival, or the algorithm between the hosts. A sum across hosts
- * (coll_op.across) has the order of a job with one rank on each host. A reduce-scatter sums in the
+ * chunks, the order of arrival, or the algorithm between the hosts. A reduce-scatter sums in the
  * order of ranks.
  */
 #ifndef HVD_COLL_COLL_H
@@ -62,7 +61,6 @@ struct coll_op {
     int contributors;                  /* the divisor of an average */
     int device;                        /* device of the tensors; -1: host memory */
     int root;                          /* broadcast */
-    bool across;                       /* allreduce: see below */
     const struct coll_tensor *tensors; /* fused; only an allreduce can have more than one */
     size_t n;
     /* One number a rank, in elements; NULL where the kind has none.
@@ -71,10 +69,6 @@ struct coll_op {
      *   reducescatter  recv_counts: what each rank gets; tensors[0].count is their sum */
     const size_t *send_counts;
     const size_t *recv_counts;
-    /* across: each rank's tensors are summed with those of the ranks that have its local rank on
-     * the other hosts. Only as a part of an operation to which every rank has come, where there are
-     * several hosts and all have as many ranks (core/backend/hier); ranks of one host may differ in
-     * counts. */
     /* On a device, for each tensor: an event after which in is complete and out may be overwritten.
      * NULL: in is complete and out may be overwritten already. */
     void *const *ready;
@@ -117,10 +111,6 @@ enum coll_wait {
 
 /* NULL: returns COLL_WAKES. */
 enum coll_wait coll_wait(const struct coll *coll);
-
-/* Returns whether sums across hosts (coll_op.across) are made by a back end, not by the host's
- * own links. */
-bool coll_across_by_library(const struct coll *coll);
 
 /* Why the operation has failed; NULL: no reason was recorded. code -ENOTSUP: every rank has
  * reached the same verdict. -EXDEV: the other ranks continue without this one. */

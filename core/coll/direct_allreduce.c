@@ -2,8 +2,7 @@
  *
  * direct_allreduce: a small allreduce over several hosts in log2(hosts) rounds: the first rank of
  * every host gets the inputs of all hosts (Bruck's allgather) and does all sums itself. Ranks that
- * share a host sum there first and get the result from their first rank (shm_pieces.h). For a
- * sum across hosts each rank does this with the ranks of other hosts that have its local rank. The
+ * share a host sum there first and get the result from their first rank (shm_pieces.h). The
  * sums are those of the rings, in the same order and with the same intermediate rounding: piece
  * l x hosts + k starts at host k. So the bits do not depend on the choice between the two, and the
  * choice may depend on the size of the whole batch.
@@ -31,8 +30,6 @@ struct direct {
     enum phase phase;
     bool shares;       /* this rank sums with the ranks of its host first */
     bool first;        /* this rank is the first of the ranks that share its host */
-    int lane;          /* local rank of its peers on other hosts */
-    size_t pieces;     /* of a tensor */
     size_t bytes;      /* bytes of one packed input */
     uint8_t *gathered; /* [hosts] packed inputs: entry i is that of this host + i */
     uint8_t *result;   /* packed */
@@ -77,10 +74,8 @@ static int direct_start(struct coll *coll, void *state, struct err *err)
     d->share = (struct shm_share){.layout = &d->whole, .first = 0, .stride = 1, .owners = 1};
     d->plan = coll_reduce_plan(op);
     d->bytes = coll_count(op) * d->whole.elem;
-    d->shares = mesh->local_size > 1 && !op->across;
-    d->first = mesh->local_rank == 0 || op->across;
-    d->lane = op->across ? mesh->local_rank : 0;
-    d->pieces = op->across ? hosts : (size_t)mesh->lanes * hosts;
+    d->shares = mesh->local_size > 1;
+    d->first = mesh->local_rank == 0;
     d->gathered = d->first ? coll_work(coll, (hosts + 1) * d->bytes) : NULL;
     if (d->first && !d->gathered)
         return err_set(err, ENOMEM, "no memory for an allreduce of %zu bytes", d->bytes);
@@ -101,8 +96,8 @@ static int begin_round(struct coll *coll, struct direct *d)
 {
     const struct mesh *mesh = coll->mesh;
     int p = mesh->hosts, me = mesh->host;
-    struct link *down = coll_link(coll, mesh_rank_at(mesh, (me - d->distance + p) % p, d->lane));
-    struct link *up = coll_link(coll, mesh_rank_at(mesh, (me + d->distance) % p, d->lane));
+    struct link *down = coll_link(coll, mesh_rank_at(mesh, (me - d->distance + p) % p, 0));
+    struct link *up = coll_link(coll, mesh_rank_at(mesh, (me + d->distance) % p, 0));
     if (!down || !up)
         return -ENOMEM;
     int inputs = d->distance < p - d->distance ? d->distance : p - d->distance;
@@ -142,15 +137,15 @@ static int exchange(struct coll *coll, struct direct *d)
 
 /* Sums count elements at off of every packed input, host after host from start on. Inputs of
  * hosts with several ranks are sums and carry the prescale already. */
-static void sum_range(const struct direct *d, const struct mesh *mesh, bool across, int start,
-                      size_t off, size_t count)
+static void sum_range(const struct direct *d, const struct mesh *mesh, int start, size_t off,
+                      size_t count)
 {
     uint8_t *dst = d->result + off;
     for (int i = 0; i < mesh->hosts; i++) {
         int host = (start + i) % mesh->hosts;
         int place = (host - mesh->host + mesh->hosts) % mesh->hosts;
         const void *src[] = {dst, d->gathered + (size_t)place * d->bytes + off};
-        const bool prescaled[] = {true, mesh->local_size_of[host] > 1 && !across};
+        const bool prescaled[] = {true, mesh->local_size_of[host] > 1};
         if (i > 0)
             reduce(&d->plan, dst, src, 2, count, prescaled, i == mesh->hosts - 1, false);
         else if (d->plan.prescale == 1.0 || prescaled[1])
@@ -162,7 +157,7 @@ static void sum_range(const struct direct *d, const struct mesh *mesh, bool acro
 
 static void sum(const struct direct *d, const struct coll_op *op, const struct mesh *mesh)
 {
-    size_t pieces = d->pieces, off = 0;
+    size_t pieces = (size_t)mesh->lanes * (size_t)mesh->hosts, off = 0;
     for (size_t i = 0; i < op->n; i++) {
         size_t all = op->tensors[i].count;
         /* Longer pieces come first: after an empty piece all are empty. */
@@ -170,7 +165,7 @@ static void sum(const struct direct *d, const struct coll_op *op, const struct m
             size_t count = layout_begin(all, pieces, q + 1) - layout_begin(all, pieces, q);
             if (count == 0)
                 break;
-            sum_range(d, mesh, op->across, (int)(q % (size_t)mesh->hosts), off, count);
+            sum_range(d, mesh, (int)(q % (size_t)mesh->hosts), off, count);
             off += count * d->whole.elem;
         }
     }
@@ -220,7 +215,6 @@ const struct algorithm direct_allreduce_algorithm = {
     .name = "direct",
     .state_size = sizeof(struct direct),
     .applies = direct_applies,
-    .across = true,
     .start = direct_start,
     .progress = direct_progress,
     .cancel = direct_cancel,

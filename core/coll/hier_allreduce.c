@@ -127,9 +127,7 @@ static int hier_start(struct coll *coll, void *state, struct err *err)
     h->ring.ctx = h;
     memset(h->delivered, 0, (size_t)mesh->hosts * sizeof(*h->delivered));
     if (h->owner) {
-        size_t first = (size_t)mesh->local_rank * (size_t)mesh->hosts;
-        int rc =
-            ring_open(&h->ring, coll, &h->layout, first, mesh->local_rank, h->offsets, true, err);
+        int rc = ring_open(&h->ring, coll, &h->layout, mesh->local_rank, h->offsets, true, err);
         if (rc < 0)
             return rc;
     }

@@ -58,15 +58,15 @@ void ring_start(struct ring *ring)
     skip(ring, &ring->in, 1);
 }
 
-int ring_open(struct ring *ring, struct coll *coll, const struct layout *layout, size_t first,
-              int lane, size_t *offsets, bool scratch, struct err *err)
+int ring_open(struct ring *ring, struct coll *coll, const struct layout *layout, int lane,
+              size_t *offsets, bool scratch, struct err *err)
 {
     const struct mesh *mesh = coll->mesh;
     int p = mesh->hosts, me = mesh->host;
     size_t longest = 0;
     offsets[0] = 0;
     for (int k = 0; k < p; k++) {
-        size_t bytes = layout_piece_bytes(layout, first + (size_t)k);
+        size_t bytes = layout_piece_bytes(layout, (size_t)lane * (size_t)p + (size_t)k);
         offsets[k + 1] = offsets[k] + bytes;
         longest = bytes > longest ? bytes : longest;
     }

@@ -54,10 +54,10 @@ struct ring {
 void ring_start(struct ring *ring);
 
 /* Prepares the ring of owner `lane` of all hosts for the current operation: segment k is piece
- * first + k of layout. offsets: [hosts + 1], filled here and used by the ring. Takes the work
- * buffer of coll, and a block of it for scratch on request. */
-int ring_open(struct ring *ring, struct coll *coll, const struct layout *layout, size_t first,
-              int lane, size_t *offsets, bool scratch, struct err *err);
+ * lane * hosts + k of layout. offsets: [hosts + 1], filled here and used by the ring. Takes the
+ * work buffer of coll, and a block of it for scratch on request. */
+int ring_open(struct ring *ring, struct coll *coll, const struct layout *layout, int lane,
+              size_t *offsets, bool scratch, struct err *err);
 
 /* 0: everything has been delivered on this rank and forwarded; 1: would have to wait. */
 int ring_progress(struct ring *ring);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ring_allreduce: allreduce in a ring of hosts, for a rank that is alone on its host. Other hosts
- * may have more ranks: their first ranks are in this ring, too (hier_allreduce.c). For sums across
- * hosts there is such a ring for each local rank.
+ * may have more ranks: their first ranks are in this ring, too (hier_allreduce.c).
  *
  * Piece k of every tensor (layout.h) is segment k of the ring. Partial sums and results live in the
  * work buffer; user memory is read when this rank's share is added and written when a final block
@@ -38,7 +37,7 @@ static void ring_allreduce_fini(void *state)
 
 static bool ring_allreduce_applies(const struct mesh *mesh, const struct coll_op *op)
 {
-    return op->kind == HVD_ALLREDUCE && mesh->hosts > 1 && (mesh->local_size == 1 || op->across);
+    return op->kind == HVD_ALLREDUCE && mesh->hosts > 1 && mesh->local_size == 1;
 }
 
 /* The iterator for a block: starts again with each segment. */
@@ -116,7 +115,7 @@ static int ring_allreduce_start(struct coll *coll, void *state, struct err *err)
     r->plan = coll_reduce_plan(op);
     r->ring.ops = &share_ops;
     r->ring.ctx = r;
-    return ring_open(&r->ring, coll, &r->layout, 0, coll->mesh->local_rank, r->offsets, false, err);
+    return ring_open(&r->ring, coll, &r->layout, 0, r->offsets, false, err);
 }
 
 static int ring_allreduce_progress(struct coll *coll, void *state)
@@ -133,7 +132,6 @@ const struct algorithm ring_allreduce_algorithm = {
     .name = "ring",
     .state_size = sizeof(struct ring_allreduce),
     .applies = ring_allreduce_applies,
-    .across = true,
     .init = ring_allreduce_init,
     .fini = ring_allreduce_fini,
     .start = ring_allreduce_start,

@@ -345,7 +345,7 @@ static const struct check rows[] = {
      .explain =
          "Each copy's version against the rules compiled in from NCCL's release notes, and the "
          "CUDA it was built for against the GPUs' compute capability. A fix that is missing "
-         "warns; it fails where its conditions hold here.",
+         "warns; it fails where its conditions hold here. hvd refuses NCCL before 2.14.",
      .refs = {"https://docs.nvidia.com/deeplearning/nccl/release-notes/index.html",
               "https://github.com/NVIDIA/nccl/releases"}},
     {.id = "nccl-net-plugin",

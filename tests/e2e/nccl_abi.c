@@ -48,7 +48,6 @@ SAME(ncclFloat64, NCCL_ABI_FLOAT64);
 SAME(ncclBfloat16, NCCL_ABI_BFLOAT16);
 SAME(ncclScalarHostImmediate, NCCL_ABI_SCALAR_HOST);
 SAME(NCCL_CONFIG_UNDEF_INT, NCCL_ABI_UNDEF);
-SAME(NCCL_SHRINK_ABORT, NCCL_ABI_SHRINK_ABORT);
 FIELD(size);
 FIELD(magic);
 FIELD(version);
@@ -60,11 +59,9 @@ FIELD(blocking);
 #define CALL(f, ...) TYPE(f, ncclResult_t, __VA_ARGS__)
 CALL(ncclGetVersion, int *);
 CALL(ncclGetUniqueId, ncclUniqueId *);
-CALL(ncclCommInitRank, ncclComm_t *, int, ncclUniqueId, int);
 CALL(ncclCommInitRankConfig, ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *);
 CALL(ncclCommAbort, ncclComm_t);
 CALL(ncclCommGetAsyncError, ncclComm_t, ncclResult_t *);
-CALL(ncclCommShrink, ncclComm_t, int *, int, ncclComm_t *, ncclConfig_t *, int);
 TYPE(ncclGetErrorString, const char *, ncclResult_t);
 TYPE(ncclGetLastError, const char *, ncclComm_t);
 CALL(ncclAllReduce, const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t,

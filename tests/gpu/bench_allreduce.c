@@ -58,11 +58,15 @@ static void load_nccl(struct bench *b, const char *id)
 static void join_nccl(struct bench *b)
 {
     struct nccl_abi_id id = {0};
+    struct nccl_abi_config config = {.size = sizeof(config),
+                                     .magic = NCCL_ABI_MAGIC,
+                                     .version = NCCL_ABI_CONFIG_VERSION,
+                                     .blocking = 1};
     if (hvd_rank() == 0)
         need_nccl(b, b->nccl->ncclGetUniqueId(&id), "ncclGetUniqueId");
     need(hvd_broadcast("id", &id, sizeof(id), HVD_UINT8, 0));
-    need_nccl(b, b->nccl->ncclCommInitRank(&b->comm, hvd_size(), id, hvd_rank()),
-              "ncclCommInitRank");
+    need_nccl(b, b->nccl->ncclCommInitRankConfig(&b->comm, hvd_size(), id, hvd_rank(), &config),
+              "ncclCommInitRankConfig");
 }
 
 static void bare(struct bench *b)

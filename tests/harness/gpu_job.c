@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -55,10 +57,18 @@ static int check_way(const char *way)
     return 0;
 }
 
+struct placed {
+    struct gpu_job job;
+    const char *hosts; /* NULL: one host */
+};
+
 static int rank_main(int rank, int size, void *arg)
 {
-    const struct gpu_job *job = arg;
+    const struct placed *placed = arg;
+    const struct gpu_job *job = &placed->job;
     struct gpu_side g;
+    if (placed->hosts)
+        setenv("HVD_LOCALITY", (char[]){placed->hosts[rank], 0}, 1);
     if (gpu_side_open(&g, job->gpu < 0 ? rank : job->gpu, GPU_JOB_ROOM, job->script) < 0)
         return FAIL("%s", g.err.msg);
     if (g.fake)
@@ -90,5 +100,13 @@ const char *const *gpu_job_nccl(const char *version, const char *more)
 void gpu_job_run(int size, const char *const *env, struct gpu_job job)
 {
     struct world_options options = {.size = size, .env = env};
-    assert_int_equal(world_run_options(&options, rank_main, &job), 0);
+    struct placed placed = {job, NULL};
+    assert_int_equal(world_run_options(&options, rank_main, &placed), 0);
+}
+
+void gpu_job_run_on(const char *hosts, const char *const *env, struct gpu_job job)
+{
+    struct world_options options = {.size = (int)strlen(hosts), .env = env};
+    struct placed placed = {job, hosts};
+    assert_int_equal(world_run_options(&options, rank_main, &placed), 0);
 }

@@ -30,6 +30,9 @@ const char *const *gpu_job_nccl(const char *version, const char *more);
  * checks that everything was freed. Asserts that every rank exits with 0. */
 void gpu_job_run(int size, const char *const *env, struct gpu_job job);
 
+/* The same on several hosts: hosts has a character for each rank, its host. */
+void gpu_job_run_on(const char *hosts, const char *const *env, struct gpu_job job);
+
 /* ---- in a rank ---- */
 
 /* An allreduce of n values, checked; 0, or FAIL(). */

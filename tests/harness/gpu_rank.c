@@ -38,7 +38,7 @@ static int saying(struct coll *coll, struct gpu_rank *me)
     int rc;
     if (!me->heard) {
         if (!me->parting) {
-            nccl_run_say(me->run, &me->mine);
+            nccl_run_say(me->run, me->r.mesh->rank, &me->mine);
             me->tensor = (struct coll_tensor){&me->mine, me->all, sizeof(me->mine)};
         }
         const struct coll_op gather = {.kind = HVD_ALLGATHER,
@@ -49,8 +49,7 @@ static int saying(struct coll *coll, struct gpu_rank *me)
         rc = part(coll, me, &gather);
         if (rc != 0)
             return rc;
-        me->verdict =
-            nccl_run_hear(me->run, me->all, me->r.mesh->rank, me->r.mesh->size, NULL, &me->err);
+        me->verdict = nccl_run_hear(me->run, me->all, me->r.mesh->rank, me->r.mesh->size, &me->err);
         me->heard = true;
         if (me->verdict == NCCL_BAD)
             return -ENOTSUP;
@@ -176,8 +175,7 @@ static int open_coll(struct gpu_rank *me, int rank, const char *hosts)
 
 int gpu_rank_open_gpu(struct gpu_rank *me, int ordinal, const struct nccl_limits *limits)
 {
-    const struct nccl_limits brief = {
-        .init_ms = 15000, .shrink_ms = 15000, .launch_ms = 15000, .abort_ms = 5000};
+    const struct nccl_limits brief = {.init_ms = 15000, .launch_ms = 15000, .abort_ms = 5000};
     struct err *err = &me->err;
     me->before = me->fake->live();
     me->gpu = NULL;

@@ -38,7 +38,7 @@ struct gpu_rank {
     /* state of the algorithm */
     enum gpu_rank_stage stage;
     bool dies, breaks; /* at the moment of the launch the rank dies, or its GPU fails */
-    struct nccl_said mine, *all;
+    struct nccl_fact mine, *all;
     size_t *bytes;
     struct coll_op part;
     struct coll_tensor tensor;

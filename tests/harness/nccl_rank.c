@@ -48,8 +48,7 @@ int nccl_rank_open(struct nccl_rank *r, const char *version, int rank, int size,
     r->meeting = meeting;
     r->stream = (struct CUstream_st *)r;
     if (!r->limits.init_ms)
-        r->limits = (struct nccl_limits){
-            .init_ms = 10000, .shrink_ms = 10000, .launch_ms = 10000, .abort_ms = 5000};
+        r->limits = (struct nccl_limits){.init_ms = 10000, .launch_ms = 10000, .abort_ms = 5000};
     int rc = nccl_api_open(&place, &r->api, &r->err);
     if (rc == 0)
         rc = nccl_comm_create(&r->api, &host, &r->limits, &r->comm, &r->err);
@@ -101,7 +100,7 @@ int nccl_rank_start(struct nccl_rank *r, int round, int rank, int size)
 
 int nccl_rank_run(struct nccl_rank *r, const struct coll_op *op)
 {
-    struct nccl_means means = nccl_comm_means(r->comm);
+    const struct nccl_means means = {.version = r->api.version, .cuda = r->api.cuda};
     r->err = (struct err){0};
     int rc = nccl_steps_make(&means, op, r->rank, r->size, &r->steps, &r->err);
     if (rc == 0)

@@ -33,7 +33,7 @@
 #include "tests/harness/values.h"
 #include "tests/harness/world.h"
 
-#define OLDER      (size_t) effort(4) /* how many older versions of NCCL run */
+#define OLDER      (size_t) effort(2) /* how many older versions of NCCL run */
 #define MOST_RANKS (EFFORT_WHOLE ? 4 : 3)
 #define TYPES      (EFFORT_LEAST ? 3 : 1) /* 3: only every third dtype */
 
@@ -234,11 +234,12 @@ static void test_staged(void **state)
     gpu_job_run(2, gpu_job_fallback,
                 (struct gpu_job){"staged", "count=8;cuModuleLoadData=209", 0, -1, steps});
     gpu_job_run(3, gpu_job_fallback, (struct gpu_job){"staged", NULL, 0, 0, steps});
+    gpu_job_run_on("aabb", gpu_job_fallback, (struct gpu_job){"staged", NULL, 0, -1, steps});
 }
 
 static void test_nccl(void **state)
 {
-    static const char *const older[] = {"2.8", "2.13", "2.14", "2.18"};
+    static const char *const older[] = {"2.14", "2.18"};
     for (size_t v = 0; v < OLDER; v++)
         both(2, gpu_job_nccl(older[v], NULL), "nccl");
     for (int size = 1; size <= MOST_RANKS; size++)
@@ -246,6 +247,9 @@ static void test_nccl(void **state)
     gpu_job_run(2, gpu_job_nccl("2.27", NULL), (struct gpu_job){"nccl", NULL, 0, -1, sums});
     gpu_job_run(2, gpu_job_nccl("2.27", NULL),
                 (struct gpu_job){"nccl", "count=8;delay_us=200", 0, -1, steps});
+    gpu_job_run_on("aabb", gpu_job_nccl("2.27", NULL),
+                   (struct gpu_job){"nccl", NULL, 0, -1, steps});
+    gpu_job_run_on("aab", gpu_job_nccl("2.27", NULL), (struct gpu_job){"nccl", NULL, 0, -1, kinds});
     /* Without our kernels NCCL itself scales. */
     gpu_job_run(2, gpu_job_nccl("2.27", NULL),
                 (struct gpu_job){"nccl", "count=8;cuModuleLoadData=209", 0, -1, steps});

@@ -168,6 +168,17 @@ static void test_nccl(void **state)
                          .driver = true,
                          .gpu = -1,
                          .words = {"sm_70", "nccl-known-bad, HVD6003"}});
+    run_job((struct job){
+        .machine = BOTH(.script = "count=8", .nccl = "2.13"),
+        .driver = true,
+        .gpu = -1,
+        .words = {"NCCL 2.13.4 (/", "hvd needs NCCL 2.14 or newer", "nccl-known-bad, HVD6003"}});
+    setenv("NCCL_COMM_BLOCKING", "1", 1);
+    run_job((struct job){.machine = BOTH(GOOD),
+                         .driver = true,
+                         .gpu = -1,
+                         .words = {"NCCL_COMM_BLOCKING=1", "NCCL 2.27.7 (/", "unset it"}});
+    unsetenv("NCCL_COMM_BLOCKING");
     run_job((struct job){.machine = BOTH(GOOD, .mapped = "2.18"),
                          .driver = true,
                          .gpu = -1,

@@ -226,6 +226,7 @@ static void test_broken(void **state)
     gpu_job_run(2, gpu_job_fallback, (struct gpu_job){NULL, NULL, 0, -1, broken});
     gpu_job_run(3, gpu_job_fallback, (struct gpu_job){NULL, NULL, 100, -1, broken});
     gpu_job_run(3, gpu_job_nccl("2.27", NULL), (struct gpu_job){NULL, NULL, 0, -1, broken});
+    gpu_job_run_on("aabb", gpu_job_nccl("2.27", NULL), (struct gpu_job){NULL, NULL, 0, -1, broken});
 }
 
 static void test_nccl_fails(void **state)
@@ -239,7 +240,7 @@ static void test_nccl_fails(void **state)
     gpu_job_run(3, env, (struct gpu_job){NULL, NULL, 0, -1, fails_later});
     gpu_job_run(3, env, (struct gpu_job){NULL, NULL, 0, -1, fails_first});
     gpu_job_run(3, env, (struct gpu_job){NULL, NULL, 0, -1, dies});
-    gpu_job_run(2, gpu_job_nccl("2.8", NULL), (struct gpu_job){NULL, NULL, 0, -1, dies});
+    gpu_job_run(2, gpu_job_nccl("2.14", NULL), (struct gpu_job){NULL, NULL, 0, -1, dies});
 }
 
 int main(void)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A rank that cannot continue in an elastic job whose tensors are on GPUs: a joiner that lacks what
- * the others use or has another setting, or a GPU that fails. The rank gives the reason and leaves.
- * The others continue without it.
+ * the others use, or a GPU that fails. The rank gives the reason and leaves. The others continue
+ * without it.
  *
  * timeout: 300
  * takes: 5 s
@@ -161,19 +161,22 @@ static void joins(const char *const *env, const struct newcomer *n)
 
 static void test_joiners(void **state)
 {
-    char path[PATH_MAX], lib[PATH_MAX + 16], old[PATH_MAX + 16];
+    char path[PATH_MAX], lib[PATH_MAX + 16], old[PATH_MAX + 16], other[PATH_MAX + 16];
     const char *const env[] = {lib, NULL}, *const none[] = {"HVD_NCCL_LIB=/none", NULL};
-    const char *const older[] = {old, NULL}, *const bare[] = {lib, "HVD_KERNELS=/none", NULL};
-    const char *const other[] = {lib, "HVD_HIERARCHICAL_ALLREDUCE=1", NULL};
+    const char *const older[] = {old, NULL}, *const mixed[] = {other, NULL};
+    const char *const bare[] = {lib, "HVD_KERNELS=/none", NULL};
     const struct newcomer all[] = {
-        {none, "has no NCCL", false, false},      {none, "has no NCCL", false, true},
-        {none, "has no NCCL", true, false},       {older, "2.8", false, false},
-        {bare, "kernels for GPUs", false, false}, {other, "HIERARCHICAL_ALLREDUCE", false, true},
+        {none, "has no NCCL", false, false},     {none, "has no NCCL", false, true},
+        {none, "has no NCCL", true, false},      {older, "too old", false, false},
+        {mixed, "2.18.6", false, false},         {bare, "kernels for GPUs", false, false},
+        {bare, "kernels for GPUs", false, true},
     };
     fake_nccl_path("2.27", path);
     snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
-    fake_nccl_path("2.8", path);
+    fake_nccl_path("2.13", path);
     snprintf(old, sizeof(old), "HVD_NCCL_LIB=%s", path);
+    fake_nccl_path("2.18", path);
+    snprintf(other, sizeof(other), "HVD_NCCL_LIB=%s", path);
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         joins(env, &all[i]);
 }

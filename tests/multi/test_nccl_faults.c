@@ -54,14 +54,13 @@ static const struct fault faults[] = {
     /* failures at once */
     {"2.27", "ncclGetUniqueId", 0, 0, AT_START, 0, 0, 1, "ncclGetUniqueId: unhandled system error", 0, 0},
     {"2.27", "ncclCommInitRankConfig", 0, 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig: unhandled system", 0, 0},
-    {"2.13", "ncclCommInitRank", 0, 1, AT_START, 0, 0, 1, "ncclCommInitRank: unhandled system", 0, 1},
-    {"2.8", "ncclCommInitRank", 0, 1, AT_START, 0, 0, 1, "NCCL 2.8.4", 0, 1},
+    {"2.14", "ncclCommInitRankConfig", 0, 1, AT_START, 0, 0, 1, "NCCL 2.14.3", 0, 0},
     {"2.27", "ncclCommGetAsyncError", 0, 1, AT_START, 0, 0, 1, "ncclCommGetAsyncError", 0, 0},
     {"2.27", "ncclGroupStart", 0, 1, AT_RUN, HVD_ALLTOALL, 0, 1, "ncclGroupStart", 0, 0},
     {"2.27", "ncclGroupEnd", 0, 1, AT_RUN, HVD_ALLTOALL, 0, 1, "ncclGroupEnd", 0, 0},
     {"2.27", "ncclAllReduce", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "ncclAllReduce: unhandled system error: said by", 0, 0},
-    {"2.13", "ncclAllReduce", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "ncclAllReduce", 0, 0},
-    {"2.8", "ncclAllReduce:1:sync:1", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "ncclAllReduce: unhandled cuda error", 0, 0},
+    {"2.14", "ncclAllReduce", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "ncclAllReduce", 0, 0},
+    {"2.18", "ncclAllReduce:1:sync:1", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "ncclAllReduce: unhandled cuda error", 0, 0},
     {"2.27", "ncclReduce", 0, 1, AT_RUN, HVD_REDUCESCATTER, 1, 1, "ncclReduce:", 0, 0},
     {"2.27", "ncclReduceScatter", 0, 1, AT_RUN, HVD_REDUCESCATTER, 0, 1, "ncclReduceScatter", 0, 0},
     {"2.27", "ncclAllGather", 0, 1, AT_RUN, HVD_ALLGATHER, 0, 1, "ncclAllGather", 0, 0},
@@ -77,7 +76,7 @@ static const struct fault faults[] = {
     {"2.14", "ncclCommInitRankConfig:1:async:3", 0, 1, AT_START, 0, 0, 1, "internal error", 0, 0},
     {"2.27", "ncclCommGetAsyncError:1:async:6", 0, 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig: remote process", 0, 0},
     {"2.27", "ncclAllReduce:1:async:6", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "remote process exited", 0, 0},
-    {"2.13", "ncclAllReduce:1:async:2", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "unhandled system", 0, 0},
+    {"2.14", "ncclAllReduce:1:async:2", 0, 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "unhandled system", 0, 0},
     {"2.27", "ncclGroupEnd:1:async:1", 0, 1, AT_RUN, HVD_ALLTOALL, 0, 1, "unhandled cuda error", 0, 0},
     /* calls that do not return */
     {"2.27", 0, "ncclGetUniqueId", 0, AT_START, 0, 0, 1, "ncclGetUniqueId did not end in time", 1, 0},
@@ -85,13 +84,13 @@ static const struct fault faults[] = {
     {"2.27", 0, "ncclCommInitRankConfig:1:async", 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig did not", 0, 0},
     {"2.14", 0, "ncclCommInitRankConfig:1:async", 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig did not", 0, 0},
     {"2.18", 0, "ncclAllReduce", 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "a launch did not end in time", 0, 0},
-    {"2.13", 0, "ncclCommInitRank", 1, AT_START, 0, 0, 1, "ncclCommInitRank did not end in time", 1, 1},
-    {"2.13", 0, "ncclGroupEnd", 1, AT_RUN, HVD_ALLTOALL, 0, 1, "a launch did not end in time", 0, 0},
-    {"2.13", 0, "ncclAllReduce", 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "a launch did not end in time", 0, 0},
+    {"2.14", 0, "ncclCommInitRankConfig", 1, AT_START, 0, 0, 1, "ncclCommInitRankConfig did not end", 1, 0},
+    {"2.14", 0, "ncclGroupEnd", 1, AT_RUN, HVD_ALLTOALL, 0, 1, "a launch did not end in time", 0, 0},
+    {"2.14", 0, "ncclAllReduce", 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "a launch did not end in time", 0, 0},
     {"2.27", 0, "ncclAllReduce:1:async", 1, AT_RUN, HVD_ALLREDUCE, 0, 1, "", 0, 0},
     {"2.27", 0, "ncclSend:1:async", 1, AT_RUN, HVD_ALLTOALL, 0, 1, "", 0, 0},
     {"2.27", 0, "ncclCommAbort", 1, AT_END, HVD_ALLREDUCE, 0, 1, "", 1, 0},
-    {"2.8", 0, "ncclCommAbort", 1, AT_END, HVD_ALLREDUCE, 0, 1, "", 1, 0},
+    {"2.14", 0, "ncclCommAbort", 1, AT_END, HVD_ALLREDUCE, 0, 1, "", 1, 0},
 };
 /* clang-format on */
 
@@ -150,7 +149,7 @@ static int with_fault(int rank, int size, void *arg)
     uint32_t limit = f->hang ? LATE_MS : 10000;
     bool mine = rank == f->who;
     bool stuck = f->left || f->left_others; /* the abort of a call that hangs does not end */
-    struct nccl_rank r = {.limits = {limit, limit, limit, stuck ? ABORT_MS : 10000},
+    struct nccl_rank r = {.limits = {limit, limit, stuck ? ABORT_MS : 10000},
                           .patience_ms = (int)limit * 2,
                           .stop = mine ? NULL : &t->meeting->arrived[0]};
     if (mine && f->fail)
@@ -196,72 +195,46 @@ static void test_faults(void **state)
 struct loss {
     struct nccl_meeting *meeting;
     const char *version;
-    int dead;     /* this rank is killed */
-    bool told;    /* NCCL reports the loss (sockets), otherwise it waits (memory, NVLink) */
-    bool shrinks; /* survivors shrink the communicator, otherwise they create a new one */
-    const char *fail, *hang; /* FAKE_NCCL_* of the lowest survivor, during its shrink */
-    bool again;              /* the survivors hear of a second loss during the shrink */
+    int dead;   /* this rank is killed */
+    bool told;  /* NCCL reports the loss (sockets), otherwise it waits (memory, NVLink) */
+    bool again; /* the survivors hear of a second loss while they create the new communicator */
 };
 
-/* Shrinks. Returns -1 if that failed as expected, and the communicator is to be aborted. */
-static int get_smaller(struct nccl_rank *r, const struct loss *l, int rank, int size)
+static int end(struct nccl_rank *r)
 {
-    bool failed = l->fail || l->hang;
-    int rc = nccl_comm_shrink(r->comm, &l->dead, 1, &r->err);
-    if (rc == 0 && l->again) {
-        rc = nccl_comm_progress(r->comm, &r->err);
-        return rc == 1 ? -1 : FAIL("it is smaller already: %d %s", rc, r->err.msg);
-    }
-    if (rc == 0)
-        rc = nccl_rank_drive(r, 10000);
-    if ((rc == 0) == failed || rc == -ETIME)
-        return FAIL("shrink: %d %s", rc, r->err.msg);
-    if (rc == 0) {
-        r->rank = rank - (rank > l->dead);
-        r->size = size - 1;
-        return 0;
-    }
-    if (!nccl_rank_meet(r, 1, size - 1, 20000))
-        return FAIL("the others did not come");
-    unsetenv("FAKE_NCCL_FAIL");
-    unsetenv("FAKE_NCCL_HANG");
-    return -1;
+    nccl_comm_abort(r->comm);
+    int rc = nccl_rank_drive(r, 10000);
+    return rc == -ENOTCONN ? 0 : FAIL("abort: %d %s", rc, r->err.msg);
 }
 
 static int survive(struct nccl_rank *r, const struct loss *l, int rank, int size)
 {
-    int rc, now = rank - (rank > l->dead), n = size - 1;
-    if (nccl_comm_can_shrink(r->comm) != (strcmp(l->version, "2.27") == 0 && !l->told))
-        return FAIL("it can shrink, or cannot");
-    if (l->shrinks && (rc = get_smaller(r, l, rank, size)) != -1)
+    int rc = end(r), now = rank - (rank > l->dead), n = size - 1;
+    if (rc == 0 && l->again) {
+        r->round = 1;
+        rc = nccl_comm_start(r->comm, now, n, &r->err);
+        if (rc == 0 && now == 0) /* the others still wait for the id */
+            rc = nccl_comm_progress(r->comm, &r->err);
+        if (rc < 0)
+            return FAIL("anew: %d %s", rc, r->err.msg);
+        rc = end(r);
+    }
+    if (rc != 0)
         return rc;
-    nccl_comm_abort(r->comm);
-    rc = nccl_rank_drive(r, 10000);
-    if (rc != -ENOTCONN)
-        return FAIL("abort: %d %s", rc, r->err.msg);
-    rc = nccl_rank_start(r, 1, now, n);
+    rc = nccl_rank_start(r, 2, now, n);
     return rc == 0 ? 0 : FAIL("anew: %d %s", rc, r->err.msg);
 }
 
 static int lose(int rank, int size, void *arg)
 {
     const struct loss *l = arg;
-    /* a shrink that fails on one rank makes the others wait for their limit */
-    uint32_t shrink_ms = l->fail || l->hang ? 2000 : 15000;
-    /* where a shrink delays an abort, the abort must return within this time, on any machine */
-    struct nccl_rank r = {.limits = {15000, shrink_ms, 15000, l->again ? 60000 : 5000}};
-    int first = l->dead == 0, rc;
+    struct nccl_rank r = {.limits = {15000, 15000, 5000}};
+    int rc;
     setenv("FAKE_NCCL_REMOTE", l->told ? "1" : "0", 1);
-    setenv("FAKE_NCCL_SLOW", l->again ? "200" : "0", 1);
-    if (rank == first && l->fail)
-        setenv("FAKE_NCCL_FAIL", l->fail, 1);
-    if (rank == first && l->hang)
-        setenv("FAKE_NCCL_HANG", l->hang, 1);
     if (nccl_rank_open(&r, l->version, rank, size, l->meeting) < 0)
         return FAIL("%s", r.err.msg);
     if ((rc = nccl_rank_start(&r, 0, rank, size)) != 0 || (rc = nccl_rank_check(&r)) != 0)
         return FAIL("%d %s", rc, r.err.msg);
-    uint64_t mark = nccl_comm_mark(r.comm);
     if (!nccl_rank_meet(&r, 0, size, 10000))
         return FAIL("the others did not come");
     if (rank == l->dead)
@@ -275,24 +248,16 @@ static int lose(int rank, int size, void *arg)
         return rc;
     if ((rc = nccl_rank_check(&r)) != 0)
         return FAIL("without the dead one: %d %s", rc, r.err.msg);
-    if (nccl_comm_mark(r.comm) == mark)
-        return FAIL("the new one has the mark of the old one");
     return nccl_rank_close(&r) ? 0 : FAIL("%d left behind", nccl_comm_abandoned(r.comm));
 }
 
 static void test_losses(void **state)
 {
     static const struct loss losses[] = {
-        {NULL, "2.27", 2, false, true, NULL, NULL, false},
-        {NULL, "2.27", 0, false, true, NULL, NULL, false},
-        {NULL, "2.27", 1, true, false, NULL, NULL, false},
-        {NULL, "2.18", 0, true, false, NULL, NULL, false},
-        {NULL, "2.14", 1, false, false, NULL, NULL, false},
-        {NULL, "2.8", 1, false, false, NULL, NULL, false},
-        {NULL, "2.27", 1, false, true, "ncclCommShrink", NULL, false},
-        {NULL, "2.27", 1, false, true, "ncclCommShrink:1:async:3", NULL, false},
-        {NULL, "2.27", 1, false, true, NULL, "ncclCommShrink:1:async", false},
-        {NULL, "2.27", 1, false, true, NULL, NULL, true},
+        {NULL, "2.27", 2, false, false}, {NULL, "2.27", 0, false, false},
+        {NULL, "2.27", 1, true, false},  {NULL, "2.18", 0, true, false},
+        {NULL, "2.14", 1, false, false}, {NULL, "2.14", 1, true, false},
+        {NULL, "2.27", 1, false, true},  {NULL, "2.18", 1, false, true},
     };
     for (size_t i = 0; i < COUNT(losses); i++) {
         struct loss l = losses[i];

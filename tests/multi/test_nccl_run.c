@@ -3,8 +3,8 @@
  * Operations on a GPU by NCCL (core/backend/nccl_run), on real meshes without the engine. Each rank
  * has a GPU of the fake driver and the NCCL of tests/fake, whose launches run on the fake's
  * streams. Every kind, dtype and operation, odd sizes, fused tensors, in place and not, scaled,
- * with kernels and without, five versions of NCCL; late inputs, slow streams, cancelled operations,
- * and what the steady state creates. Failures are in test_nccl_run_faults.
+ * with kernels and without, three versions of NCCL; late inputs, slow streams, cancelled
+ * operations, and what the steady state creates. Failures are in test_nccl_run_faults.
  *
  * timeout: 600
  * takes: 9 s
@@ -31,7 +31,6 @@ struct job {
     struct gpu_rank_options o;
     int (*body)(struct gpu_rank *me);
     bool kernels;
-    int version;
 };
 
 static struct job job;
@@ -45,19 +44,16 @@ static bool is_float(enum hvd_dtype t)
 
 static bool possible(const struct gpu_rank *me, enum hvd_dtype t, enum hvd_op o, bool scaled)
 {
-    bool old = job.version < 21000;
     if (t == HVD_BOOL && o == HVD_AVERAGE)
         return false;
     if (job.kernels)
         return true;
-    if (t == HVD_BOOL || t == HVD_INT16 || t == HVD_UINT16 || (t == HVD_BFLOAT16 && old))
+    if (t == HVD_BOOL || t == HVD_INT16 || t == HVD_UINT16)
         return false;
     bool average = o == HVD_AVERAGE && me->r.mesh->size > 1;
     if (!scaled && !average)
         return true;
-    if (!is_float(t) || (o != HVD_SUM && o != HVD_AVERAGE))
-        return false;
-    return job.version >= 21100 || (!scaled && !old);
+    return is_float(t) && (o == HVD_SUM || o == HVD_AVERAGE);
 }
 
 /* The sum is refused before anything runs, with a reason. */
@@ -382,7 +378,7 @@ static int words(struct gpu_rank *me)
     nccl_run_describe(me->run, text, sizeof(text));
     if (rc == 0 && (!strstr(text, "2.27.7 (/") || !strstr(text, "libnccl.so.2, HVD_NCCL_LIB)")))
         rc = FAIL("%s", text);
-    const struct nccl_fact *f = &me->mine.fact;
+    const struct nccl_fact *f = &me->mine;
     if (rc == 0 && (f->nccl != 22707 || f->driver != 13000 || f->gpus != 8 || f->sm != 90 ||
                     f->hides_gpus || f->gpu[0] != 0x40 + me->r.mesh->rank || !f->host[0] ||
                     !f->name[0] || !strstr(f->why, "/libnccl.so.2")))
@@ -406,81 +402,73 @@ static int rank_main(int rank, int size, void *arg)
     return rc ? rc : left;
 }
 
-struct ages {
-    const char *name;
-    int version;
-};
+static const char newest[] = "2.27", between[] = "2.18", oldest[] = "2.14";
 
-static const struct ages newest = {"2.27", 22707}, oldest = {"2.8", 20804};
-static const struct ages between[] = {{"2.18", 21806}, {"2.14", 21403}, {"2.13", 21304}};
-
-static void run_job(const char *hosts, const struct ages *age, bool kernels,
+static void run_job(const char *hosts, const char *version, bool kernels,
                     int (*body)(struct gpu_rank *), unsigned delay_us)
 {
     job = (struct job){.o = {.hosts = hosts,
-                             .nccl = age->name,
+                             .nccl = version,
                              .script = kernels ? NULL : "cuModuleLoadData=209",
                              .ordinal = -1,
                              .delay_us = delay_us},
                        .body = body,
-                       .kernels = kernels,
-                       .version = age->version};
-    printf("ranks on hosts %s, NCCL %s%s\n", hosts, age->name, kernels ? "" : ", no kernels");
+                       .kernels = kernels};
+    printf("ranks on hosts %s, NCCL %s%s\n", hosts, version, kernels ? "" : ", no kernels");
     assert_int_equal(world_run((int)strlen(hosts), rank_main, NULL), 0);
 }
 
 static void test_dtypes(void **state)
 {
-    run_job("a", &newest, true, dtypes, 0);
-    run_job("aa", &newest, true, dtypes, 0);
-    run_job("aab", &newest, true, dtypes, 0);
-    run_job("aa", &newest, false, dtypes, 0);
-    run_job("ab", &oldest, true, dtypes, 0);
-    run_job("aa", &oldest, false, dtypes, 0);
-    for (size_t i = 0; i < COUNT(between); i++)
-        run_job("aa", &between[i], i == 0, dtypes, 0);
+    run_job("a", newest, true, dtypes, 0);
+    run_job("aa", newest, true, dtypes, 0);
+    run_job("aab", newest, true, dtypes, 0);
+    run_job("aa", newest, false, dtypes, 0);
+    run_job("ab", oldest, true, dtypes, 0);
+    run_job("aa", oldest, false, dtypes, 0);
+    run_job("aa", between, true, dtypes, 0);
 }
 
 static void test_sizes(void **state)
 {
-    run_job("aa", &newest, true, sizes, 0);
-    run_job("ab", &oldest, true, sizes, 0);
+    run_job("aa", newest, true, sizes, 0);
+    run_job("ab", oldest, true, sizes, 0);
 }
 
 static void test_fused(void **state)
 {
-    run_job("aa", &newest, true, fused, 0);
-    run_job("ab", &between[0], false, fused, 0);
-    run_job("aa", &newest, true, steady, 0);
-    run_job("aa", &newest, false, steady, 0);
+    run_job("aa", newest, true, fused, 0);
+    run_job("ab", between, false, fused, 0);
+    run_job("aa", newest, true, steady, 0);
+    run_job("aa", newest, false, steady, 0);
 }
 
 static void test_kinds(void **state)
 {
-    run_job("a", &newest, true, kinds, 0);
-    run_job("aa", &newest, false, kinds, 0);
-    run_job("aab", &newest, true, kinds, 0);
-    run_job("aba", &oldest, true, kinds, 0);
+    run_job("a", newest, true, kinds, 0);
+    run_job("aa", newest, false, kinds, 0);
+    run_job("aab", newest, true, kinds, 0);
+    run_job("aba", oldest, true, kinds, 0);
 }
 
 /* Streams are slow: inputs are late, and launches queue behind each other. */
 static void test_slow(void **state)
 {
     setenv("FAKE_NCCL_POLLS", "20", 1);
-    run_job("aa", &newest, true, fused, 300);
-    run_job("aa", &newest, true, large, 0);
-    run_job("aab", &newest, true, large, 0);
-    run_job("ab", &between[0], false, large, 0);
-    run_job("aa", &oldest, true, sizes, 300);
-    run_job("ab", &newest, false, sizes, 1000);
+    run_job("aa", newest, true, fused, 300);
+    run_job("aa", newest, true, large, 0);
+    run_job("aab", newest, true, large, 0);
+    run_job("ab", between, false, large, 0);
+    run_job("aa", oldest, true, sizes, 300);
+    run_job("ab", newest, false, sizes, 1000);
     unsetenv("FAKE_NCCL_POLLS");
 }
 
 static void test_taken_back(void **state)
 {
-    run_job("aa", &newest, true, taken_back, 0);
-    run_job("aa", &newest, false, words, 0);
-    run_job("aa", &newest, true, words, 0);
+    run_job("aa", newest, true, taken_back, 0);
+    run_job("aa", newest, false, words, 0);
+    run_job("aa", newest, true, words, 0);
 }
 
 int main(void)

@@ -6,9 +6,8 @@
 
 #include "tests/fake/nccl/fake.h"
 
-#define N(name, since, result, arguments) EXPORT result name arguments;
-NCCL_ABI_REQUIRED(N)
-NCCL_ABI_OPTIONAL(N)
+#define N(name, result, arguments) EXPORT result name arguments;
+NCCL_ABI_FUNCTIONS(N)
 #undef N
 
 static int call(const char *function, struct task t)
@@ -112,7 +111,6 @@ int ncclRecv(void *out, size_t count, int type, int peer, struct ncclComm *comm,
                                         .peer = peer});
 }
 
-#if FAKE_NCCL_BUILT >= 21100
 int ncclRedOpCreatePreMulSum(int *op, void *scalar, int type, int residence, struct ncclComm *comm)
 {
     struct fault f = script_fault(__func__, comm);
@@ -143,4 +141,3 @@ int ncclRedOpDestroy(int op, struct ncclComm *comm)
     comm->made[op - NCCL_ABI_OPS].used = false;
     return NCCL_ABI_SUCCESS;
 }
-#endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comm: how a communicator is created, queried for errors, aborted and shrunk. See fake.h.
+ * comm: how a communicator is created, queried for errors and aborted. See fake.h.
  */
 #include <dlfcn.h>
 #include <poll.h>
@@ -13,9 +13,8 @@
 
 #include "tests/fake/nccl/fake.h"
 
-#define N(name, since, result, arguments) EXPORT result name arguments;
-NCCL_ABI_REQUIRED(N)
-NCCL_ABI_OPTIONAL(N)
+#define N(name, result, arguments) EXPORT result name arguments;
+NCCL_ABI_FUNCTIONS(N)
 #undef N
 
 EXPORT int fake_nccl_live(void);
@@ -39,11 +38,6 @@ static void nap(void)
     nanosleep(&t, NULL);
 }
 
-static bool given_up(const struct ncclComm *c)
-{
-    return atomic_load(&c->aborted) || atomic_load(&c->stopped);
-}
-
 static bool peer_is_dead(const struct ncclComm *c)
 {
     for (int r = 0; r < c->size; r++) {
@@ -56,7 +50,7 @@ static bool peer_is_dead(const struct ncclComm *c)
 
 bool comm_pause(struct ncclComm *comm, unsigned *tries)
 {
-    if (given_up(comm))
+    if (atomic_load(&comm->aborted))
         return true;
     if (++*tries < YIELDS)
         sched_yield();
@@ -71,7 +65,7 @@ bool comm_pause(struct ncclComm *comm, unsigned *tries)
 
 void comm_hang(struct ncclComm *comm)
 {
-    while (!given_up(comm))
+    while (!atomic_load(&comm->aborted))
         nap();
 }
 
@@ -104,12 +98,6 @@ static void start_thread(struct ncclComm *c, void *(*fn)(void *arg))
     }
     atomic_store(&c->busy, false);
     atomic_store(&c->async, NCCL_ABI_SYSTEM_ERROR);
-}
-
-static void wait_thread(const struct ncclComm *c)
-{
-    while (atomic_load(&c->busy))
-        nap();
 }
 
 static struct ncclComm *comm_make(int rank, int size, bool blocking, const struct where *where)
@@ -211,12 +199,6 @@ static int init(const char *function, struct ncclComm **ret, int size, struct nc
     return f.async ? NCCL_ABI_IN_PROGRESS : atomic_load(&c->async);
 }
 
-int ncclCommInitRank(struct ncclComm **comm, int size, struct nccl_abi_id id, int rank)
-{
-    return init(__func__, comm, size, id, rank, true);
-}
-
-#if FAKE_NCCL_BUILT >= 21400
 int ncclCommInitRankConfig(struct ncclComm **comm, int size, struct nccl_abi_id id, int rank,
                            struct nccl_abi_config *config)
 {
@@ -225,7 +207,6 @@ int ncclCommInitRankConfig(struct ncclComm **comm, int size, struct nccl_abi_id 
         return NCCL_ABI_INVALID_ARGUMENT;
     return init(__func__, comm, size, id, rank, config->blocking != 0);
 }
-#endif
 
 int ncclGetUniqueId(struct nccl_abi_id *id)
 {
@@ -288,16 +269,11 @@ int ncclCommAbort(struct ncclComm *comm)
         return NCCL_ABI_SUCCESS;
     if (atomic_exchange(&comm->aborted, true))
         return NCCL_ABI_INVALID_ARGUMENT;
-    if (atomic_load(&comm->shrinking))
-        fake_wrong("an abort of a communicator that is in ncclCommShrink");
     home_abort(comm);
-    if (comm->child && !atomic_load(&comm->given))
-        atomic_store(&comm->child->stopped, true);
-    wait_thread(comm);
+    while (atomic_load(&comm->busy))
+        nap();
     task_free(comm->launch);
     comm->launch = NULL;
-    if (comm->child && !atomic_load(&comm->given))
-        ncclCommAbort(comm->child);
     while (atomic_load(&comm->run) != atomic_load(&comm->queued))
         nap();
     free_memory();
@@ -309,102 +285,6 @@ int ncclCommAbort(struct ncclComm *comm)
     atomic_fetch_sub(&live, 1);
     return f.sync;
 }
-
-/* ---- shrink ---- */
-
-#if FAKE_NCCL_BUILT >= 22700
-static bool is_excluded(int rank, const int *excluded, int n)
-{
-    for (int i = 0; i < n; i++) {
-        if (excluded[i] == rank)
-            return true;
-    }
-    return false;
-}
-
-/* The lowest survivor creates the segment and publishes its location in the parent's segment. */
-static int child_place(struct ncclComm *parent, bool first, uint64_t number, struct where *ret)
-{
-    unsigned tries = 0;
-    int rc = NCCL_ABI_SUCCESS, slot = (int)(number % CHILD_SLOTS);
-    if (first) {
-        rc = segment_make(ret);
-        parent->segment->child[slot].where = *ret;
-        if (rc == NCCL_ABI_SUCCESS)
-            atomic_store(&parent->segment->child[slot].ready, number);
-        return rc;
-    }
-    while (atomic_load(&parent->segment->child[slot].ready) != number) {
-        if (atomic_load(&parent->aborted))
-            return NCCL_ABI_INTERNAL_ERROR;
-        if (++tries < YIELDS)
-            sched_yield();
-        else
-            nap();
-    }
-    *ret = parent->segment->child[slot].where;
-    return rc;
-}
-
-static void *shrink_thread(void *arg)
-{
-    struct ncclComm *parent = arg, *child = parent->child;
-    struct where where = {0};
-    int rc = child_place(parent, child->rank == 0, parent->children, &where);
-    child->where = where;
-    if (rc == NCCL_ABI_SUCCESS)
-        rc = join(child);
-    if (rc == NCCL_ABI_SUCCESS) {
-        *parent->ret_child = child;
-        atomic_store(&parent->given, true);
-    } else {
-        ncclCommAbort(child);
-    }
-    atomic_store(&parent->async, rc);
-    atomic_store(&parent->busy, false);
-    return NULL;
-}
-
-int ncclCommShrink(struct ncclComm *comm, int *excluded, int n, struct ncclComm **child,
-                   struct nccl_abi_config *config, int flags)
-{
-    struct fault f = script_fault(__func__, comm);
-    const struct where nowhere = {0};
-    int rank = 0, naps = script_number("FAKE_NCCL_SLOW", 0) * 10;
-    if (f.sync)
-        return f.sync;
-    if (n < 1 || n >= comm->size || is_excluded(comm->rank, excluded, n))
-        return NCCL_ABI_INVALID_ARGUMENT;
-    /* the real ncclCommShrink (2.27 to 2.30) checks the state after it has stopped what runs,
-     * whatever the flags */
-    int state = atomic_load(&comm->async);
-    if (state != NCCL_ABI_SUCCESS)
-        return state == NCCL_ABI_IN_PROGRESS ? NCCL_ABI_INVALID_ARGUMENT : state;
-    for (int r = 0; r < comm->rank; r++)
-        rank += !is_excluded(r, excluded, n);
-    atomic_store(&comm->shrinking, true);
-    if (flags & NCCL_ABI_SHRINK_ABORT)
-        atomic_store(&comm->stopped, true);
-    while (atomic_load(&comm->run) != atomic_load(&comm->queued) || --naps > 0)
-        nap();
-    wait_thread(comm);
-    atomic_store(&comm->shrinking, false);
-    comm->children++;
-    comm->ret_child = child;
-    atomic_store(&comm->given, false);
-    *child = NULL;
-    comm->child = comm_make(rank, comm->size - n, comm->blocking, &nowhere);
-    if (!comm->child)
-        return NCCL_ABI_SYSTEM_ERROR;
-    atomic_store(&comm->async, f.async ? f.async : NCCL_ABI_IN_PROGRESS);
-    if (!f.async && !f.hangs)
-        start_thread(comm, shrink_thread);
-    if (!comm->blocking)
-        return NCCL_ABI_IN_PROGRESS;
-    wait_thread(comm);
-    return atomic_load(&comm->async);
-}
-#endif
 
 /* ---- texts ---- */
 
@@ -427,9 +307,7 @@ const char *ncclGetErrorString(int result)
     return result >= 0 && result < 8 ? words[result] : "unknown result code";
 }
 
-#if FAKE_NCCL_BUILT >= 21300
 const char *ncclGetLastError(struct ncclComm *comm)
 {
     return "said by the fake library";
 }
-#endif

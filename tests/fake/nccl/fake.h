@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fake: what the files of this fake libnccl.so.2 share. It has NCCL's interface and behaviour
- * (groups, streams, nonblocking communicators, asynchronous errors, abort, shrink) on host memory,
+ * (groups, streams, nonblocking communicators, asynchronous errors, abort) on host memory,
  * between processes of one machine. tests/fake/README.md lists the failures that a test can
  * request.
  *
@@ -22,7 +22,7 @@
 #include "core/backend/nccl_abi.h"
 
 #ifndef FAKE_NCCL_BUILT
-/* The version of NCCL that this fake imitates. It decides which functions the fake has. */
+/* The version of NCCL that this fake imitates. */
 #define FAKE_NCCL_BUILT 22707
 #endif
 
@@ -31,7 +31,6 @@
 #define CELL_BYTES   (64u << 10)
 #define LETTER_BYTES (16u << 10)
 #define MADE_OPS_MAX 64
-#define CHILD_SLOTS  8
 
 /* ---- segment ---- */
 
@@ -56,10 +55,6 @@ struct where { /* location of a segment; part of the unique id */
 struct segment {
     uint64_t nonce;
     _Atomic int joined;
-    struct {
-        _Atomic uint64_t ready; /* number of the latest shrink that is ready */
-        struct where where;
-    } child[CHILD_SLOTS];
     struct seat seat[RANKS_MAX];
     uint8_t cell[RANKS_MAX][CELL_BYTES];
     struct letter letter[RANKS_MAX][RANKS_MAX]; /* [from][to] */
@@ -87,29 +82,23 @@ struct ncclComm {
     _Atomic uint64_t queued, run;
     _Atomic int async;    /* ncclResult_t */
     _Atomic bool aborted; /* the struct stays, so that late callers find it aborted */
-    _Atomic bool stopped; /* its tasks must end: a child is created, or the parent is aborted */
-    uint64_t children;
-    struct { /* operations that ncclRedOpCreatePreMulSum has made */
+    struct {              /* operations that ncclRedOpCreatePreMulSum has made */
         double scalar;
         bool used;
     } made[MADE_OPS_MAX];
     struct task *launch; /* tasks that are not on their stream yet: the caller has to poll first */
     int polls;
-    _Atomic bool busy;           /* a thread creates this communicator or its child */
-    _Atomic bool shrinking;      /* a caller is in ncclCommShrink */
+    _Atomic bool busy;           /* a thread creates this communicator */
     _Atomic(struct home *) home; /* of the thread that has begun work; NULL: none */
-    struct ncclComm **ret_child;
-    struct ncclComm *child;
-    _Atomic bool given;    /* the child belongs to its caller now */
-    struct ncclComm *next; /* in the list of all communicators */
+    struct ncclComm *next;       /* in the list of all communicators */
 };
 
-/* Waits a little. True: give up, because the communicator is aborted or stopped. If a peer has died
+/* Waits a little. True: give up, because the communicator is aborted. If a peer has died
  * and FAKE_NCCL_REMOTE is set, sets the asynchronous error and waits for that. */
 bool comm_pause(struct ncclComm *comm, unsigned *tries);
 /* Waits until all ranks have called this. False: the caller must give up, see comm_pause(). */
 bool comm_barrier(struct ncclComm *comm);
-/* Waits until the communicator is aborted or stopped. */
+/* Waits until the communicator is aborted. */
 void comm_hang(struct ncclComm *comm);
 
 /* ---- group, run, stream ---- */

@@ -110,10 +110,6 @@ static int check(const struct task *t)
         return NCCL_ABI_INVALID_ARGUMENT;
     if (type_size(t->type) == 0 || t->peer < 0 || t->peer >= c->size)
         return NCCL_ABI_INVALID_ARGUMENT;
-    if (t->type == NCCL_ABI_BFLOAT16 && FAKE_NCCL_BUILT < 21000)
-        return NCCL_ABI_INVALID_ARGUMENT;
-    if (t->op == NCCL_ABI_AVG && FAKE_NCCL_BUILT < 21000)
-        return NCCL_ABI_INVALID_ARGUMENT;
     if (t->op >= NCCL_ABI_OPS + MADE_OPS_MAX ||
         (t->op >= NCCL_ABI_OPS && !c->made[t->op - NCCL_ABI_OPS].used))
         return NCCL_ABI_INVALID_ARGUMENT;

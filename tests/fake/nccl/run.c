@@ -215,7 +215,7 @@ static void come_to(struct task *list, bool works)
     const struct timespec nap = {.tv_nsec = 50000};
     while (atomic_load(&c->run) != list->number)
         nanosleep(&nap, NULL);
-    if (works && !atomic_load(&c->aborted) && !atomic_load(&c->stopped))
+    if (works && !atomic_load(&c->aborted))
         run_in_turn(list);
     task_free(list);
     atomic_fetch_add(&c->run, 1);

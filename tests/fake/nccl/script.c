@@ -94,8 +94,10 @@ struct fault script_fault(const char *function, struct ncclComm *comm)
     }
     if (named(hang, function, call, &async, &result)) {
         f.hangs = async;
-        if (!async && comm)
+        if (!async && comm) {
             comm_hang(comm);
+            f.sync = NCCL_ABI_INTERNAL_ERROR;
+        }
         while (!async && !comm)
             pause();
     }

@@ -23,11 +23,12 @@ static void all_well(struct said all[RANKS])
 {
     memset(all, 0, RANKS * sizeof(*all));
     for (int r = 0; r < RANKS; r++) {
-        struct nccl_fact *f = &all[r].nccl.fact;
+        struct nccl_fact *f = &all[r].nccl;
         *f = (struct nccl_fact){.nccl = 22707, .cuda = 12080, .driver = 13000, .gpus = 8, .sm = 90};
         snprintf(f->host, sizeof(f->host), "boot-id");
         snprintf(f->name, sizeof(f->name), "node");
         f->gpu[0] = (uint8_t)(r + 1);
+        f->rank = r;
         all[r].nccl.kernels = true;
         all[r].newcomer = r >= 2;
     }
@@ -35,8 +36,8 @@ static void all_well(struct said all[RANKS])
 
 static void no_nccl(struct said *s)
 {
-    s->nccl.fact.nccl = 0;
-    snprintf(s->nccl.fact.why, sizeof(s->nccl.fact.why), "it is not here");
+    s->nccl.nccl = 0;
+    snprintf(s->nccl.why, sizeof(s->nccl.why), "it is not here");
 }
 
 /* unfit: one bit per rank that has to leave. */
@@ -72,10 +73,6 @@ static void test_one_does_not(void **state)
     all[3].nccl.kernels = false;
     expect(&by_nccl, all, 0, 3U << 2, "no NCCL");
     expect(&by_nccl, all, 3, 3U << 2, "kernels"); /* each joiner gets its own reason */
-    all_well(all);
-    all[3].levels = HIER_YES;
-    expect(&by_nccl, all, 3, 1U << 3, "HVD_HIERARCHICAL_ALLREDUCE");
-    expect(&by_host, all, 3, 1U << 3, "HVD_HIERARCHICAL_ALLREDUCE");
 }
 
 /* Two joiners exclude each other: the one with the lower rank stays. */
@@ -83,11 +80,11 @@ static void test_two_that_do_not_go_together(void **state)
 {
     struct said all[RANKS];
     all_well(all);
-    memcpy(all[3].nccl.fact.gpu, all[2].nccl.fact.gpu, sizeof(all[3].nccl.fact.gpu));
+    memcpy(all[3].nccl.gpu, all[2].nccl.gpu, sizeof(all[3].nccl.gpu));
     expect(&by_nccl, all, 0, 1U << 3, "ranks 2 and 3 use the same GPU");
     all_well(all);
     no_nccl(&all[2]);
-    memcpy(all[3].nccl.fact.gpu, all[1].nccl.fact.gpu, sizeof(all[3].nccl.fact.gpu));
+    memcpy(all[3].nccl.gpu, all[1].nccl.gpu, sizeof(all[3].nccl.gpu));
     expect(&by_nccl, all, 3, 3U << 2,
            "ranks 1 and 3 use the same GPU"); /* a joiner that has to leave gets the reason that
                                                  names it */
@@ -100,13 +97,16 @@ static void test_the_host_is_allowed(void **state)
     no_nccl(&all[3]);
     for (int r = 0; r < RANKS; r++)
         all[r].fallback = true;
+    expect(&by_nccl, all, 0, 1U << 3, "no NCCL"); /* the others use NCCL */
+    no_nccl(&all[0]);
     expect(&by_nccl, all, 0, 0, "");
-    all[3].fallback = false;
-    expect(&by_nccl, all, 0, 1U << 3, "no NCCL");
-    /* If no rank has kernels, a joiner without kernels fits. */
+    all[2].fallback = false; /* its NCCL is of no use */
+    expect(&by_nccl, all, 0, 1U << 2, "set HVD_GPU_FALLBACK=1");
+    all[1].fallback = false;
+    expect(&by_nccl, all, 0, 0, ""); /* there is no way for those that were there before */
+    /* If one of the others lacks kernels, a joiner without kernels fits. */
     all_well(all);
-    for (int r = 0; r < RANKS; r++)
-        all[r].nccl.kernels = false;
+    all[1].nccl.kernels = all[3].nccl.kernels = false;
     expect(&by_nccl, all, 0, 0, "");
 }
 

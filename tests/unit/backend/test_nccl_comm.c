@@ -34,8 +34,7 @@ static const struct nccl_row *find(enum nccl_phase phase, enum nccl_event event)
 
 static void test_every_wait_ends(void **state)
 {
-    static const enum nccl_phase waits[] = {NCCL_ID, NCCL_EXCHANGE, NCCL_INIT, NCCL_LAUNCH,
-                                            NCCL_SHRINK};
+    static const enum nccl_phase waits[] = {NCCL_ID, NCCL_EXCHANGE, NCCL_INIT, NCCL_LAUNCH};
     for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++) {
         assert_non_null(find(waits[i], NCCL_ON_DONE));
         assert_non_null(find(waits[i], NCCL_ON_ERROR));
@@ -64,7 +63,7 @@ static void test_all_are_reached(void **state)
     }
     for (int p = 0; p < NCCL_PHASES; p++)
         assert_true(reached[p]);
-    /* a failed communicator never becomes ready: it must be started again or shrunk */
+    /* a failed communicator never becomes ready: it must be aborted and started again */
     for (size_t i = 0; i < n; i++)
         assert_false(rows[i].phase == NCCL_FAILED && rows[i].next == NCCL_READY);
 }
@@ -76,6 +75,7 @@ static struct {
     int aborts;
     int exchange, bind; /* results of the callbacks in struct nccl_host */
     int told;           /* the result that rank 0 sent with the id */
+    bool blocks;        /* the configuration file has NCCL_COMM_BLOCKING=1 */
 } g;
 
 static struct ncclComm *const g_handle = (struct ncclComm *)&g;
@@ -90,6 +90,8 @@ static int init(struct ncclComm **comm, int size, struct nccl_abi_id id, int ran
                 struct nccl_abi_config *config)
 {
     *comm = g.init == 0 ? g_handle : NULL;
+    if (g.blocks)
+        setenv("NCCL_COMM_BLOCKING", "1", 1);
     return config->blocking == 0 && id.internal[5] == 7 ? g.init : NCCL_ABI_INVALID_ARGUMENT;
 }
 
@@ -116,12 +118,18 @@ static const char *words(int result)
     return result == NCCL_ABI_CUDA_ERROR ? "cuda trouble" : "trouble";
 }
 
+static const char *last_error(struct ncclComm *comm)
+{
+    return "";
+}
+
 static const struct nccl_api api = {.ncclGetUniqueId = get_id,
                                     .ncclCommInitRankConfig = init,
                                     .ncclCommGetAsyncError = async_error,
                                     .ncclCommAbort = abort_it,
                                     .ncclAllReduce = all_reduce,
                                     .ncclGetErrorString = words,
+                                    .ncclGetLastError = last_error,
                                     .version = 22707,
                                     .text = "2.27.7",
                                     .path = "/lib/libnccl.so.2"};
@@ -144,7 +152,7 @@ static struct nccl_comm *create(int init_ms, int launch_ms)
 {
     const struct nccl_host host = {.exchange = exchange, .bind = bind_gpu};
     const struct nccl_limits limits = {
-        .init_ms = init_ms, .shrink_ms = LONG_MS, .launch_ms = launch_ms, .abort_ms = LONG_MS};
+        .init_ms = init_ms, .launch_ms = launch_ms, .abort_ms = LONG_MS};
     struct nccl_comm *c = NULL;
     memset(&g, 0, sizeof(g));
     g.told = -1;
@@ -168,13 +176,9 @@ static void test_good(void **state)
     assert_int_equal(nccl_comm_progress(c, &err), -ENOTCONN);
     assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
     assert_int_equal(nccl_comm_start(c, 0, 1, &err), -EBUSY);
-    assert_int_equal(nccl_comm_mark(c), 0);
     assert_int_equal(drive(c, &err), 0);
     assert_int_equal(nccl_comm_phase(c), NCCL_READY);
     assert_int_equal(g.told, 0);
-    assert_true(nccl_comm_mark(c) != 0);
-    assert_false(nccl_comm_can_shrink(c)); /* this fake lacks ncclCommShrink */
-    assert_int_equal(nccl_comm_shrink(c, (int[]){1}, 1, &err), -ENOTSUP);
     assert_true(nccl_comm_destroy(c));
     assert_int_equal(g.aborts, 1);
     assert_true(nccl_comm_destroy(NULL));
@@ -239,6 +243,34 @@ static void test_no_device(void **state)
     assert_true(nccl_comm_destroy(c));
 }
 
+static void test_blocking(void **state)
+{
+    static const char *const values[] = {"1", "2", "0", ""};
+    struct nccl_comm *c = NULL;
+    struct err err = {0};
+    for (int i = 0; i < 2; i++) {
+        setenv("NCCL_COMM_BLOCKING", values[i], 1);
+        assert_int_equal(nccl_comm_create(&api, &(struct nccl_host){0},
+                                          &(struct nccl_limits)NCCL_LIMITS_DEFAULT, &c, &err),
+                         -ENOTSUP);
+        assert_non_null(strstr(err.msg, "NCCL_COMM_BLOCKING="));
+        assert_non_null(strstr(err.msg, "NCCL 2.27.7 (/lib/libnccl.so.2)"));
+    }
+    for (int i = 2; i < 4; i++) {
+        setenv("NCCL_COMM_BLOCKING", values[i], 1);
+        assert_true(nccl_comm_destroy(create(LONG_MS, LONG_MS)));
+    }
+    unsetenv("NCCL_COMM_BLOCKING");
+    c = create(LONG_MS, LONG_MS);
+    g.blocks = true;
+    assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
+    assert_int_equal(drive(c, &err), -ENOTSUP);
+    assert_non_null(strstr(err.msg, "configuration file"));
+    assert_true(nccl_comm_destroy(c));
+    assert_int_equal(g.aborts, 1);
+    unsetenv("NCCL_COMM_BLOCKING");
+}
+
 /* A failed communicator is aborted, and can then be started again. */
 static void test_again(void **state)
 {
@@ -288,6 +320,7 @@ int main(void)
         cmocka_unit_test(test_no_id),
         cmocka_unit_test(test_no_exchange),
         cmocka_unit_test(test_no_device),
+        cmocka_unit_test(test_blocking),
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_launch),
     };

@@ -35,6 +35,10 @@ static void set_up(struct setup *s, const char *version)
 {
     struct nccl_place place = {.origin = NCCL_ASKED};
     struct nccl_abi_id id;
+    struct nccl_abi_config config = {.size = sizeof(config),
+                                     .magic = NCCL_ABI_MAGIC,
+                                     .version = NCCL_ABI_CONFIG_VERSION,
+                                     .blocking = 1};
     struct err err = {0};
     *s = (struct setup){.locked.host = true};
     fake_nccl_path(version, place.path);
@@ -47,7 +51,7 @@ static void set_up(struct setup *s, const char *version)
     assert_int_equal(cuda_memory_reserve(d, &s->memory, 4 * N * sizeof(float), &err), 0);
     assert_int_equal(cuda_memory_reserve(d, &s->locked, 2 * N * sizeof(float), &err), 0);
     assert_int_equal(s->nccl.ncclGetUniqueId(&id), NCCL_ABI_SUCCESS);
-    assert_int_equal(s->nccl.ncclCommInitRank(&s->comm, 1, id, 0), NCCL_ABI_SUCCESS);
+    assert_int_equal(s->nccl.ncclCommInitRankConfig(&s->comm, 1, id, 0, &config), NCCL_ABI_SUCCESS);
 }
 
 static void tear_down(struct setup *s)
@@ -78,7 +82,7 @@ static int finish(struct setup *s)
  * All of them are slow. */
 static void test_order(void **state)
 {
-    static const char *const versions[] = {"2.8", "2.27"};
+    static const char *const versions[] = {"2.14", "2.27"};
     for (size_t v = 0; v < 2; v++) {
         struct setup s;
         struct err err = {0};
@@ -115,7 +119,7 @@ static void test_broken(void **state)
 {
     struct setup s;
     struct err err = {0};
-    set_up(&s, "2.8");
+    set_up(&s, "2.14");
     struct cuda_device *d = s.gpu->device;
     float *a = s.memory.at;
     fake->break_device(0, CUDA_ILLEGAL_ADDRESS);

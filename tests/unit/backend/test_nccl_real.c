@@ -35,7 +35,6 @@ static void test_functions(void **state)
     assert_int_equal(g_api.cuda, 13000);
     assert_non_null(strstr(nccl_api_name(&g_api, name, sizeof(name)), WHEEL));
     assert_non_null(g_api.ncclCommInitRankConfig);
-    assert_non_null(g_api.ncclCommShrink);
     assert_non_null(g_api.ncclRedOpCreatePreMulSum);
     assert_non_null(g_api.ncclRedOpDestroy);
     assert_non_null(g_api.ncclGetLastError);
@@ -58,8 +57,7 @@ static int exchange(void *ctx, void *data, size_t n)
 static void test_alone(void **state)
 {
     const struct nccl_host host = {.exchange = exchange};
-    const struct nccl_limits limits = {
-        .init_ms = 60000, .shrink_ms = 60000, .launch_ms = 60000, .abort_ms = 20000};
+    const struct nccl_limits limits = {.init_ms = 60000, .launch_ms = 60000, .abort_ms = 20000};
     uint64_t deadline = deadline_in_ms(60000);
     struct nccl_comm *c = NULL;
     struct err err = {0};

@@ -85,8 +85,10 @@ static void test_known_bad(void **state)
     checkup_expect("nccl-known-bad", CHECK_SKIP, "no NCCL");
     checkup_answer("nccl", LOADED("2.28.9", "13.0"));
     checkup_expect("nccl-known-bad", CHECK_PASS, "no known fault");
-    checkup_answer("nccl", LOADED("2.4.2", "10.0"));
+    checkup_answer("nccl", LOADED("2.14.3", "11.6"));
     checkup_expect("nccl-known-bad", CHECK_WARN, "can hang");
+    checkup_answer("nccl", LOADED("2.4.2", "10.0"));
+    checkup_expect("nccl-known-bad", CHECK_FAIL, "hvd needs NCCL 2.14 or newer");
     assert_non_null(strstr(checkup.result.why, "github.com/NVIDIA/nccl"));
     /* The message is whole sentences, and says how many more problems there are. */
     gpus(2, 90);
@@ -115,7 +117,7 @@ static void test_known_bad(void **state)
     assert_non_null(strstr(checkup.result.why, "SYS_NICE"));
     /* The result is that of the worst copy. */
     checkup_answer("nccl", LOADED("2.28.9", "12.9")
-                               LIB("1", "/s/libnccl.so.2", "Python package", "2.4.2", "10.0"));
+                               LIB("1", "/s/libnccl.so.2", "Python package", "2.14.3", "11.6"));
     checkup_expect("nccl-known-bad", CHECK_WARN, "/s/libnccl.so.2");
     checkup_answer("elf", "machine aarch64\n");
     checkup_answer("nccl", LOADED("2.29.2", "13.0"));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of allreduce in two levels: an engine's first operation on GPUs (GPU, NCCL, both
- * communicators, the choice) and a second one, with each allocation of hvd's own code on one rank
- * failing in turn. Each attempt returns an error or succeeds. All ranks choose the same way, no
- * rank waits for ever, nothing is left on the GPU, and the next engine of the same processes works.
+ * Memory of an allreduce on GPUs: an engine's first operation on GPUs (GPU, NCCL, communicator, the
+ * choice of the way) and a second one, with each allocation of hvd's own code on one rank failing
+ * in turn. Each attempt returns an error or succeeds. All ranks choose the same way, no rank waits
+ * for ever, nothing is left on the GPU, and the next engine of the same processes works.
  *
  * timeout: 900
  * takes: 17 s
@@ -39,16 +39,13 @@ struct board {
     _Atomic int over, told;
 };
 
-/* One sum. Copies to the host show whether it went in two levels. If a rank had no memory for its
- * kernels, NCCL over all ranks must run. fail_at counts the engine's allocations, without those of
- * this test. */
-static int one(struct gpu_side *g, int rank, int salt, bool two_levels, long *fail_at)
+/* One sum. fail_at counts the engine's allocations, without those of this test. */
+static int one(struct gpu_side *g, int rank, int salt, long *fail_at)
 {
     const int64_t n = COUNT;
     struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "sum", HVD_FLOAT32, 1, &n);
     hvd_handle h;
     float *f = (float *)g->host;
-    long before = g->fake->calls("cuMemcpyDtoHAsync_v2");
     for (int i = 0; i < COUNT; i++)
         f[i] = (float)(rank + salt + i % 10);
     if (gpu_side_send(g, 0, COUNT * 4) < 0)
@@ -61,8 +58,6 @@ static int one(struct gpu_side *g, int rank, int salt, bool two_levels, long *fa
     fail_alloc.fail_at = -1;
     if (rc < 0)
         return rc;
-    if (two_levels && g->fake->calls("cuMemcpyDtoHAsync_v2") == before)
-        return FAIL("it went another way");
     if (gpu_side_read(g, g->in.at, COUNT * 4) < 0)
         return FAIL("%s", g->err.msg);
     for (int i = 0; i < COUNT; i++)
@@ -72,7 +67,7 @@ static int one(struct gpu_side *g, int rank, int salt, bool two_levels, long *fa
 }
 
 /* Returns 0 if all went well, < 0 for an error that was returned, > 0 for a wrong result. */
-static int live(struct gpu_side *g, int rank, long fail_at, bool fails, long *ret_failed)
+static int live(struct gpu_side *g, int rank, long fail_at, long *ret_failed)
 {
     if (hvd_init() < 0)
         return FAIL("init: %s", hvd_error());
@@ -80,7 +75,7 @@ static int live(struct gpu_side *g, int rank, long fail_at, bool fails, long *re
     int rc = hvd_barrier("all");
     fail_alloc.failed = 0;
     for (int i = 0; i < 2 && rc == 0; i++)
-        rc = one(g, rank, i, !fails, &fail_at);
+        rc = one(g, rank, i, &fail_at);
     *ret_failed = fail_alloc.failed;
     if (rc < 0 && !hvd_error()[0])
         rc = FAIL("it failed without a reason");
@@ -96,7 +91,7 @@ static int attempt(const struct board *b, int rank, long n, bool *ret_failed)
     long failed = 0;
     if (gpu_side_open(&g, rank, COUNT * 4, NULL) < 0)
         return FAIL("%s", g.err.msg);
-    int rc = live(&g, rank, rank == b->victim ? n : -1, n >= 0, &failed);
+    int rc = live(&g, rank, rank == b->victim ? n : -1, &failed);
     if (rc < 0 && rank == b->victim && failed == 0)
         rc = FAIL("allocation %ld: it was not this rank: %s", n, hvd_error());
     if (!gpu_side_close(&g) && rc <= 0)
@@ -136,12 +131,11 @@ static void test_allocations(void **state)
     struct board *boards[WORLDS];
     int bad = 0, told = 0;
     if (!FAIL_ALLOC) {
-        printf("SKIP: multi/gpu_hier_alloc: a sanitizer has its own allocator\n");
+        printf("SKIP: multi/gpu_alloc: a sanitizer has its own allocator\n");
         skip();
     }
     for (int w = 0; w < WORLDS; w++) {
-        const char *const env[] = {*gpu_job_nccl("2.27", NULL), "HVD_LOG_LEVEL=error",
-                                   "HVD_HIERARCHICAL_ALLREDUCE=1", NULL};
+        const char *const env[] = {*gpu_job_nccl("2.27", NULL), "HVD_LOG_LEVEL=error", NULL};
         struct world_options o = {.size = RANKS, .timeout_s = 800, .env = env};
         boards[w] = world_shared(sizeof(*boards[w]));
         boards[w]->world = w;
@@ -159,5 +153,5 @@ static void test_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_allocations)};
-    return cmocka_run_group_tests_name("multi/gpu_hier_alloc", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("multi/gpu_alloc", tests, NULL, NULL);
 }
