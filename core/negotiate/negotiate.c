@@ -158,7 +158,7 @@ int negotiate_submit(struct negotiate *n, const char *name, const struct signatu
     e->state = TENSOR_SUBMITTED;
     e->submitted = now;
     e->stall_told = e->since ? e->stall_told : 0;
-    e->submit_batch = n->done;
+    e->submit_batch = n->done_to;
     n->stall.last_call = now;
     list_append(&n->submitted, &e->mine);
     n->nsubmitted++;
@@ -183,17 +183,20 @@ void negotiate_prioritize(struct negotiate *n, uint64_t id, uint64_t now)
         announce_prioritize(n, e);
 }
 
-void negotiate_done(struct negotiate *n)
+void negotiate_done(struct negotiate *n, uint64_t number)
 {
-    if (n->running.n == 0)
+    const struct running_batch *b = running_get(&n->running, number);
+    if (!b)
         return;
-    for (uint32_t i = 0; i < running_oldest(&n->running); i++) {
-        struct tensor *e = running_in_oldest(&n->running, i);
+    for (uint32_t i = 0; i < b->n; i++) {
+        struct tensor *e = running_tensor(&n->running, b, i);
         e->state = TENSOR_IDLE;
         tensors_release(&n->table, e);
     }
-    running_drop_oldest(&n->running);
-    n->done++;
+    if (b->frozen)
+        plan_done(&n->plan, b->index, b->bound);
+    running_remove(&n->running, number);
+    n->done_to = number >= n->done_to ? number + 1 : n->done_to;
 }
 
 /* ---- messages ------------------------------------------------------------------------------ */
@@ -301,22 +304,25 @@ bool negotiate_frozen(const struct negotiate *n)
 }
 
 bool negotiate_try_next(struct negotiate *n, const char *name, const struct signature *sig,
-                        uint64_t *ret_id)
+                        struct negotiate_next *ret)
 {
-    if (!n->frozen || n->thawing || n->nsubmitted || n->running.n)
+    if (!n->frozen || n->thawing || n->nsubmitted || n->running.n > n->running.nbound)
         return false;
     uint32_t count;
-    struct tensor *e = *plan_batch(&n->plan, &count);
-    if (count != 1 || strcmp(e->name, name) != 0 || !signature_equal(&e->cached, sig) ||
-        signature_has_dim0(sig) || running_reserve(&n->running, 1) < 0)
+    bool bound;
+    struct tensor *e = *plan_batch(&n->plan, &count, &bound);
+    if (count != 1 || bound || e->state != TENSOR_IDLE || strcmp(e->name, name) != 0 ||
+        !signature_equal(&e->cached, sig) || signature_has_dim0(sig) ||
+        running_reserve(&n->running, 1) < 0)
         return false;
-    *ret_id = tensors_ticket(&n->table, e);
     e->by_id = true;
     e->state = TENSOR_RUNNING;
-    e->submit_batch = n->done;
+    e->submit_batch = n->done_to;
     running_add(&n->running, e);
-    running_close(&n->running, 1);
-    n->handed++;
+    struct running_batch how = {.frozen = true, .index = n->plan.walked};
+    *ret = (struct negotiate_next){.id = tensors_ticket(&n->table, e),
+                                   .number = running_close(&n->running, how),
+                                   .index = how.index};
     n->stats.frozen++;
     plan_advance(&n->plan);
     return true;

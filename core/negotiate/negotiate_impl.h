@@ -67,7 +67,7 @@ struct negotiate {
     struct list out;     /* tensor.out: to be announced; on the root: to be compared */
     struct list partial; /* tensor.partial */
     struct running running;
-    uint64_t handed, done; /* batches handed out and done since the beginning */
+    uint64_t done_to; /* 1 + the largest number of a batch that is done */
     struct buf up, down;
     uint64_t now; /* time of the current call */
     int failed;   /* negative errno: why negotiation cannot continue; the next negotiate_recv() or
@@ -128,6 +128,9 @@ void decide_fini(struct negotiate *n);
 uint64_t decide_tick(struct negotiate *n, uint64_t now);
 void decide_flush_log(struct negotiate *n);
 
+/* Whether a batch of such tensors is bound. */
+bool decide_binds(const struct negotiate *n, const struct signature *sig);
+
 /* Appends a failure of the tensor to the log. code: negative errno. */
 void decide_fail(struct negotiate *n, const char *name, int code, const char *text);
 
@@ -167,8 +170,10 @@ int status_recv(struct negotiate *n, int child, struct reader *r);
 /* follow.c */
 int follow_log(struct negotiate *n, struct reader *r);
 
-/* Hands tensors that were submitted on this rank to the engine as the next batch. -ENOMEM. */
-int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count, bool frozen);
+/* Hands tensors that were submitted on this rank to the engine as the next batch. Of `how`, bound,
+ * frozen and index are used. -ENOMEM. */
+int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count,
+                    struct running_batch how);
 
 /* Forgets the announcements of the tensor, by this node and by its children. Frees the entry if
  * nothing needs it. */

@@ -13,10 +13,14 @@
 struct plan {
     struct tensor **tensors;
     uint32_t *ends; /* end of each batch, counted in tensors */
+    bool *bound;    /* each batch, see negotiate.h */
     uint32_t nbatches, at;
     uint32_t missing; /* tensors of batch `at` that are not submitted */
     uint64_t wants;   /* how often plan_want() was called, over all plans */
     uint64_t walked;  /* batches handed out since the plan began */
+    /* Of these: 1 + the index of the last bound one, and of the last one that is done and not
+     * bound. 0: there is none. */
+    uint64_t bound_to, done_to;
 };
 
 void plan_fini(struct plan *p);
@@ -32,9 +36,12 @@ void plan_want(struct plan *p);
 bool plan_submitted(struct plan *p, const struct tensor *e);
 
 /* The tensors of batch `at`. */
-struct tensor **plan_batch(const struct plan *p, uint32_t *ret_n);
+struct tensor **plan_batch(const struct plan *p, uint32_t *ret_n, bool *ret_bound);
 
 /* Moves on after batch `at` was handed out. */
 void plan_advance(struct plan *p);
+
+/* Batch `index`, counted from the beginning of the plan, is done. */
+void plan_done(struct plan *p, uint64_t index, bool bound);
 
 #endif

@@ -170,10 +170,17 @@ static void say_ranks(struct negotiate *n, const struct rankset *missing, char *
         snprintf(text + len, size - len, "%s", (size_t)total > told ? "; ...)" : ")");
 }
 
-/* Whether the current batch is on GPUs, where it can hang although every rank answers. */
+/* A tensor of the oldest batch that is not finished, NULL: there is none. */
+static const struct tensor *oldest(const struct negotiate *n)
+{
+    const struct running_batch *b = running_get(&n->running, n->running.first);
+    return b ? running_tensor(&n->running, b, 0) : NULL;
+}
+
+/* Whether the oldest batch is on GPUs, where it can hang although every rank answers. */
 static bool runs_on_gpus(const struct negotiate *n)
 {
-    const struct tensor *e = n->running.n ? running_in_oldest(&n->running, 0) : NULL;
+    const struct tensor *e = oldest(n);
     return e && e->want.device >= 0;
 }
 
@@ -356,11 +363,11 @@ static void look_at_partial(struct negotiate *n, uint64_t now)
     }
 }
 
-/* Detects batches that make no progress, and a thaw that a rank does not answer. */
+/* Detects that the oldest batch makes no progress, and a thaw that a rank does not answer. */
 static void look_at_running(struct negotiate *n, uint64_t now, uint64_t *due)
 {
     struct stall *s = &n->stall;
-    uint64_t mark = n->handed + n->done;
+    uint64_t mark = n->running.first;
     bool busy = n->running.n || n->thawing;
     if (!busy || mark != s->still_mark)
         s->still_since = now;
@@ -378,7 +385,7 @@ static void look_at_running(struct negotiate *n, uint64_t now, uint64_t *due)
     }
     s->run_told = now;
     *due = now + n->config.stall_ns < *due ? now + n->config.stall_ns : *due;
-    const struct tensor *e = n->running.n ? running_in_oldest(&n->running, 0) : NULL;
+    const struct tensor *e = oldest(n);
     add_item(n, e ? e->name : "", e ? e->want.kind : 0, now - s->still_since, true);
 }
 

@@ -43,8 +43,8 @@ struct stall {
     uint64_t due;         /* when the list of partial tensors has to be checked */
     uint64_t run_told;    /* when a batch without progress was last reported */
     uint64_t last_call;   /* time of the last negotiate_submit() on this rank */
-    uint64_t still_since; /* since when no batch was handed out or finished */
-    uint64_t still_mark;  /* handed + done at that time */
+    uint64_t still_since; /* since when the oldest batch is the same */
+    uint64_t still_mark;  /* its number */
 };
 
 #endif

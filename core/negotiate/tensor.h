@@ -40,7 +40,7 @@ struct tensor {
     bool by_id;            /* the request equals the cached one */
     struct list mine;      /* negotiate.submitted */
     uint64_t submitted;    /* time of its submission */
-    uint64_t submit_batch; /* how many batches were finished here at its submission */
+    uint64_t submit_batch; /* negotiate.done_to at its submission */
 
     /* What this rank and its children have announced in this generation. */
     uint64_t *child_ready; /* one bit per child */

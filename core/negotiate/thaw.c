@@ -44,14 +44,22 @@ static uint64_t batch_bytes(const struct negotiate *n, uint64_t place, uint32_t 
     return bytes;
 }
 
+/* Whether the tensor at `place` in the log, which is cached, is in a bound batch. */
+static bool binds_at(const struct negotiate *n, uint64_t place)
+{
+    return decide_binds(n, &tensors_by_id(&n->table, rounds_at(&n->rounds, place)->id)->cached);
+}
+
 /* Returns whether the batch at `next`, of `count` tensors, may be merged into the batch at `first`:
- * only if the root's rank submitted all of them before `first` was done there. */
+ * only if the root's rank submitted all of them before `first` was done there. Another rank may
+ * have waited in between, which leads to a thaw. So bound batches are not merged. */
 static bool may_join(const struct negotiate *n, uint64_t first, uint64_t next, uint32_t count)
 {
     const struct rounds *r = &n->rounds;
     const struct tensor *a = tensors_by_id(&n->table, rounds_at(r, first)->id);
     const struct tensor *b = tensors_by_id(&n->table, rounds_at(r, next)->id);
-    if (!n->merge || !rounds_at(r, next - 1)->timer || !signature_fusable(&a->cached, &b->cached))
+    if (!n->merge || !rounds_at(r, next - 1)->timer || binds_at(n, first) ||
+        !signature_fusable(&a->cached, &b->cached))
         return false;
     for (uint32_t i = 0; i < count; i++)
         if (rounds_at(r, next + i)->after > rounds_at(r, first)->number)
@@ -86,6 +94,7 @@ static void write_plan(struct negotiate *n, uint64_t start, uint32_t count)
             len += more;
             bytes += more_bytes;
         }
+        buf_put_u8(b, binds_at(n, place));
         buf_put_u32(b, len);
         for (uint32_t i = 0; i < len; i++)
             buf_put_u64(b, rounds_at(r, place + i)->id);
@@ -94,15 +103,27 @@ static void write_plan(struct negotiate *n, uint64_t start, uint32_t count)
     put_u32_at(b, nbatches_at, nbatches);
 }
 
+/* Whether a batch of the plan may have the tensor at `place`. Either all tensors of a batch are
+ * bound or none is. A rank that follows the plan begins a bound batch with the tables of the last
+ * time, which are wrong if another rank has changed its part. So the plan has no bound batch with
+ * tables. */
+static bool may_plan(const struct negotiate *n, const struct tensor *e, uint64_t place, bool first)
+{
+    bool bound = decide_binds(n, &e->cached);
+    return !(bound && signature_has_dim0(&e->cached)) && (first || bound == binds_at(n, place - 1));
+}
+
 /* Whether every tensor of this part of the log is still cached, and nothing else is in flight. */
 static bool can_freeze(struct negotiate *n, uint64_t start, uint32_t count)
 {
     n->proposal++;
+    bool first = true;
     for (uint64_t i = start; i < start + count; i++) {
         struct tensor *e = tensors_by_id(&n->table, rounds_at(&n->rounds, i)->id);
-        if (!e)
+        if (!e || !may_plan(n, e, i, first))
             return false;
         e->proposal = n->proposal;
+        first = rounds_at(&n->rounds, i)->last;
     }
     list_for_each(at, next, &n->partial)
     {
@@ -161,8 +182,9 @@ void thaw_walk(struct negotiate *n)
 {
     while (n->frozen && !n->thawing && n->plan.missing == 0) {
         uint32_t count;
-        struct tensor **tensors = plan_batch(&n->plan, &count);
-        if (follow_hand_out(n, tensors, count, true) < 0) {
+        struct running_batch how = {.frozen = true, .index = n->plan.walked};
+        struct tensor **tensors = plan_batch(&n->plan, &count, &how.bound);
+        if (follow_hand_out(n, tensors, count, how) < 0) {
             n->failed = -ENOMEM;
             return;
         }
@@ -247,19 +269,33 @@ int thaw_follow_ask(struct negotiate *n, const struct reader *r)
     return 0;
 }
 
-/* Returns the tensors of the newest batch to the state submitted, before all others. */
-static void take_back(struct negotiate *n)
+/* Drops a batch: returns its tensors to the state submitted, before all others. */
+static void take_back(struct negotiate *n, uint64_t number)
 {
-    for (uint32_t i = running_newest(&n->running); i-- > 0;) {
-        struct tensor *e = running_in_newest(&n->running, i);
+    const struct running_batch *b = running_get(&n->running, number);
+    for (uint32_t i = b->n; i-- > 0;) {
+        struct tensor *e = running_tensor(&n->running, b, i);
         e->state = TENSOR_SUBMITTED;
         e->prioritized = true; /* a caller may still wait for the tensor */
         list_remove(&e->mine);
         list_append(n->submitted.next, &e->mine);
         n->nsubmitted++;
     }
-    running_drop_newest(&n->running);
-    n->handed--;
+    running_remove(&n->running, number);
+    n->ops.dropped(n->ctx, number);
+}
+
+/* Drops the plan's batches from `keep` on, except bound ones, newest first. The plan's batches that
+ * stay count as batches of the log from here on. */
+static void drop_batches(struct negotiate *n, uint64_t keep)
+{
+    for (uint64_t number = n->running.next; number-- > n->running.first;) {
+        struct running_batch *b = running_get(&n->running, number);
+        if (b && b->frozen && !b->bound && b->index >= keep)
+            take_back(n, number);
+        else if (b)
+            b->frozen = false;
+    }
 }
 
 /* After a plan that was left soon, the log must repeat itself longer before the next one. */
@@ -280,17 +316,15 @@ int thaw_follow_thawed(struct negotiate *n, struct reader *r, uint64_t now)
     uint64_t keep = reader_u64(r);
     if (!n->thawing || !n->thaw_answered || !reader_ok(r) || keep > n->plan.walked)
         return -EPROTO;
-    uint64_t dropped = n->plan.walked - keep;
-    if (dropped > n->running.n)
+    if (keep < n->plan.done_to)
         return -EPROTO; /* impossible: a finished batch has been started on every rank */
-    for (uint64_t i = 0; i < dropped; i++)
-        take_back(n);
+    drop_batches(n, keep);
     n->frozen = n->thawing = n->thaw_asked = false;
     n->generation++;
     n->stats.thaws++;
     if (n->root)
         back_off(n, keep);
-    n->ops.thawed(n->ctx, keep, dropped);
+    n->ops.thawed(n->ctx);
     announce_anew(n, false);
     return 0;
 }
@@ -320,11 +354,11 @@ static void say(struct negotiate *n, enum message type, const uint64_t *number)
     n->failed = rc < 0 ? rc : n->failed;
 }
 
-/* Whether an operation is in flight and no batch was handed out or finished for half the stall
- * time. */
+/* Whether an operation is in flight and the oldest batch has not finished for half the stall time.
+ */
 static bool stands_still(struct negotiate *n, uint64_t now, uint64_t *ret_due)
 {
-    uint64_t mark = n->handed + n->done;
+    uint64_t mark = n->running.first;
     bool busy = n->running.n || n->nsubmitted;
     if (!busy || mark != n->watch_mark || !n->watch_busy)
         n->watch_since = now;
