@@ -51,10 +51,11 @@ int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count,
         return -ENOMEM;
     for (size_t i = 0; i < count; i++) {
         struct tensor *e = tensors[i];
+        n->nsubmitted -= e->state == TENSOR_SUBMITTED;
         e->state = TENSOR_RUNNING;
         e->prioritized = false;
+        e->bound = how.bound;
         list_remove(&e->mine);
-        n->nsubmitted--;
         running_add(&n->running, e);
         n->batch[i] = (struct negotiate_tensor){
             .id = e->ticket,
@@ -156,6 +157,8 @@ static int follow_batch(struct negotiate *n, struct reader *r)
             list_append(&n->lru, &e->lru);
         }
     }
+    if (bound && !list_empty(&n->owed.queue))
+        return owed_add(n, n->picked, count);
     return follow_hand_out(n, n->picked, count, (struct running_batch){.bound = bound});
 }
 

@@ -67,6 +67,7 @@ int negotiate_create(const struct negotiate_config *config, const struct negotia
     list_init(&n->submitted);
     list_init(&n->out);
     list_init(&n->partial);
+    owed_init(&n->owed);
     if (create_children(n, config) < 0 || rankset_init(&n->below, config->size) < 0 ||
         rankset_init(&n->scratch, config->size) < 0 ||
         tensors_init(&n->table, config->cache_capacity, config->nchildren) < 0 ||
@@ -85,6 +86,7 @@ void negotiate_destroy(struct negotiate *n)
         return;
     decide_fini(n);
     stall_fini(n);
+    owed_fini(&n->owed);
     if (n->table.buckets)
         tensors_fini(&n->table);
     for (int i = 0; i < n->nchildren; i++)
@@ -155,15 +157,20 @@ int negotiate_submit(struct negotiate *n, const char *name, const struct signatu
     }
     e->want = *sig;
     e->by_id = same_as_cached(n, e, sig, splits);
-    e->state = TENSOR_SUBMITTED;
+    e->state = e->owed ? TENSOR_OWED : TENSOR_SUBMITTED;
+    e->waited = false;
     e->submitted = now;
     e->stall_told = e->since ? e->stall_told : 0;
     e->submit_batch = n->done_to;
     n->stall.last_call = now;
-    list_append(&n->submitted, &e->mine);
-    n->nsubmitted++;
     *ret_id = tensors_ticket(&n->table, e);
     n->now = now;
+    if (e->owed) {
+        owed_submitted(n, e);
+        return 0;
+    }
+    list_append(&n->submitted, &e->mine);
+    n->nsubmitted++;
     if (n->frozen)
         thaw_submitted(n, e);
     else
@@ -174,9 +181,12 @@ int negotiate_submit(struct negotiate *n, const char *name, const struct signatu
 void negotiate_prioritize(struct negotiate *n, uint64_t id, uint64_t now)
 {
     struct tensor *e = tensors_by_ticket(&n->table, id);
-    if (!e || e->state != TENSOR_SUBMITTED)
+    if (!e || (e->state != TENSOR_SUBMITTED && e->state != TENSOR_OWED))
         return;
     n->now = now;
+    e->waited = true;
+    if (e->state == TENSOR_OWED)
+        return;
     if (n->frozen)
         thaw_prioritize(n, e);
     else if (!e->prioritized)
@@ -208,6 +218,10 @@ static int recv_up(struct negotiate *n, int child, uint8_t type, uint64_t genera
         return announce_hello(n, child, r);
     if (type == UP_STATUS)
         return status_recv(n, child, r);
+    if (type == UP_SETTLED)
+        return owed_recv_settled(n, child, r);
+    if (type == UP_CONFLICT)
+        return owed_recv_conflict(n, r);
     if (generation > n->generation)
         return -EPROTO; /* only the parent sends messages of a new generation */
     if (generation < n->generation)
@@ -269,7 +283,8 @@ int negotiate_recv(struct negotiate *n, int from, const void *msg, size_t len, u
         if (child < n->nchildren)
             rc = recv_up(n, child, type, generation, &r, now);
     }
-    if (rc == 0 && type != DOWN_LOST) /* a DOWN_LOST: ops.lost has reported the failure */
+    /* Of these two ops.lost has reported the failure. */
+    if (rc == 0 && type != DOWN_LOST && type != UP_CONFLICT)
         rc = n->failed;
     if (rc < 0)
         return err_set(err, -rc, "negotiation: %s from %s %d (type %u, %zu bytes)",
@@ -290,6 +305,8 @@ uint64_t negotiate_tick(struct negotiate *n, uint64_t now)
         if (n->frozen) /* a plan has arrived */
             due = thaw_tick(n, now);
     }
+    uint64_t owed = owed_tick(n, now);
+    due = owed < due ? owed : due;
     return stalled < due ? stalled : due;
 }
 
@@ -311,9 +328,9 @@ bool negotiate_try_next(struct negotiate *n, const char *name, const struct sign
     uint32_t count;
     bool bound;
     struct tensor *e = *plan_batch(&n->plan, &count, &bound);
-    if (count != 1 || bound || e->state != TENSOR_IDLE || strcmp(e->name, name) != 0 ||
-        !signature_equal(&e->cached, sig) || signature_has_dim0(sig) ||
-        running_reserve(&n->running, 1) < 0)
+    if (count != 1 || bound || sig->group_size || e->state != TENSOR_IDLE ||
+        strcmp(e->name, name) != 0 || !signature_equal(&e->cached, sig) ||
+        signature_has_dim0(sig) || running_reserve(&n->running, 1) < 0)
         return false;
     e->by_id = true;
     e->state = TENSOR_RUNNING;

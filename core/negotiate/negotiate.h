@@ -174,12 +174,13 @@ struct negotiate_next {
  * this tensor with this signature, the batch is not bound, no other tensor is submitted, and every
  * earlier batch that is not bound is finished. The caller then runs it at once as the next frozen
  * batch and calls negotiate_done(). Negotiate counts it as submitted and handed out and does not
- * call batch(). Always false for kinds with tables. */
+ * call batch(). Always false for kinds with tables and for members of a group. */
 bool negotiate_try_next(struct negotiate *n, const char *name, const struct signature *sig,
                         struct negotiate_next *ret);
 
 struct negotiate_stats {
     uint64_t negotiated, cached, frozen, thaws, stalls;
+    uint64_t owed; /* bound batches that this rank was handed after the thaw of their plan */
 };
 void negotiate_get_stats(const struct negotiate *n, struct negotiate_stats *ret);
 

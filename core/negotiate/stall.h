@@ -19,9 +19,11 @@ enum {
 struct stall_item {
     char name[HVD_MAX_NAME + 1];
     uint8_t kind;
-    uint64_t age;        /* ns that the tensor has waited or run */
-    bool running;        /* the tensor is in a batch: every rank has submitted it */
-    struct rankset have; /* ranks where the tensor is submitted */
+    uint64_t age; /* ns that the tensor has waited or run */
+    bool running; /* the tensor is in a batch that was handed out on the root */
+    bool owed;    /* a rank lacks it for a batch that other ranks have begun */
+    /* Ranks where the tensor is submitted. Of a running one: ranks that do not owe its batch. */
+    struct rankset have;
 };
 
 struct stall {
@@ -31,6 +33,7 @@ struct stall {
         char name[HVD_MAX_NAME + 1];
         uint8_t kind;
         bool fresh; /* not processed yet */
+        bool owed;
         uint64_t age, told;
     } hints[STALL_ITEMS]; /* on the root: tensors that only lower nodes know of */
     uint32_t number;      /* number of the inquiry */

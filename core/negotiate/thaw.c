@@ -4,11 +4,14 @@
  *
  * The root proposes a plan when the log has repeated itself. From its position in the log on, every
  * rank repeats the plan without messages. A rank that cannot follow it asks for a thaw: all ranks
- * stop handing out batches and report how many they have handed out; the smallest number holds.
+ * stop handing out batches and report how many they have handed out; the smallest number holds. For
+ * bound batches the largest number holds instead: a rank that has handed out fewer owes them, see
+ * owed.c.
  *
- * Batches run one after the other and none ends before every rank has started it. So a rank has
- * started at most one batch beyond the smallest number, and that batch has written no output: the
- * engine cancels it. The tensors of all batches beyond the number return to the state submitted.
+ * Batches that are not bound run one after the other, and none ends before every rank has started
+ * it. So a rank has started at most one of them beyond the smallest number, and that batch has
+ * written no output: the engine cancels it. The tensors of all of them beyond the number return to
+ * the state submitted.
  *
  * Part of negotiate, see negotiate_impl.h.
  */
@@ -103,28 +106,32 @@ static void write_plan(struct negotiate *n, uint64_t start, uint32_t count)
     put_u32_at(b, nbatches_at, nbatches);
 }
 
-/* Whether a batch of the plan may have the tensor at `place`. Either all tensors of a batch are
- * bound or none is. A rank that follows the plan begins a bound batch with the tables of the last
- * time, which are wrong if another rank has changed its part. So the plan has no bound batch with
- * tables. */
-static bool may_plan(const struct negotiate *n, const struct tensor *e, uint64_t place, bool first)
+/* Whether the plan may have the tensor e, which is at `place`. A rank that follows the plan begins
+ * a bound batch with the tables of the last time, which are wrong if another rank has changed its
+ * part. So the plan has no bound batch with tables. alone: neither the batch nor the group has the
+ * tensor before it, too. Otherwise both are bound or none is: a thaw would drop only one of them.
+ */
+static bool may_plan(const struct negotiate *n, const struct tensor *e, uint64_t place, bool alone)
 {
     bool bound = decide_binds(n, &e->cached);
-    return !(bound && signature_has_dim0(&e->cached)) && (first || bound == binds_at(n, place - 1));
+    return !(bound && signature_has_dim0(&e->cached)) && (alone || bound == binds_at(n, place - 1));
 }
 
 /* Whether every tensor of this part of the log is still cached, and nothing else is in flight. */
 static bool can_freeze(struct negotiate *n, uint64_t start, uint32_t count)
 {
     n->proposal++;
-    bool first = true;
+    bool alone = true;
+    struct plan_group group = {0};
     for (uint64_t i = start; i < start + count; i++) {
         struct tensor *e = tensors_by_id(&n->table, rounds_at(&n->rounds, i)->id);
-        if (!e || !may_plan(n, e, i, first))
+        if (!e || !may_plan(n, e, i, alone) || !plan_group_step(&group, &e->cached))
             return false;
         e->proposal = n->proposal;
-        first = rounds_at(&n->rounds, i)->last;
+        alone = rounds_at(&n->rounds, i)->last && !group.left;
     }
+    if (group.left)
+        return false;
     list_for_each(at, next, &n->partial)
     {
         const struct tensor *e = list_entry(at, struct tensor, partial);
@@ -138,7 +145,7 @@ static bool can_freeze(struct negotiate *n, uint64_t start, uint32_t count)
 void thaw_propose(struct negotiate *n)
 {
     if (n->config.freeze_after == 0 || n->frozen || n->failed || !fusion_empty(&n->fusion) ||
-        !list_empty(&n->out) || n->rounds.nlog == n->looked_at)
+        !list_empty(&n->out) || n->rounds.nlog == n->looked_at || n->owed.open)
         return;
     if (n->config.thaws_max && n->stats.thaws >= n->config.thaws_max)
         return; /* the limit of thaws is reached: a frozen schedule could not end */
@@ -184,6 +191,8 @@ void thaw_walk(struct negotiate *n)
         uint32_t count;
         struct running_batch how = {.frozen = true, .index = n->plan.walked};
         struct tensor **tensors = plan_batch(&n->plan, &count, &how.bound);
+        if (how.bound && n->left)
+            return; /* other ranks may need this rank for what it submitted before */
         if (follow_hand_out(n, tensors, count, how) < 0) {
             n->failed = -ENOMEM;
             return;
@@ -200,7 +209,7 @@ void thaw_submitted(struct negotiate *n, struct tensor *e)
     if (n->thawing)
         return; /* the tensor is announced when the thaw is over */
     if (e->plan != n->generation || !e->by_id)
-        n->thaw_asked = true;
+        n->thaw_asked = n->left = true;
     else if (plan_submitted(&n->plan, e))
         thaw_walk(n);
 }
@@ -214,14 +223,14 @@ void thaw_prioritize(struct negotiate *n, struct tensor *e)
 
 int thaw_follow_plan(struct negotiate *n, struct reader *r, uint64_t now)
 {
-    if (n->frozen)
+    if (n->frozen || n->owed.open)
         return -EPROTO;
     int rc = plan_read(&n->plan, &n->table, n->generation + 1, r);
     if (rc < 0)
         return rc;
     n->generation++;
     n->frozen = true;
-    n->thawing = n->thaw_asked = n->thaw_ask_sent = n->thaw_answered = false;
+    n->thawing = n->thaw_asked = n->thaw_ask_sent = n->thaw_answered = n->left = false;
     n->watch_since = now;
     announce_anew(n, true);
     n->prioritized_since = any_prioritized(n) ? not_zero(now) : 0;
@@ -229,7 +238,7 @@ int thaw_follow_plan(struct negotiate *n, struct reader *r, uint64_t now)
     {
         const struct tensor *e = list_entry(at, struct tensor, mine);
         if (e->plan != n->generation || !e->by_id)
-            n->thaw_asked = true;
+            n->thaw_asked = n->left = true;
     }
     thaw_walk(n);
     return n->failed;
@@ -248,12 +257,13 @@ int thaw_recv_ask(struct negotiate *n, const struct reader *r)
 
 int thaw_recv_at(struct negotiate *n, int child, struct reader *r)
 {
-    uint64_t at = reader_u64(r);
+    uint64_t keep = reader_u64(r), bind = reader_u64(r);
     if (!n->thawing || n->children[child].thaw_told || !reader_ok(r))
         return -EPROTO;
     n->children[child].thaw_told = true;
     n->nthaw++;
-    n->thaw_keep = at < n->thaw_keep ? at : n->thaw_keep;
+    n->thaw_keep = keep < n->thaw_keep ? keep : n->thaw_keep;
+    n->thaw_bind = bind > n->thaw_bind ? bind : n->thaw_bind;
     return 0;
 }
 
@@ -264,6 +274,7 @@ int thaw_follow_ask(struct negotiate *n, const struct reader *r)
     n->thawing = true;
     n->nthaw = 0;
     n->thaw_keep = n->plan.walked;
+    n->thaw_bind = n->plan.bound_to;
     for (int i = 0; i < n->nchildren; i++)
         n->children[i].thaw_told = false;
     return 0;
@@ -313,7 +324,7 @@ static void back_off(struct negotiate *n, uint64_t keep)
 
 int thaw_follow_thawed(struct negotiate *n, struct reader *r, uint64_t now)
 {
-    uint64_t keep = reader_u64(r);
+    uint64_t keep = reader_u64(r), bind = reader_u64(r);
     if (!n->thawing || !n->thaw_answered || !reader_ok(r) || keep > n->plan.walked)
         return -EPROTO;
     if (keep < n->plan.done_to)
@@ -324,6 +335,9 @@ int thaw_follow_thawed(struct negotiate *n, struct reader *r, uint64_t now)
     n->stats.thaws++;
     if (n->root)
         back_off(n, keep);
+    int rc = owed_begin(n, keep, bind);
+    if (rc < 0)
+        return rc;
     n->ops.thawed(n->ctx);
     announce_anew(n, false);
     return 0;
@@ -331,12 +345,14 @@ int thaw_follow_thawed(struct negotiate *n, struct reader *r, uint64_t now)
 
 /* Sends a message of the thaw to the parent; the root handles it itself and sends the result to
  * all. */
-static void say(struct negotiate *n, enum message type, const uint64_t *number)
+static void say(struct negotiate *n, enum message type)
 {
     struct buf *b = n->root ? &n->down : &n->up;
     negotiate_begin(n, b, type);
-    if (number)
-        buf_put_u64(b, *number);
+    if (type == UP_THAW_AT || type == DOWN_THAWED) {
+        buf_put_u64(b, n->thaw_keep);
+        buf_put_u64(b, n->thaw_bind);
+    }
     if (b->failed) {
         n->failed = -ENOMEM;
         return;
@@ -389,11 +405,11 @@ uint64_t thaw_tick(struct negotiate *n, uint64_t now)
         n->thaw_asked = true;
     if (n->thaw_asked && !n->thawing && !n->thaw_ask_sent) {
         n->thaw_ask_sent = true;
-        say(n, n->root ? DOWN_THAW_ASK : UP_THAW_ASK, NULL);
+        say(n, n->root ? DOWN_THAW_ASK : UP_THAW_ASK);
     }
     if (n->thawing && !n->thaw_answered && n->nthaw == n->nchildren) {
         n->thaw_answered = true;
-        say(n, n->root ? DOWN_THAWED : UP_THAW_AT, &n->thaw_keep);
+        say(n, n->root ? DOWN_THAWED : UP_THAW_AT);
     }
     return due;
 }

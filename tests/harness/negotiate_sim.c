@@ -62,6 +62,11 @@ struct signature sim_on_gpu(struct signature sig)
     return sig;
 }
 
+bool sim_binds(const struct signature *sig)
+{
+    return sig->device >= 0 && sig->dtype != HVD_FLOAT16;
+}
+
 uint64_t sim_executed(const struct sim_rank *r)
 {
     return r->lanes[SIM_HOST].executed + r->lanes[SIM_BOUND].executed;
@@ -156,7 +161,7 @@ static bool try_fast(struct sim_rank *r, struct sim_tensor *t, const char *name,
     struct sim_lane *lane = &r->lanes[SIM_HOST];
     if (!r->eager || !negotiate_try_next(r->n, name, sig, &next))
         return false;
-    if (lane->first || sig->device >= 0 || next.index != r->frozen || next.number < r->next)
+    if (lane->first || sim_binds(sig) || next.index != r->frozen || next.number < r->next)
         sim_fail(r->sim, "rank %d: the fast path, but another batch is next", r->rank);
     struct sim_batch *b = malloc(sizeof(*b) + sizeof(uint64_t));
     *b = (struct sim_batch){.number = next.number, .frozen = true, .n = 1};

@@ -104,7 +104,6 @@ struct sim {
     uint64_t messages;
     struct sim_log logs[SIM_LANES];
     uint64_t progress;
-    uint64_t owed; /* bound batches that were handed out after a thaw although they were planned */
     char why[2400];
 };
 
@@ -130,8 +129,9 @@ void sim_wait(struct sim_rank *r, int name);
 struct signature sim_allreduce(int64_t count);
 struct signature sim_allgather(void);
 
-/* The same in a GPU's memory: its batches are bound. */
+/* The same in a GPU's memory: its batches are bound, except those of float16. */
 struct signature sim_on_gpu(struct signature sig);
+bool sim_binds(const struct signature *sig);
 
 /* Batches that the rank has run. */
 uint64_t sim_executed(const struct sim_rank *r);

@@ -70,10 +70,10 @@ static void check_batch(struct sim_rank *r, const struct negotiate_batch *from)
             sim_fail(s, "rank %d: batch with a tensor that is not in flight", r->rank);
             continue;
         }
-        bytes += (uint64_t)t->sig.shape[0] * 4;
+        bytes += (uint64_t)t->sig.shape[0] * hvd_dtype_size((enum hvd_dtype)t->sig.dtype);
         if (from->n > 1 && t->sig.kind != HVD_ALLREDUCE)
             sim_fail(s, "fused what must not be");
-        if (from->bound != (t->sig.device >= 0))
+        if (from->bound != sim_binds(&t->sig))
             sim_fail(s, "rank %d: a batch in the wrong lane", r->rank);
     }
     if (from->n > 1 && bytes > r->config.fusion_bytes)
@@ -105,7 +105,7 @@ static bool on_binds(void *ctx, const struct signature *sig)
     const struct sim_rank *r = ctx;
     if (r->rank != 0)
         sim_fail(r->sim, "rank %d is not the root, but decides what is bound", r->rank);
-    return sig->device >= 0;
+    return sim_binds(sig);
 }
 
 static void on_fail(void *ctx, uint64_t id, const struct err *err)
