@@ -24,8 +24,8 @@
 #include "core/negotiate/negotiate_impl.h"
 #include "core/negotiate/signature.h"
 
-/* How long a caller waits before its rank ends the job. Another thread may still submit what is
- * lacking, as threads of one program do within milliseconds. */
+/* How long a caller waits, and its rank submits nothing, before the job ends. Another thread may
+ * still submit what is lacking. */
 #define CONFLICT_NS (1 * CLOCK_S)
 
 void owed_init(struct owed *o)
@@ -261,8 +261,9 @@ static uint64_t look_for_conflict(struct negotiate *n, uint64_t now)
         return UINT64_MAX;
     }
     o->waits = o->waits ? o->waits : now;
-    if (now - o->waits < CONFLICT_NS)
-        return o->waits + CONFLICT_NS;
+    uint64_t quiet = n->stall.last_call > o->waits ? n->stall.last_call : o->waits;
+    if (now < quiet + CONFLICT_NS)
+        return quiet + CONFLICT_NS;
     never_comes(n, waited, missing);
     return UINT64_MAX;
 }

@@ -227,6 +227,11 @@ static bool program_step(struct sim_rank *r)
         }
         r->at++;
         break;
+    case SIM_PRIORITIZE:
+        if (t->state == SIM_UNDER_WAY)
+            negotiate_prioritize(r->n, t->id, s->now);
+        r->at++;
+        break;
     case SIM_SLEEP:
         r->awake = s->now + step->ns;
         r->at++;

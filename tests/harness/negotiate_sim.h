@@ -25,7 +25,8 @@ enum { SIM_RANKS = 9, SIM_NAMES = 64, SIM_STALL_TEXT = 2000 };
 
 /* One instruction of a rank's program. */
 struct sim_step {
-    enum { SIM_SUBMIT, SIM_WAIT, SIM_SLEEP } what;
+    /* PRIORITIZE: another thread waits, and the program goes on. */
+    enum { SIM_SUBMIT, SIM_WAIT, SIM_PRIORITIZE, SIM_SLEEP } what;
     int name;       /* tensor "t<name>" */
     uint32_t group; /* SUBMIT: this and the next steps, `group` in all, are a group */
     /* Version of the shape; the same on every rank unless a mismatch is intended. */

@@ -130,7 +130,9 @@ static void add_shuffled(struct sim *s, struct sim_rank *r, const struct pattern
     int order[MAX_ITEMS];
     for (int i = from; i < to; i++)
         order[i] = i;
-    for (int i = to - 1; i > from && sim_random(s, 4) != 0; i--) {
+    /* A pipelined rank waits between its submissions: see add_round(). */
+    bool shuffle = !p->gpus || !p->pipelined;
+    for (int i = to - 1; i > from && shuffle && sim_random(s, 4) != 0; i--) {
         int k = from + (int)sim_random(s, (uint64_t)(i - from + 1)), t = order[i];
         order[i] = order[k];
         order[k] = t;
@@ -154,7 +156,7 @@ static void add_round(struct sim *s, const struct pattern *p)
         struct sim_rank *r = &s->ranks[i];
         int bad = i == wrong_rank ? wrong : -1;
         /* One rank must not wait for a bound batch before it submits what another rank submits
-         * without waiting: see test_owed. */
+         * without waiting: see test_conflict. */
         bool late = p->gpus ? same : p->wait_late != (sim_random(s, 6) == 0);
         for (int k = 0, from = 0; k < p->npieces; from = p->piece_ends[k++]) {
             add_shuffled(s, r, p, from, p->piece_ends[k], false, bad);
