@@ -233,6 +233,7 @@ static void write_batch(void *ctx, struct list *tensors, size_t count, enum flus
             .timer = why == FLUSH_TIMER,
             .number = number,
             .after = e->submit_batch,
+            .serial = (uint32_t)(e->ticket >> 32),
         };
         if (rounds_log(&n->rounds, &entry) < 0)
             n->config.freeze_after = 0; /* out of memory: negotiation continues without plans */
@@ -291,7 +292,7 @@ uint64_t decide_tick(struct negotiate *n, uint64_t now)
     }
     uint64_t due = flush_buckets(n, now);
     decide_flush_log(n);
-    thaw_propose(n);
+    propose_plan(n);
     return due;
 }
 

@@ -4,8 +4,9 @@
  *
  *   negotiate.c  the calls of negotiate.h      announce.c   messages up: ready tensors
  *   decide.c     the root writes the log       follow.c     messages down: following the log
- *   thaw.c       plan and thaw                 stall.c      missing ranks
- *   owed.c       bound batches after a thaw    status.c     a node's answers to stall.c
+ *   propose.c    the root makes a plan         thaw.c       following and leaving the plan
+ *   owed.c       bound batches after a thaw    stall.c      missing ranks
+ *   status.c     a node's answers to stall.c
  *
  * Everything runs under the engine's progress lock.
  */
@@ -144,8 +145,10 @@ void decide_fail(struct negotiate *n, const char *name, int code, const char *te
  * tensors again. */
 void decide_anew(struct negotiate *n);
 
+/* propose.c */
+void propose_plan(struct negotiate *n);
+
 /* thaw.c */
-void thaw_propose(struct negotiate *n);
 int thaw_follow_plan(struct negotiate *n, struct reader *r, uint64_t now);
 void thaw_submitted(struct negotiate *n, struct tensor *e);
 void thaw_prioritize(struct negotiate *n, struct tensor *e);

@@ -64,20 +64,30 @@ const struct tensor *owed_missing(const struct negotiate *n)
 /* ---- what this rank cannot run ----------------------------------------------------------------
  */
 
+/* The request as texts about mismatches have it (claim.c). */
+static void request_text(const struct signature *sig, bool kind, bool world, char *text,
+                         size_t size)
+{
+    char what[200], epoch[32] = "";
+    signature_text(sig, what, sizeof(what));
+    if (world)
+        snprintf(epoch, sizeof(epoch), " in epoch %u", sig->world);
+    kind = kind && sig->kind != HVD_BARRIER; /* signature_text() gave its kind already */
+    snprintf(text, size, "%s%s%s%s", kind ? hvd_kind_name((enum hvd_kind)sig->kind) : "",
+             kind ? " " : "", what, epoch);
+}
+
 /* e was submitted otherwise than the plan has it. */
 static void differs(struct negotiate *n, const struct tensor *e)
 {
-    char here[200], there[200];
-    const char *kind = hvd_kind_name((enum hvd_kind)e->cached.kind);
-    bool other = e->want.kind != e->cached.kind && e->want.kind != HVD_BARRIER;
-    signature_text(&e->want, here, sizeof(here));
-    signature_text(&e->cached, there, sizeof(there));
-    snprintf(
-        n->owed.why, sizeof(n->owed.why),
-        "ranks do not agree: %s '%s': rank %d: %s%s%s; other ranks: %s, and they have begun it "
-        "on their GPUs. NCCL cannot take that back; submit the same on every rank",
-        kind, e->name, n->config.rank, other ? hvd_kind_name((enum hvd_kind)e->want.kind) : "",
-        other ? " " : "", here, there);
+    char here[300], there[300];
+    bool kind = e->want.kind != e->cached.kind, world = e->want.world != e->cached.world;
+    request_text(&e->want, kind, world, here, sizeof(here));
+    request_text(&e->cached, false, world, there, sizeof(there));
+    snprintf(n->owed.why, sizeof(n->owed.why),
+             "ranks do not agree: %s '%s': rank %d: %s; other ranks: %s, and they have begun it on "
+             "their GPUs. NCCL cannot take that back; submit the same on every rank",
+             hvd_kind_name((enum hvd_kind)e->cached.kind), e->name, n->config.rank, here, there);
 }
 
 /* A caller waits for `waited`, and the first batch lacks `missing`. */

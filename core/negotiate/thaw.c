@@ -2,9 +2,9 @@
  *
  * thaw: begins, follows and leaves the frozen schedule.
  *
- * The root proposes a plan when the log has repeated itself. From its position in the log on, every
- * rank repeats the plan without messages. A rank that cannot follow it asks for a thaw: all ranks
- * stop handing out batches and report how many they have handed out; the smallest number holds. For
+ * From the position in the log at which the root has proposed a plan (propose.c), every rank
+ * repeats the plan without messages. A rank that cannot follow it asks for a thaw: all ranks stop
+ * handing out batches and report how many they have handed out; the smallest number holds. For
  * bound batches the largest number holds instead: a rank that has handed out fewer owes them, see
  * owed.c.
  *
@@ -20,152 +20,8 @@
 #include "core/negotiate/negotiate_impl.h"
 #include "core/negotiate/signature.h"
 
-enum {
-    /* Bytes up to which batches that were split only by the timer are merged. For larger ones the
-       cost of a launch is negligible, and a merged batch would start later. */
-    MERGE_BYTES = 8 << 20,
-    BACKOFF_MAX = 6,
-};
-
-/* ---- the root proposes --------------------------------------------------------------------- */
-
-/* The number of tensors of the batch at `place` in the log. */
-static uint32_t batch_length(const struct rounds *r, uint64_t place)
-{
-    uint32_t n = 1;
-    while (!rounds_at(r, place + n - 1)->last)
-        n++;
-    return n;
-}
-
-static uint64_t batch_bytes(const struct negotiate *n, uint64_t place, uint32_t count)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < count; i++)
-        bytes += signature_bytes(
-            &tensors_by_id(&n->table, rounds_at(&n->rounds, place + i)->id)->cached);
-    return bytes;
-}
-
-/* Whether the tensor at `place` in the log, which is cached, is in a bound batch. */
-static bool binds_at(const struct negotiate *n, uint64_t place)
-{
-    return decide_binds(n, &tensors_by_id(&n->table, rounds_at(&n->rounds, place)->id)->cached);
-}
-
-/* Returns whether the batch at `next`, of `count` tensors, may be merged into the batch at `first`:
- * only if the root's rank submitted all of them before `first` was done there. Another rank may
- * have waited in between, which leads to a thaw. So bound batches are not merged. */
-static bool may_join(const struct negotiate *n, uint64_t first, uint64_t next, uint32_t count)
-{
-    const struct rounds *r = &n->rounds;
-    const struct tensor *a = tensors_by_id(&n->table, rounds_at(r, first)->id);
-    const struct tensor *b = tensors_by_id(&n->table, rounds_at(r, next)->id);
-    if (!n->merge || !rounds_at(r, next - 1)->timer || binds_at(n, first) ||
-        !signature_fusable(&a->cached, &b->cached))
-        return false;
-    for (uint32_t i = 0; i < count; i++)
-        if (rounds_at(r, next + i)->after > rounds_at(r, first)->number)
-            return false;
-    return true;
-}
-
-static void put_u32_at(struct buf *b, size_t pos, uint32_t v)
-{
-    for (int i = 0; i < 4 && !b->failed; i++)
-        b->data[pos + (size_t)i] = (uint8_t)(v >> 8 * i);
-}
-
-/* The plan for DOWN_PLAN, see plan_read(). */
-static void write_plan(struct negotiate *n, uint64_t start, uint32_t count)
-{
-    struct buf *b = &n->down;
-    const struct rounds *r = &n->rounds;
-    uint64_t limit = n->config.fusion_bytes < MERGE_BYTES ? n->config.fusion_bytes : MERGE_BYTES;
-    uint32_t nbatches = 0;
-    size_t nbatches_at = b->len;
-    buf_put_u32(b, 0);
-    buf_put_u32(b, count);
-    for (uint64_t place = start; place < start + count; nbatches++) {
-        uint32_t len = batch_length(r, place);
-        uint64_t bytes = batch_bytes(n, place, len);
-        while (place + len < start + count) {
-            uint32_t more = batch_length(r, place + len);
-            uint64_t more_bytes = batch_bytes(n, place + len, more);
-            if (bytes + more_bytes > limit || !may_join(n, place, place + len, more))
-                break;
-            len += more;
-            bytes += more_bytes;
-        }
-        buf_put_u8(b, binds_at(n, place));
-        buf_put_u32(b, len);
-        for (uint32_t i = 0; i < len; i++)
-            buf_put_u64(b, rounds_at(r, place + i)->id);
-        place += len;
-    }
-    put_u32_at(b, nbatches_at, nbatches);
-}
-
-/* Whether the plan may have the tensor e, which is at `place`. A rank that follows the plan begins
- * a bound batch with the tables of the last time, which are wrong if another rank has changed its
- * part. So the plan has no bound batch with tables. alone: neither the batch nor the group has the
- * tensor before it, too. Otherwise both are bound or none is: a thaw would drop only one of them.
- */
-static bool may_plan(const struct negotiate *n, const struct tensor *e, uint64_t place, bool alone)
-{
-    bool bound = decide_binds(n, &e->cached);
-    return !(bound && signature_has_dim0(&e->cached)) && (alone || bound == binds_at(n, place - 1));
-}
-
-/* Whether every tensor of this part of the log is still cached, and nothing else is in flight. */
-static bool can_freeze(struct negotiate *n, uint64_t start, uint32_t count)
-{
-    n->proposal++;
-    bool alone = true;
-    struct plan_group group = {0};
-    for (uint64_t i = start; i < start + count; i++) {
-        struct tensor *e = tensors_by_id(&n->table, rounds_at(&n->rounds, i)->id);
-        if (!e || !may_plan(n, e, i, alone) || !plan_group_step(&group, &e->cached))
-            return false;
-        e->proposal = n->proposal;
-        alone = rounds_at(&n->rounds, i)->last && !group.left;
-    }
-    if (group.left)
-        return false;
-    list_for_each(at, next, &n->partial)
-    {
-        const struct tensor *e = list_entry(at, struct tensor, partial);
-        if (e->proposal != n->proposal || e->claims || (e->state == TENSOR_SUBMITTED && !e->by_id))
-            return false;
-    }
-    return rounds_at(&n->rounds, start + count - 1)->last &&
-           (start == 0 || rounds_at(&n->rounds, start - 1)->last);
-}
-
-void thaw_propose(struct negotiate *n)
-{
-    if (n->config.freeze_after == 0 || n->frozen || n->failed || !fusion_empty(&n->fusion) ||
-        !list_empty(&n->out) || n->rounds.nlog == n->looked_at || n->owed.open)
-        return;
-    if (n->config.thaws_max && n->stats.thaws >= n->config.thaws_max)
-        return; /* the limit of thaws is reached: a frozen schedule could not end */
-    n->looked_at = n->rounds.nlog;
-    uint32_t count = rounds_period(&n->rounds, n->config.freeze_after << n->thaw_backoff);
-    uint64_t start = n->rounds.nlog - count;
-    if (count == 0 || !can_freeze(n, start, count))
-        return;
-    negotiate_begin(n, &n->down, DOWN_PLAN);
-    write_plan(n, start, count);
-    if (!n->down.failed) {
-        negotiate_send_down(n, &n->down);
-        struct reader r = reader_over(n->down.data, n->down.len);
-        reader_u8(&r);
-        reader_u64(&r);
-        int rc = thaw_follow_plan(n, &r, n->now);
-        n->failed = rc < 0 ? rc : n->failed;
-    }
-    buf_reset(&n->down);
-}
+/* A plan that is left soon doubles freeze_after, at most this often. */
+enum { BACKOFF_MAX = 6 };
 
 /* ---- following the plan ------------------------------------------------------------------------
  */
