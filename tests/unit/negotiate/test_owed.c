@@ -130,6 +130,29 @@ static void test_freezes_and_ends_in_any_order(void **state)
     sim_fini(&s);
 }
 
+/* The fast path does not wait for bound batches, which run in a lane of their own. */
+static void test_fast_path_beside_bound_batches(void **state)
+{
+    struct sim s;
+    uint64_t fast[RANKS];
+    sim_init(&s, 1, &options);
+    for (int i = 0; i < s.n; i++)
+        s.ranks[i].eager = true;
+    freeze(&s, "gh");
+    for (int i = 0; i < s.n; i++) {
+        fast[i] = s.ranks[i].fast;
+        if (i == 0)
+            sleep_for(&s.ranks[i], 5 * CLOCK_MS); /* no rank can finish t0 before */
+        submit_all(&s.ranks[i], "gh");
+        wait_all(&s.ranks[i], "gh");
+    }
+    run(&s);
+    assert_int_equal(stats(&s, 0).thaws, 0);
+    for (int i = 1; i < s.n; i++)
+        assert_int_equal(s.ranks[i].fast, fast[i] + 1);
+    sim_fini(&s);
+}
+
 /* Rank `late` has been handed nothing when it leaves the plan. The others have been handed all of
  * it. So its bound batches are owed, and the others of the plan are dropped, between them. */
 static void leave_at_once(uint64_t seed, const char *plan, int late, bool gpu, bool wait)
@@ -394,6 +417,36 @@ static void test_plan_has_the_order_of_the_program(void **state)
     }
 }
 
+/* The timer splits t0 and t1. The plan must not merge them, although the root has submitted both by
+ * then: in some rounds another rank waits in between. */
+static void test_bound_batches_are_not_merged(void **state)
+{
+    for (uint64_t seed = 0; seed < 30; seed++) {
+        struct sim s;
+        struct sim_options o = options_for(seed);
+        o.fusion_bytes = 4000;
+        o.cycle_ns = 10;
+        sim_init(&s, seed, &o);
+        for (int round = 0; round < 60; round++)
+            for (int i = 0; i < s.n; i++) {
+                struct sim_rank *r = &s.ranks[i];
+                submit(r, "gg", 0);
+                if (i != 0)
+                    sleep_for(r, CLOCK_MS);
+                if (round > 30 && i == 1 + round % 5)
+                    sim_wait(r, 0);
+                submit(r, "gg", 1);
+                sleep_for(
+                    r, 3 * CLOCK_MS); /* a caller that waits would end the batch, not the timer */
+                wait_all(r, "gg");
+            }
+        run(&s);
+        assert_string_equal(s.ranks[0].lost, "");
+        expect_frozen(&s, true);
+        sim_fini(&s);
+    }
+}
+
 /* Groups whose members fill several bound batches: a thaw finds all of them handed out, or none. */
 static void test_groups(void **state)
 {
@@ -510,6 +563,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_freezes_and_ends_in_any_order),
+        cmocka_unit_test(test_fast_path_beside_bound_batches),
         cmocka_unit_test(test_owes_all_of_the_plan),
         cmocka_unit_test(test_host_batches_do_not_wait),
         cmocka_unit_test(test_owed_are_submitted_already),
@@ -519,6 +573,7 @@ int main(void)
         cmocka_unit_test(test_no_plan_while_owed),
         cmocka_unit_test(test_evicted_while_owed),
         cmocka_unit_test(test_plan_has_the_order_of_the_program),
+        cmocka_unit_test(test_bound_batches_are_not_merged),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_tables_are_not_planned),
         cmocka_unit_test(test_random_programs),
