@@ -55,7 +55,8 @@ struct signature {
 struct negotiate_tensor {
     uint64_t id; /* returned by negotiate_submit() on this rank */
     /* Tables; NULL for other kinds. In a frozen batch they hold what every rank requested last
-     * time. A rank whose request differs now does not start the batch, and a thaw drops it. */
+     * time. A rank whose request differs now does not start the batch, and a thaw drops it. Bound
+     * batches of a plan have no tables. */
     const int64_t *dim0;   /* [size] allgather and alltoall: dimension 0 of each rank */
     const int64_t *splits; /* [size * size] alltoall: row r: what rank r sends */
 };
@@ -138,9 +139,10 @@ int negotiate_submit(struct negotiate *n, const char *name, const struct signatu
                      const int64_t *splits, uint64_t now, uint64_t *ret_id, struct err *err);
 
 /* A caller on this rank waits for this tensor or polls it: its batch need not wait to fill up.
- * In a frozen schedule a thaw is requested if its batch stays incomplete for a cycle. Cheap and
- * repeatable; the id of a finished tensor is ignored. Messages are sent by the next
- * negotiate_tick(). */
+ * In a frozen schedule a thaw is requested if its batch stays incomplete for a cycle. If its batch
+ * is bound, and has to wait for an owed batch of which this rank has not submitted all, every rank
+ * ends (ops.lost) once this rank has submitted nothing for a second. Cheap and repeatable; the id
+ * of a finished tensor is ignored. Messages are sent by the next negotiate_tick(). */
 void negotiate_prioritize(struct negotiate *n, uint64_t id, uint64_t now);
 
 /* Processes a message from a child (its rank) or the parent (NEGOTIATE_PARENT). The bytes are
