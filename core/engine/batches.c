@@ -165,18 +165,18 @@ bool batches_owed(const struct batches *b)
     return b->active != NULL;
 }
 
-void batches_on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t n, bool frozen)
+void batches_on_batch(void *ctx, const struct negotiate_batch *from)
 {
     struct engine *e = ctx;
     struct batches *b = &e->batches;
     if (e->trouble.code)
         return; /* no batch runs after a failure */
-    struct batch *batch = new_batch(e, n);
+    struct batch *batch = new_batch(e, from->n);
     uint64_t now = timeline_on(&e->timeline) ? clock_ns() : 0;
     if (!batch)
         return;
-    for (size_t i = 0; i < n; i++) {
-        struct slot *s = slot_of(e, tensors[i].id);
+    for (size_t i = 0; i < from->n; i++) {
+        struct slot *s = slot_of(e, from->tensors[i].id);
         if (!s) {
             if (atomic_load(&e->drive.closing))
                 err_set(&e->trouble, ESHUTDOWN, "it has shut down");
@@ -185,15 +185,17 @@ void batches_on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t 
             recycle(b, batch);
             return;
         }
-        take_rows(e, s, &tensors[i]);
+        take_rows(e, s, &from->tensors[i]);
         s->state = SLOT_BATCHED;
         s->batch_ns = now;
         batch->bytes += slot_bytes(s);
         batch->slots[batch->n++] = s;
     }
-    batch->frozen = frozen;
-    if (frozen)
-        batch->number = b->frozen++;
+    batch->number = from->number;
+    batch->frozen = from->frozen;
+    batch->index = from->index;
+    if (from->frozen)
+        b->frozen = from->index + 1;
     append(b, batch);
 }
 
@@ -204,29 +206,33 @@ static void give_back(struct batches *b, struct batch *batch)
     recycle(b, batch);
 }
 
-void batches_on_thawed(void *ctx, uint64_t keep, uint64_t dropped)
+void batches_on_dropped(void *ctx, uint64_t number)
 {
     struct engine *e = ctx;
     struct batches *b = &e->batches;
-    uint64_t queued = 0;
-    for (const struct batch *q = b->first; q; q = q->next)
-        queued++;
-    uint64_t stay = queued > dropped ? queued - dropped : 0;
-    struct batch **end = &b->first;
-    for (; *end && stay > 0; stay--)
-        end = &(*end)->next;
-    for (struct batch *q = *end, *next; q; q = next) {
-        next = q->next;
-        give_back(b, q);
-    }
-    *end = NULL;
-    b->end = end;
-    if (dropped > queued && b->active) {
+    if (b->active && b->active->number == number) {
         if (b->running)
             coll_cancel(e->coll);
         b->running = false;
         give_back(b, TAKE(b->active));
+        return;
     }
+    struct batch **at = &b->first;
+    while (*at && ((*at)->generation || (*at)->number != number))
+        at = &(*at)->next;
+    struct batch *batch = *at;
+    if (!batch)
+        return;
+    *at = batch->next;
+    if (!*at)
+        b->end = at;
+    give_back(b, batch);
+}
+
+void batches_on_thawed(void *ctx)
+{
+    struct engine *e = ctx;
+    struct batches *b = &e->batches;
     /* The batches that stay have begun on every rank. Frozen batches are counted anew without them.
      */
     b->frozen = b->frozen_done = 0;
@@ -273,7 +279,7 @@ static void count_done(struct engine *e, const struct slot *s)
 static void finish_batch(struct engine *e, struct batch *batch)
 {
     if (e->neg)
-        negotiate_done(e->neg);
+        negotiate_done(e->neg, batch->number);
     e->next_tick = 0;
     counter_add(&e->counters.batches, 1);
     if (batch->frozen)
@@ -304,7 +310,7 @@ static bool may_begin(const struct engine *e, const struct batch *batch)
         return false;
     if (batch->frozen && backends_cannot_cancel(&e->backends) && atomic_load(&e->drive.closing))
         return false;
-    return c->ndeparted == 0 || !batch->frozen || batch->number < c->departed_at;
+    return c->ndeparted == 0 || !batch->frozen || batch->index < c->departed_at;
 }
 
 static bool begin_next(struct engine *e)
@@ -382,7 +388,7 @@ static int spin_progress(struct engine *e)
     return rc;
 }
 
-bool batches_run_fast(struct engine *e, uint64_t id)
+bool batches_run_fast(struct engine *e, const struct negotiate_next *next)
 {
     struct batches *b = &e->batches;
     struct slot *s = &e->fast;
@@ -396,8 +402,8 @@ bool batches_run_fast(struct engine *e, uint64_t id)
     if (rc == 0) {
         launch_finish(e);
         e->done++;
-        negotiate_done(e->neg);
-        b->frozen++;
+        negotiate_done(e->neg, next->number);
+        b->frozen = next->index + 1;
         b->frozen_done++;
         counter_add(&e->counters.batches, 1);
         count_done(e, s);
@@ -407,14 +413,16 @@ bool batches_run_fast(struct engine *e, uint64_t id)
     struct batch *batch = new_batch(e, 1);
     if (!batch)
         return false;
-    if (ids_put(&e->ids, id, s) < 0)
+    if (ids_put(&e->ids, next->id, s) < 0)
         err_set(&e->trouble, ENOMEM, "no memory for more tensors");
-    s->id = id;
+    s->id = next->id;
     s->has_id = true;
     s->state = SLOT_BATCHED;
     batch->slots[batch->n++] = s;
     batch->frozen = true;
-    batch->number = b->frozen++;
+    batch->number = next->number;
+    batch->index = next->index;
+    b->frozen = next->index + 1;
     b->active = batch;
     b->running = true;
     if (rc < 0)

@@ -26,7 +26,8 @@ struct batch {
     bool frozen;
     /* not a batch: marks the place in the log where a new mesh generation begins */
     bool generation;
-    uint64_t number; /* of a frozen batch, counted from the start of the plan */
+    uint64_t number; /* negotiation's */
+    uint64_t index;  /* of a frozen batch, counted from the start of the plan */
     uint64_t start_ns;
     size_t bytes; /* bytes of all inputs */
     /* n: slots in use; cap: slots allocated; at: the first slot that is not done */
@@ -75,9 +76,10 @@ int batches_resize(struct engine *e, struct err *err);
 void batches_dissolve(struct engine *e);
 void batches_fini(struct engine *e);
 
-/* negotiate_ops.batch and .thawed */
-void batches_on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t n, bool frozen);
-void batches_on_thawed(void *ctx, uint64_t keep, uint64_t dropped);
+/* negotiate_ops.batch, .dropped and .thawed */
+void batches_on_batch(void *ctx, const struct negotiate_batch *batch);
+void batches_on_dropped(void *ctx, uint64_t number);
+void batches_on_thawed(void *ctx);
 
 /* Runs batches until one has to wait. Returns true when an operation finished or failed. */
 bool batches_progress(struct engine *e);
@@ -98,7 +100,7 @@ bool batches_small(const struct batches *b);
 /* The fast path: negotiate_try_next() has accepted the operation of slot e->fast. Starts it and
  * spins for it briefly. Returns true when it is done, false when it is now the active batch (or
  * there was no memory for one: e->trouble is set). */
-bool batches_run_fast(struct engine *e, uint64_t id);
+bool batches_run_fast(struct engine *e, const struct negotiate_next *next);
 
 /* Adds one finished operation to the timeline, which must be on. start_ns: when its batch started;
  * 0 when it was in no batch. */

@@ -22,7 +22,7 @@ static bool can_be_next(struct engine *e, const struct hvd_request *r)
 /* On 0 e->fast belongs to this call until its operation is done. 1: it is not the plan's next
  * operation, or its root is lost. */
 static int begin(struct engine *e, const struct hvd_request *r, enum fast_for whose,
-                 uint64_t *ret_id, struct err *err)
+                 struct negotiate_next *ret, struct err *err)
 {
     struct slot *s = &e->fast;
     const struct world *w = e->world;
@@ -32,7 +32,7 @@ static int begin(struct engine *e, const struct hvd_request *r, enum fast_for wh
     s->facts.sig.world = whose == FAST_USER && e->boot.elastic ? w->epoch : 0;
     if (launch_root(e, &s->facts.sig) < 0)
         return 1; /* the slow path reports the lost root */
-    if (!negotiate_try_next(e->neg, r->name, &s->facts.sig, ret_id))
+    if (!negotiate_try_next(e->neg, r->name, &s->facts.sig, ret))
         return 1;
     memccpy(s->name, r->name, 0, HVD_MAX_NAME); /* negotiation knows the name, so it fits */
     e->fast_last = true;
@@ -52,14 +52,14 @@ static int begin(struct engine *e, const struct hvd_request *r, enum fast_for wh
 static int run_planned(struct engine *e, const struct hvd_request *r, enum fast_for whose,
                        struct err *err)
 {
-    uint64_t id = 0;
+    struct negotiate_next next;
     struct slot *s = &e->fast;
-    int rc = begin(e, r, whose, &id, err);
+    int rc = begin(e, r, whose, &next, err);
     if (rc != 0)
         return rc;
     e->fast_busy = true;
     atomic_fetch_add_explicit(&e->queue->submitted, 1, memory_order_relaxed);
-    if (!batches_run_fast(e, id)) {
+    if (!batches_run_fast(e, &next)) {
         /* Peers are late: from here on the operation is driven like any other batch. */
         drive_until(e, s);
         drive_leave(e);

@@ -131,6 +131,7 @@ const struct negotiate_ops turn_negotiate_ops = {
     .send = control_send,
     .batch = batches_on_batch,
     .fail = on_fail,
+    .dropped = batches_on_dropped,
     .thawed = batches_on_thawed,
     .stalled = on_stalled,
     .waiting_in = on_waiting_in,
@@ -223,7 +224,7 @@ static void check_farewell(struct engine *e, uint64_t now)
     if (!pending || atomic_load(&e->drive.closing))
         return;
     const struct batch *next = e->batches.active ? e->batches.active : e->batches.first;
-    if (next && (!next->frozen || next->number < c->departed_at))
+    if (next && (!next->frozen || next->index < c->departed_at))
         return;
     /* The departed rank has run more of the plan than this rank, so these batches can still be
      * finished here. */

@@ -203,13 +203,19 @@ static void write_tables(struct negotiate *n, struct tensor *e)
             buf_put_u64(&n->down, rows[i] ? (uint64_t)rows[i][j] : 0);
 }
 
+bool decide_binds(const struct negotiate *n, const struct signature *sig)
+{
+    return n->ops.binds && n->ops.binds(n->ctx, sig);
+}
+
 static void write_batch(void *ctx, struct list *tensors, size_t count, enum flush_why why)
 {
     struct negotiate *n = ctx;
     start_log(n);
     buf_put_u8(&n->down, LOG_BATCH);
+    buf_put_u8(&n->down, decide_binds(n, &list_first(tensors, struct tensor, out)->want));
     buf_put_u32(&n->down, (uint32_t)count);
-    uint64_t number = n->handed + n->pending++; /* number of this batch, counted from 0 */
+    uint64_t number = n->running.next + n->pending++; /* number of this batch, counted from 0 */
     list_for_each(at, next, tensors)
     {
         struct tensor *e = list_entry(at, struct tensor, out);
@@ -227,6 +233,7 @@ static void write_batch(void *ctx, struct list *tensors, size_t count, enum flus
             .timer = why == FLUSH_TIMER,
             .number = number,
             .after = e->submit_batch,
+            .serial = (uint32_t)(e->ticket >> 32),
         };
         if (rounds_log(&n->rounds, &entry) < 0)
             n->config.freeze_after = 0; /* out of memory: negotiation continues without plans */
@@ -285,7 +292,7 @@ uint64_t decide_tick(struct negotiate *n, uint64_t now)
     }
     uint64_t due = flush_buckets(n, now);
     decide_flush_log(n);
-    thaw_propose(n);
+    propose_plan(n);
     return due;
 }
 

@@ -44,16 +44,18 @@ static int make_room(struct negotiate *n, size_t count)
     return running_reserve(&n->running, count);
 }
 
-int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count, bool frozen)
+int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count,
+                    struct running_batch how)
 {
     if (make_room(n, count) < 0)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++) {
         struct tensor *e = tensors[i];
+        n->nsubmitted -= e->state == TENSOR_SUBMITTED;
         e->state = TENSOR_RUNNING;
         e->prioritized = false;
+        e->bound = how.bound;
         list_remove(&e->mine);
-        n->nsubmitted--;
         running_add(&n->running, e);
         n->batch[i] = (struct negotiate_tensor){
             .id = e->ticket,
@@ -61,9 +63,15 @@ int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count, 
             .splits = e->want.kind == HVD_ALLTOALL ? e->splits : NULL,
         };
     }
-    running_close(&n->running, (uint32_t)count);
-    n->handed++;
-    n->ops.batch(n->ctx, n->batch, count, frozen);
+    struct negotiate_batch batch = {
+        .number = running_close(&n->running, how),
+        .tensors = n->batch,
+        .n = count,
+        .bound = how.bound,
+        .frozen = how.frozen,
+        .index = how.index,
+    };
+    n->ops.batch(n->ctx, &batch);
     return 0;
 }
 
@@ -132,8 +140,9 @@ static int read_item(struct negotiate *n, struct reader *r, struct tensor **ret)
 
 static int follow_batch(struct negotiate *n, struct reader *r)
 {
+    uint8_t bound = reader_u8(r);
     uint32_t count = reader_u32(r);
-    if (r->failed || count == 0 || count > n->nsubmitted)
+    if (r->failed || bound > 1 || count == 0 || count > n->nsubmitted)
         return -EPROTO;
     int rc = make_room(n, count);
     for (uint32_t i = 0; i < count && rc == 0; i++)
@@ -148,7 +157,9 @@ static int follow_batch(struct negotiate *n, struct reader *r)
             list_append(&n->lru, &e->lru);
         }
     }
-    return follow_hand_out(n, n->picked, count, false);
+    if (bound && !list_empty(&n->owed.queue))
+        return owed_add(n, n->picked, count);
+    return follow_hand_out(n, n->picked, count, (struct running_batch){.bound = bound});
 }
 
 static int follow_evict(struct negotiate *n, struct reader *r)

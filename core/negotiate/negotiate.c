@@ -67,6 +67,7 @@ int negotiate_create(const struct negotiate_config *config, const struct negotia
     list_init(&n->submitted);
     list_init(&n->out);
     list_init(&n->partial);
+    owed_init(&n->owed);
     if (create_children(n, config) < 0 || rankset_init(&n->below, config->size) < 0 ||
         rankset_init(&n->scratch, config->size) < 0 ||
         tensors_init(&n->table, config->cache_capacity, config->nchildren) < 0 ||
@@ -85,6 +86,7 @@ void negotiate_destroy(struct negotiate *n)
         return;
     decide_fini(n);
     stall_fini(n);
+    owed_fini(&n->owed);
     if (n->table.buckets)
         tensors_fini(&n->table);
     for (int i = 0; i < n->nchildren; i++)
@@ -155,15 +157,20 @@ int negotiate_submit(struct negotiate *n, const char *name, const struct signatu
     }
     e->want = *sig;
     e->by_id = same_as_cached(n, e, sig, splits);
-    e->state = TENSOR_SUBMITTED;
+    e->state = e->owed ? TENSOR_OWED : TENSOR_SUBMITTED;
+    e->waited = false;
     e->submitted = now;
     e->stall_told = e->since ? e->stall_told : 0;
-    e->submit_batch = n->done;
+    e->submit_batch = n->done_to;
     n->stall.last_call = now;
-    list_append(&n->submitted, &e->mine);
-    n->nsubmitted++;
     *ret_id = tensors_ticket(&n->table, e);
     n->now = now;
+    if (e->owed) {
+        owed_submitted(n, e);
+        return 0;
+    }
+    list_append(&n->submitted, &e->mine);
+    n->nsubmitted++;
     if (n->frozen)
         thaw_submitted(n, e);
     else
@@ -174,26 +181,32 @@ int negotiate_submit(struct negotiate *n, const char *name, const struct signatu
 void negotiate_prioritize(struct negotiate *n, uint64_t id, uint64_t now)
 {
     struct tensor *e = tensors_by_ticket(&n->table, id);
-    if (!e || e->state != TENSOR_SUBMITTED)
+    if (!e || (e->state != TENSOR_SUBMITTED && e->state != TENSOR_OWED))
         return;
     n->now = now;
+    e->waited = true;
+    if (e->state == TENSOR_OWED)
+        return;
     if (n->frozen)
         thaw_prioritize(n, e);
     else if (!e->prioritized)
         announce_prioritize(n, e);
 }
 
-void negotiate_done(struct negotiate *n)
+void negotiate_done(struct negotiate *n, uint64_t number)
 {
-    if (n->running.n == 0)
+    const struct running_batch *b = running_get(&n->running, number);
+    if (!b)
         return;
-    for (uint32_t i = 0; i < running_oldest(&n->running); i++) {
-        struct tensor *e = running_in_oldest(&n->running, i);
+    for (uint32_t i = 0; i < b->n; i++) {
+        struct tensor *e = running_tensor(&n->running, b, i);
         e->state = TENSOR_IDLE;
         tensors_release(&n->table, e);
     }
-    running_drop_oldest(&n->running);
-    n->done++;
+    if (b->frozen)
+        plan_done(&n->plan, b->index, b->bound);
+    running_remove(&n->running, number);
+    n->done_to = number >= n->done_to ? number + 1 : n->done_to;
 }
 
 /* ---- messages ------------------------------------------------------------------------------ */
@@ -205,6 +218,10 @@ static int recv_up(struct negotiate *n, int child, uint8_t type, uint64_t genera
         return announce_hello(n, child, r);
     if (type == UP_STATUS)
         return status_recv(n, child, r);
+    if (type == UP_SETTLED)
+        return owed_recv_settled(n, child, r);
+    if (type == UP_CONFLICT)
+        return owed_recv_conflict(n, r);
     if (generation > n->generation)
         return -EPROTO; /* only the parent sends messages of a new generation */
     if (generation < n->generation)
@@ -266,7 +283,8 @@ int negotiate_recv(struct negotiate *n, int from, const void *msg, size_t len, u
         if (child < n->nchildren)
             rc = recv_up(n, child, type, generation, &r, now);
     }
-    if (rc == 0 && type != DOWN_LOST) /* a DOWN_LOST: ops.lost has reported the failure */
+    /* Of these two ops.lost has reported the failure. */
+    if (rc == 0 && type != DOWN_LOST && type != UP_CONFLICT)
         rc = n->failed;
     if (rc < 0)
         return err_set(err, -rc, "negotiation: %s from %s %d (type %u, %zu bytes)",
@@ -287,6 +305,8 @@ uint64_t negotiate_tick(struct negotiate *n, uint64_t now)
         if (n->frozen) /* a plan has arrived */
             due = thaw_tick(n, now);
     }
+    uint64_t owed = owed_tick(n, now);
+    due = owed < due ? owed : due;
     return stalled < due ? stalled : due;
 }
 
@@ -301,22 +321,25 @@ bool negotiate_frozen(const struct negotiate *n)
 }
 
 bool negotiate_try_next(struct negotiate *n, const char *name, const struct signature *sig,
-                        uint64_t *ret_id)
+                        struct negotiate_next *ret)
 {
-    if (!n->frozen || n->thawing || n->nsubmitted || n->running.n)
+    if (!n->frozen || n->thawing || n->nsubmitted || n->running.n > n->running.nbound)
         return false;
     uint32_t count;
-    struct tensor *e = *plan_batch(&n->plan, &count);
-    if (count != 1 || strcmp(e->name, name) != 0 || !signature_equal(&e->cached, sig) ||
+    bool bound;
+    struct tensor *e = *plan_batch(&n->plan, &count, &bound);
+    if (count != 1 || bound || sig->group_size || e->state != TENSOR_IDLE ||
+        strcmp(e->name, name) != 0 || !signature_equal(&e->cached, sig) ||
         signature_has_dim0(sig) || running_reserve(&n->running, 1) < 0)
         return false;
-    *ret_id = tensors_ticket(&n->table, e);
     e->by_id = true;
     e->state = TENSOR_RUNNING;
-    e->submit_batch = n->done;
+    e->submit_batch = n->done_to;
     running_add(&n->running, e);
-    running_close(&n->running, 1);
-    n->handed++;
+    struct running_batch how = {.frozen = true, .index = n->plan.walked};
+    *ret = (struct negotiate_next){.id = tensors_ticket(&n->table, e),
+                                   .number = running_close(&n->running, how),
+                                   .index = how.index};
     n->stats.frozen++;
     plan_advance(&n->plan);
     return true;

@@ -14,9 +14,13 @@
  * sequence of batches. From then on each rank repeats the plan without messages, and starts a batch
  * as soon as all its tensors were submitted on this rank. A rank whose program leaves the plan
  * (another tensor, another shape, a caller that waits for a tensor whose batch does not fill) asks
- * for a thaw. Every rank reports how many batches it has started, and the smallest number holds.
- * Batches started beyond it are cancelled (none of their output was written, see coll.h), and
+ * for a thaw. Every rank reports how many batches it has been handed, and the smallest number
+ * holds. Batches beyond it are cancelled (none of their output was written, see coll.h), and
  * negotiation continues from there in a new generation.
+ *
+ * Some batches cannot be cancelled once one rank has begun them: those that NCCL runs. Such a batch
+ * is bound (ops.binds). Bound batches run in a lane of their own, beside all other batches. After a
+ * thaw, a rank that lacks a bound batch which another rank was handed owes it (owed.h).
  *
  * A mismatch between ranks (dtype, shape, op, root ...) fails the tensor on every rank, with a text
  * that lists each rank's request: with -EINVAL, or with -ESTALE if the ranks submitted it in
@@ -51,9 +55,22 @@ struct signature {
 struct negotiate_tensor {
     uint64_t id; /* returned by negotiate_submit() on this rank */
     /* Tables; NULL for other kinds. In a frozen batch they hold what every rank requested last
-     * time. A rank whose request differs now does not start the batch, and a thaw drops it. */
+     * time. A rank whose request differs now does not start the batch, and a thaw drops it. Bound
+     * batches of a plan have no tables. */
     const int64_t *dim0;   /* [size] allgather and alltoall: dimension 0 of each rank */
     const int64_t *splits; /* [size * size] alltoall: row r: what rank r sends */
+};
+
+/* A batch of the log. */
+struct negotiate_batch {
+    /* Identifies the batch on this rank. Numbers only rise, and none is used twice. Another rank
+     * may have another number for the same batch. */
+    uint64_t number;
+    const struct negotiate_tensor *tensors;
+    size_t n;
+    bool bound;     /* no rank can cancel it once one rank has begun it */
+    bool frozen;    /* it comes from the plan that is in force */
+    uint64_t index; /* of a frozen batch: its place, counted from the beginning of the plan */
 };
 
 enum { NEGOTIATE_PARENT = -1 };
@@ -63,27 +80,35 @@ enum { NEGOTIATE_PARENT = -1 };
 struct negotiate_ops {
     /* Sends a message to a child (its rank) or to the parent (NEGOTIATE_PARENT). */
     int (*send)(void *ctx, int to, const struct buf *msg);
-    /* The next batch of the log: to be run after all earlier ones. frozen: it comes from the
-     * plan. Called from negotiate_submit(), negotiate_recv() and negotiate_tick(). For each
-     * batch, in order, the engine calls negotiate_done() once. */
-    void (*batch)(void *ctx, const struct negotiate_tensor *tensors, size_t n, bool frozen);
+    /* The next batch of its lane: to be run after all earlier batches that are bound, or after all
+     * that are not. In each lane all ranks get the same batches in the same order. Called from
+     * negotiate_submit(), negotiate_recv() and negotiate_tick(). The engine calls negotiate_done()
+     * once for each batch that is not dropped. */
+    void (*batch)(void *ctx, const struct negotiate_batch *batch);
+    /* Returns whether a batch of such tensors is bound. Called on the root only, when it writes a
+     * batch or a plan. The answer depends on device and dtype alone, and is false for tensors in
+     * host memory. NULL: no batch is bound. */
+    bool (*binds)(void *ctx, const struct signature *sig);
     /* The tensor has failed on every rank with this error; no data was touched. */
     void (*fail)(void *ctx, uint64_t id, const struct err *err);
-    /* After a thaw. Of the frozen batches handed out since the plan began, the first `keep`
-     * remain valid. The last `dropped`, whether from batch() or negotiate_try_next(), do not:
-     * the engine forgets them. Of these this rank has started at most the first, which is
-     * cancelled. Their tensors stay submitted under their ids and are in later batches again.
-     * The valid batches run to their end; then a new mesh generation begins, on every rank, even
-     * if dropped is 0; then come the batches handed out from now on. */
-    void (*thawed)(void *ctx, uint64_t keep, uint64_t dropped);
+    /* In a thaw: the batch of this number, whether from batch() or negotiate_try_next(), is not
+     * valid any more: the engine forgets it. Called once for each such batch, newest first. No
+     * bound batch is dropped. This rank has started at most the oldest one, which is cancelled. The
+     * tensors stay submitted under their ids and are in later batches again. */
+    void (*dropped)(void *ctx, uint64_t number);
+    /* After a thaw, also if no batch was dropped. The batches handed out before it run to their
+     * end. Behind those that are not bound a new mesh generation begins, on every rank; then come
+     * the batches handed out from now on. */
+    void (*thawed)(void *ctx);
     /* One line for each stalled tensor: the missing ranks, and what each of them waits in.
      * Called on the root and sent to all ranks; only rank 0 prints it. */
     void (*stalled)(void *ctx, const char *text);
     /* Describes what this rank's callers wait in, for other ranks' stall reports. */
     void (*waiting_in)(void *ctx, char *text, size_t size);
-    /* `rank` (and maybe others) has not answered for stall_shutdown_ns while a batch made no
-     * progress: every operation must fail with this error. rank -1: all ranks answer, but the
-     * batch hangs on the GPUs; every rank gets the same error. May be NULL. */
+    /* Every operation must fail with this error. `rank` (and maybe others) has not answered for
+     * stall_shutdown_ns while a batch made no progress. rank -1: every rank gets the same error.
+     * Either all ranks answer and a batch hangs on the GPUs (-ETIMEDOUT), or a rank cannot run a
+     * bound batch that others have begun (-EINVAL, -ETIMEDOUT). May be NULL. */
     void (*lost)(void *ctx, int rank, const struct err *err);
 };
 
@@ -114,9 +139,10 @@ int negotiate_submit(struct negotiate *n, const char *name, const struct signatu
                      const int64_t *splits, uint64_t now, uint64_t *ret_id, struct err *err);
 
 /* A caller on this rank waits for this tensor or polls it: its batch need not wait to fill up.
- * In a frozen schedule a thaw is requested if its batch stays incomplete for a cycle. Cheap and
- * repeatable; the id of a finished tensor is ignored. Messages are sent by the next
- * negotiate_tick(). */
+ * In a frozen schedule a thaw is requested if its batch stays incomplete for a cycle. If its batch
+ * is bound, and has to wait for an owed batch of which this rank has not submitted all, every rank
+ * ends (ops.lost) once this rank has submitted nothing for a second. Cheap and repeatable; the id
+ * of a finished tensor is ignored. Messages are sent by the next negotiate_tick(). */
 void negotiate_prioritize(struct negotiate *n, uint64_t id, uint64_t now);
 
 /* Processes a message from a child (its rank) or the parent (NEGOTIATE_PARENT). The bytes are
@@ -129,9 +155,10 @@ int negotiate_recv(struct negotiate *n, int from, const void *msg, size_t len, u
  * messages: all submissions since the last call go in one message. */
 uint64_t negotiate_tick(struct negotiate *n, uint64_t now);
 
-/* The oldest batch that was handed out is finished on this rank: its names may be submitted
- * again. */
-void negotiate_done(struct negotiate *n);
+/* The batch of this number is finished on this rank: its names may be submitted again. Batches may
+ * finish in any order, but none before every rank has begun it. The number of a batch that was
+ * dropped or is finished is ignored. */
+void negotiate_done(struct negotiate *n, uint64_t number);
 
 /* 0, or why negotiation cannot continue (usually -ENOMEM). Check it after calls that return no
  * error. */
@@ -139,16 +166,23 @@ int negotiate_failed(const struct negotiate *n);
 
 bool negotiate_frozen(const struct negotiate *n);
 
-/* The fast path of the steady state. Returns true when the plan is in force, its next batch is
- * just this tensor with this signature, no other tensor is submitted, and every earlier batch is
- * finished. The caller then runs it at once as the next frozen batch and calls negotiate_done().
- * Negotiate counts it as submitted and handed out and does not call batch(). Always false for
- * kinds with tables. */
+/* A batch of one tensor that the caller runs at once, see negotiate_try_next(). */
+struct negotiate_next {
+    uint64_t id;            /* of the tensor, as from negotiate_submit() */
+    uint64_t number, index; /* of the batch, as in struct negotiate_batch */
+};
+
+/* The fast path of the steady state. Returns true when the plan is in force, its next batch is just
+ * this tensor with this signature, the batch is not bound, no other tensor is submitted, and every
+ * earlier batch that is not bound is finished. The caller then runs it at once as the next frozen
+ * batch and calls negotiate_done(). Negotiate counts it as submitted and handed out and does not
+ * call batch(). Always false for kinds with tables and for members of a group. */
 bool negotiate_try_next(struct negotiate *n, const char *name, const struct signature *sig,
-                        uint64_t *ret_id);
+                        struct negotiate_next *ret);
 
 struct negotiate_stats {
     uint64_t negotiated, cached, frozen, thaws, stalls;
+    uint64_t owed; /* bound batches that this rank was handed after the thaw of their plan */
 };
 void negotiate_get_stats(const struct negotiate *n, struct negotiate_stats *ret);
 

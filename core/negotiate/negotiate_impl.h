@@ -4,7 +4,8 @@
  *
  *   negotiate.c  the calls of negotiate.h      announce.c   messages up: ready tensors
  *   decide.c     the root writes the log       follow.c     messages down: following the log
- *   thaw.c       plan and thaw                 stall.c      missing ranks
+ *   propose.c    the root makes a plan         thaw.c       following and leaving the plan
+ *   owed.c       bound batches after a thaw    stall.c      missing ranks
  *   status.c     a node's answers to stall.c
  *
  * Everything runs under the engine's progress lock.
@@ -14,6 +15,7 @@
 
 #include "core/negotiate/fusion.h"
 #include "core/negotiate/negotiate.h"
+#include "core/negotiate/owed.h"
 #include "core/negotiate/plan.h"
 #include "core/negotiate/rounds.h"
 #include "core/negotiate/running.h"
@@ -25,17 +27,19 @@ enum message {
     UP_HELLO = 1,  /* rankset: the sender and all ranks below it */
     UP_READY,      /* records of tensors */
     UP_THAW_ASK,   /* a rank at or below the sender cannot follow the plan */
-    UP_THAW_AT,    /* u64: the smallest number of batches that a rank at or below the sender has
-                      handed out */
+    UP_THAW_AT,    /* u64 keep: the smallest number of batches that a rank at or below the sender
+                      has handed out; u64 bind: the largest plan.bound_to of such a rank */
     UP_STATUS,     /* status.c */
     UP_STALLED,    /* stall.c */
+    UP_SETTLED,    /* no rank at or below the sender owes a batch: owed.c */
+    UP_CONFLICT,   /* str why a rank at or below the sender cannot run a batch that it owes */
     DOWN_LOG = 32, /* records of the log */
     DOWN_PLAN,     /* plan.h; begins a generation */
     DOWN_THAW_ASK,
-    DOWN_THAWED, /* u64 keep; begins a generation */
+    DOWN_THAWED, /* u64 keep, u64 bind; begins a generation */
     DOWN_STALL,  /* str: one line of a stall report */
     DOWN_STATUS, /* status.c */
-    DOWN_LOST,   /* u32 rank, str why no operation can continue: stall.c */
+    DOWN_LOST,   /* u32 rank, i32 negative errno, str why no operation can continue: stall.c */
 };
 
 enum {
@@ -48,6 +52,7 @@ struct child {
     bool hello;
     struct rankset below;
     bool thaw_told;   /* the child has answered the current thaw */
+    bool settled;     /* since the last thaw the child has sent UP_SETTLED */
     bool status_told; /* the child has answered the current inquiry */
 };
 
@@ -67,7 +72,7 @@ struct negotiate {
     struct list out;     /* tensor.out: to be announced; on the root: to be compared */
     struct list partial; /* tensor.partial */
     struct running running;
-    uint64_t handed, done; /* batches handed out and done since the beginning */
+    uint64_t done_to; /* 1 + the largest number of a batch that is done */
     struct buf up, down;
     uint64_t now; /* time of the current call */
     int failed;   /* negative errno: why negotiation cannot continue; the next negotiate_recv() or
@@ -83,13 +88,15 @@ struct negotiate {
     bool thawing;       /* no batch is handed out until all ranks have reported how far they are */
     bool thaw_answered; /* this node has reported, for all ranks below it, too */
     struct plan plan;
-    int nthaw;                  /* children that have answered the thaw */
-    uint64_t thaw_keep;         /* the smallest answer so far */
+    int nthaw;                     /* children that have answered the thaw */
+    uint64_t thaw_keep, thaw_bind; /* the smallest and the largest answer so far */
+    bool left; /* this rank's program has left the plan: it submitted what the plan does not have */
     uint64_t prioritized_since; /* since when a caller waits for a tensor that the plan does not
                              hand out; 0: none does */
     uint64_t watch_since, watch_mark; /* for detecting batches that make no progress */
     bool watch_busy;
 
+    struct owed owed;
     struct stall stall;
 
     struct fusion fusion; /* this field and all below: root only */
@@ -128,6 +135,9 @@ void decide_fini(struct negotiate *n);
 uint64_t decide_tick(struct negotiate *n, uint64_t now);
 void decide_flush_log(struct negotiate *n);
 
+/* Whether a batch of such tensors is bound. */
+bool decide_binds(const struct negotiate *n, const struct signature *sig);
+
 /* Appends a failure of the tensor to the log. code: negative errno. */
 void decide_fail(struct negotiate *n, const char *name, int code, const char *text);
 
@@ -135,8 +145,10 @@ void decide_fail(struct negotiate *n, const char *name, int code, const char *te
  * tensors again. */
 void decide_anew(struct negotiate *n);
 
+/* propose.c */
+void propose_plan(struct negotiate *n);
+
 /* thaw.c */
-void thaw_propose(struct negotiate *n);
 int thaw_follow_plan(struct negotiate *n, struct reader *r, uint64_t now);
 void thaw_submitted(struct negotiate *n, struct tensor *e);
 void thaw_prioritize(struct negotiate *n, struct tensor *e);
@@ -147,6 +159,27 @@ int thaw_follow_ask(struct negotiate *n, const struct reader *r);
 int thaw_follow_thawed(struct negotiate *n, struct reader *r, uint64_t now);
 uint64_t thaw_tick(struct negotiate *n, uint64_t now);
 
+/* owed.c */
+void owed_init(struct owed *o);
+void owed_fini(struct owed *o);
+
+/* A tensor that the first batch lacks and that is not in flight. NULL: there is none. */
+const struct tensor *owed_missing(const struct negotiate *n);
+
+/* After a thaw that keeps the first `keep` batches of the plan on all ranks, and the bound ones of
+ * the first `bind`. -EPROTO, -ENOMEM. */
+int owed_begin(struct negotiate *n, uint64_t keep, uint64_t bind);
+
+/* Appends a bound batch to the queue. Those of its tensors that are submitted belong to it from
+ * here on. -ENOMEM. */
+int owed_add(struct negotiate *n, struct tensor **tensors, uint32_t count);
+
+/* A tensor of the queue was submitted. */
+void owed_submitted(struct negotiate *n, struct tensor *e);
+int owed_recv_settled(struct negotiate *n, int child, const struct reader *r);
+int owed_recv_conflict(struct negotiate *n, struct reader *r);
+uint64_t owed_tick(struct negotiate *n, uint64_t now);
+
 /* stall.c */
 int stall_init(struct negotiate *n);
 void stall_fini(struct negotiate *n);
@@ -154,6 +187,9 @@ void stall_heard(struct negotiate *n, const struct tensor *e);
 int stall_follow_stall(struct negotiate *n, struct reader *r);
 int stall_follow_lost(struct negotiate *n, struct reader *r);
 int stall_recv_hint(struct negotiate *n, struct reader *r);
+
+/* Called on the root: every operation of every rank fails. rank: as in DOWN_LOST. */
+void stall_end_all(struct negotiate *n, int rank, int code, const char *text);
 uint64_t stall_tick(struct negotiate *n, uint64_t now);
 
 /* status.c */
@@ -167,8 +203,10 @@ int status_recv(struct negotiate *n, int child, struct reader *r);
 /* follow.c */
 int follow_log(struct negotiate *n, struct reader *r);
 
-/* Hands tensors that were submitted on this rank to the engine as the next batch. -ENOMEM. */
-int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count, bool frozen);
+/* Hands tensors that were submitted on this rank to the engine as the next batch. Of `how`, bound,
+ * frozen and index are used. -ENOMEM. */
+int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count,
+                    struct running_batch how);
 
 /* Forgets the announcements of the tensor, by this node and by its children. Frees the entry if
  * nothing needs it. */

@@ -29,7 +29,9 @@ struct log_entry {
     uint64_t id;
     uint64_t sum;    /* sum of the hashes of all ids up to here; set by rounds_log() */
     uint64_t number; /* number of its batch */
-    uint64_t after;  /* batches that were done on the root when the tensor was submitted there */
+    uint64_t after;  /* 1 + the largest number of a batch that was done on the root when the tensor
+                      was submitted there */
+    uint32_t serial; /* counts the tensors that the root's rank submitted; wraps */
     bool last;       /* last tensor of its batch */
     bool timer;      /* the tensor's batch was flushed by the timer */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * running: see running.h.
+ * running: see running.h. A place or number p is kept at index p & (cap - 1). A batch that is not
+ * live any more keeps its room until all older ones are not live either.
  */
 #include "core/negotiate/running.h"
 
@@ -11,92 +12,89 @@
 void running_fini(struct running *r)
 {
     free(r->tensors);
-    free(r->sizes);
+    free(r->batches);
     *r = (struct running){0};
 }
 
-/* A larger copy of a ring buffer of `len` items that begins at `head`; the copy begins at 0. */
-static void *grown(const void *ring, size_t item, size_t cap, size_t head, size_t len, size_t want)
+/* A copy of a ring buffer with room for `want` items; the items from `first` to `end` keep their
+ * places. */
+static void *grown(const void *ring, size_t item, size_t cap, uint64_t first, uint64_t end,
+                   size_t want)
 {
     uint8_t *bigger = malloc(want * item);
-    if (!bigger)
-        return NULL;
-    size_t first = len < cap - head ? len : cap - head;
-    if (len) {
-        memcpy(bigger, (const uint8_t *)ring + head * item, first * item);
-        memcpy(bigger + first * item, ring, (len - first) * item);
-    }
+    for (uint64_t p = first; bigger && p < end; p++)
+        memcpy(bigger + (p & (want - 1)) * item, (const uint8_t *)ring + (p & (cap - 1)) * item,
+               item);
     return bigger;
 }
 
 int running_reserve(struct running *r, size_t n)
 {
-    if (r->len + n > r->cap) {
+    size_t used = (size_t)(r->tail - r->head);
+    if (used + n > r->cap) {
         size_t cap = r->cap ? r->cap : 64;
-        while (cap < r->len + n)
+        while (cap < used + n)
             cap *= 2;
-        void *bigger = grown(r->tensors, sizeof(*r->tensors), r->cap, r->head, r->len, cap);
+        void *bigger = grown(r->tensors, sizeof(*r->tensors), r->cap, r->head, r->tail, cap);
         if (!bigger)
             return -ENOMEM;
         free(r->tensors);
         r->tensors = bigger;
         r->cap = cap;
-        r->head = 0;
     }
-    if (r->n == r->cap_sizes) {
-        size_t cap = r->cap_sizes ? 2 * r->cap_sizes : 64;
-        void *bigger = grown(r->sizes, sizeof(*r->sizes), r->cap_sizes, r->first, r->n, cap);
+    if (r->next - r->first == r->cap_batches) {
+        size_t cap = r->cap_batches ? 2 * r->cap_batches : 64;
+        void *bigger =
+            grown(r->batches, sizeof(*r->batches), r->cap_batches, r->first, r->next, cap);
         if (!bigger)
             return -ENOMEM;
-        free(r->sizes);
-        r->sizes = bigger;
-        r->cap_sizes = cap;
-        r->first = 0;
+        free(r->batches);
+        r->batches = bigger;
+        r->cap_batches = cap;
     }
     return 0;
 }
 
+static struct running_batch *at(const struct running *r, uint64_t number)
+{
+    return &r->batches[number & (r->cap_batches - 1)];
+}
+
 void running_add(struct running *r, struct tensor *e)
 {
-    r->tensors[(r->head + r->len++) & (r->cap - 1)] = e;
+    r->tensors[r->tail++ & (r->cap - 1)] = e;
 }
 
-void running_close(struct running *r, uint32_t n)
+uint64_t running_close(struct running *r, struct running_batch batch)
 {
-    r->sizes[(r->first + r->n++) & (r->cap_sizes - 1)] = n;
+    const struct running_batch *last = r->next > r->first ? at(r, r->next - 1) : NULL;
+    batch.start = last ? last->start + last->n : r->head;
+    batch.n = (uint32_t)(r->tail - batch.start);
+    batch.live = true;
+    *at(r, r->next) = batch;
+    r->n++;
+    r->nbound += batch.bound;
+    return r->next++;
 }
 
-uint32_t running_oldest(const struct running *r)
+struct running_batch *running_get(const struct running *r, uint64_t number)
 {
-    return r->sizes[r->first];
+    if (number < r->first || number >= r->next || !at(r, number)->live)
+        return NULL;
+    return at(r, number);
 }
 
-uint32_t running_newest(const struct running *r)
+struct tensor *running_tensor(const struct running *r, const struct running_batch *b, uint32_t i)
 {
-    return r->sizes[(r->first + r->n - 1) & (r->cap_sizes - 1)];
+    return r->tensors[(b->start + i) & (r->cap - 1)];
 }
 
-struct tensor *running_in_oldest(const struct running *r, uint32_t i)
+void running_remove(struct running *r, uint64_t number)
 {
-    return r->tensors[(r->head + i) & (r->cap - 1)];
-}
-
-struct tensor *running_in_newest(const struct running *r, uint32_t i)
-{
-    return r->tensors[(r->head + r->len - running_newest(r) + i) & (r->cap - 1)];
-}
-
-void running_drop_oldest(struct running *r)
-{
-    uint32_t n = running_oldest(r);
-    r->head = (r->head + n) & (r->cap - 1);
-    r->len -= n;
-    r->first = (r->first + 1) & (r->cap_sizes - 1);
+    struct running_batch *b = running_get(r, number);
+    b->live = false;
     r->n--;
-}
-
-void running_drop_newest(struct running *r)
-{
-    r->len -= running_newest(r);
-    r->n--;
+    r->nbound -= b->bound;
+    for (; r->first < r->next && !at(r, r->first)->live; r->first++)
+        r->head += at(r, r->first)->n;
 }

@@ -65,19 +65,24 @@ static struct stall_item *find_item(struct stall_item *items, int n, const char 
     return NULL;
 }
 
+enum item_is { WAITING, OWED, RUNNING };
+
 static bool add_item(struct negotiate *n, const char *name, uint8_t kind, uint64_t age,
-                     bool running)
+                     enum item_is is)
 {
     struct stall *s = &n->stall;
-    if (s->nitems == STALL_ITEMS)
-        return false;
-    if (find_item(s->items, s->nitems, name))
+    struct stall_item *it = find_item(s->items, s->nitems, name);
+    if (it && is != OWED)
         return true;
-    struct stall_item *it = &s->items[s->nitems++];
+    if (!it && s->nitems == STALL_ITEMS)
+        return false;
+    if (!it)
+        it = &s->items[s->nitems++];
     snprintf(it->name, sizeof(it->name), "%s", name);
     it->kind = kind;
     it->age = age;
-    it->running = running;
+    it->running = is == RUNNING;
+    it->owed = is == OWED;
     rankset_clear(&it->have);
     return true;
 }
@@ -89,7 +94,7 @@ static void keep_hint(struct negotiate *n, const struct stall_hint *hint)
 {
     struct stall *s = &n->stall;
     const struct tensor *e = tensors_find(&n->table, hint->name);
-    if (e && e->since)
+    if (e && e->since && !hint->owed)
         return; /* the root measures the time of tensors that it knows itself */
     struct stall_hint *place = &s->hints[0];
     for (int i = 0; i < STALL_ITEMS; i++) {
@@ -106,11 +111,22 @@ static void keep_hint(struct negotiate *n, const struct stall_hint *hint)
     place->fresh = true;
 }
 
-/* u8 kind, u64 age, str name */
+static void send_hint(struct negotiate *n, uint8_t kind, bool owed, uint64_t age, const char *name)
+{
+    negotiate_begin(n, &n->up, UP_STALLED);
+    buf_put_u8(&n->up, kind);
+    buf_put_u8(&n->up, owed);
+    buf_put_u64(&n->up, age);
+    buf_put_str(&n->up, name);
+    n->ops.send(n->ctx, NEGOTIATE_PARENT, &n->up);
+}
+
+/* u8 kind, u8 owed, u64 age, str name */
 int stall_recv_hint(struct negotiate *n, struct reader *r)
 {
     struct stall_hint hint = {0};
     hint.kind = reader_u8(r);
+    hint.owed = reader_u8(r);
     hint.age = reader_u64(r);
     reader_str(r, hint.name, sizeof(hint.name));
     if (!reader_ok(r) || !hint.name[0] || hint.kind >= HVD_KINDS)
@@ -119,21 +135,8 @@ int stall_recv_hint(struct negotiate *n, struct reader *r)
         keep_hint(n, &hint);
         return 0;
     }
-    negotiate_begin(n, &n->up, UP_STALLED);
-    buf_put_u8(&n->up, hint.kind);
-    buf_put_u64(&n->up, hint.age);
-    buf_put_str(&n->up, hint.name);
-    n->ops.send(n->ctx, NEGOTIATE_PARENT, &n->up);
+    send_hint(n, hint.kind, hint.owed, hint.age, hint.name);
     return 0;
-}
-
-static void give_hint(struct negotiate *n, const struct tensor *e)
-{
-    negotiate_begin(n, &n->up, UP_STALLED);
-    buf_put_u8(&n->up, kind_of(e));
-    buf_put_u64(&n->up, n->now - e->since);
-    buf_put_str(&n->up, e->name);
-    n->ops.send(n->ctx, NEGOTIATE_PARENT, &n->up);
 }
 
 /* ---- the root's inquiry -------------------------------------------------------------------- */
@@ -170,10 +173,17 @@ static void say_ranks(struct negotiate *n, const struct rankset *missing, char *
         snprintf(text + len, size - len, "%s", (size_t)total > told ? "; ...)" : ")");
 }
 
-/* Whether the current batch is on GPUs, where it can hang although every rank answers. */
+/* A tensor of the oldest batch that is not finished, NULL: there is none. */
+static const struct tensor *oldest(const struct negotiate *n)
+{
+    const struct running_batch *b = running_get(&n->running, n->running.first);
+    return b ? running_tensor(&n->running, b, 0) : NULL;
+}
+
+/* Whether the oldest batch is on GPUs, where it can hang although every rank answers. */
 static bool runs_on_gpus(const struct negotiate *n)
 {
-    const struct tensor *e = n->running.n ? running_in_oldest(&n->running, 0) : NULL;
+    const struct tensor *e = oldest(n);
     return e && e->want.device >= 0;
 }
 
@@ -184,7 +194,7 @@ static bool find_text(struct negotiate *n, const struct stall_item *it, char *te
     rankset_clear(missing);
     for (int i = 0; i < n->config.size; i++)
         rankset_add(missing, i);
-    rankset_subtract(missing, it->running ? &n->stall.answered : &it->have);
+    rankset_subtract(missing, &it->have);
     int count = rankset_count(missing);
     char ranks[200];
     rankset_text(missing, ranks, sizeof(ranks));
@@ -227,37 +237,37 @@ int stall_follow_stall(struct negotiate *n, struct reader *r)
     return 0;
 }
 
-static void lose(struct negotiate *n, int rank, const char *text)
+static void lose(struct negotiate *n, int rank, int code, const char *text)
 {
     struct err err;
-    n->failed = err_set(&err, ETIMEDOUT, "%s", text);
+    n->failed = err_set(&err, -code, "%s", text);
     if (n->ops.lost)
         n->ops.lost(n->ctx, rank < n->config.size ? rank : -1, &err);
 }
 
-/* u32 rank that is silent (the number of ranks: no rank is), str text */
+/* u32 rank that is silent (the number of ranks: no rank is), i32 negative errno, str text */
 int stall_follow_lost(struct negotiate *n, struct reader *r)
 {
     char text[1024];
     uint32_t rank = reader_u32(r);
+    int code = (int32_t)reader_u32(r);
     reader_str(r, text, sizeof(text));
-    if (!reader_ok(r) || rank > (uint32_t)n->config.size)
+    if (!reader_ok(r) || rank > (uint32_t)n->config.size || code >= 0 || code < -4095)
         return -EPROTO;
-    lose(n, (int)rank, text);
+    lose(n, (int)rank, code, text);
     return 0;
 }
 
-/* Fails all operations: a rank is silent and the current batch needs it, or (rank: the number of
- * ranks) no rank is silent and the batch hangs all the same. */
-static void give_up_all(struct negotiate *n, int rank, const char *text)
+void stall_end_all(struct negotiate *n, int rank, int code, const char *text)
 {
     negotiate_begin(n, &n->down, DOWN_LOST);
     buf_put_u32(&n->down, (uint32_t)rank);
+    buf_put_u32(&n->down, (uint32_t)code);
     buf_put_str(&n->down, text);
     if (!n->down.failed)
         negotiate_send_down(n, &n->down);
     buf_reset(&n->down);
-    lose(n, rank, text);
+    lose(n, rank, code, text);
 }
 
 /* Fails the tensor and its group on all ranks. Announcements of it may still be in flight: the
@@ -280,6 +290,18 @@ static void give_up(struct negotiate *n, const char *name, const char *text)
     }
 }
 
+/* The batch of the item makes no progress. Every operation fails if a rank is silent that the batch
+ * needs, or if it can hang although every rank answers. */
+static void end_running(struct negotiate *n, const struct stall_item *it, const char *text)
+{
+    const struct stall *s = &n->stall;
+    int silent = 0;
+    while (silent < n->config.size && rankset_has(&s->answered, silent))
+        silent++;
+    if (silent < n->config.size || it->owed || runs_on_gpus(n))
+        stall_end_all(n, silent, -ETIMEDOUT, text);
+}
+
 static void report(struct negotiate *n)
 {
     struct stall *s = &n->stall;
@@ -293,13 +315,9 @@ static void report(struct negotiate *n)
         tell(n, text);
         if (n->config.stall_shutdown_ns == 0 || it->age < n->config.stall_shutdown_ns)
             continue;
-        int silent = it->running ? rankset_next(&s->scratch, 0)
-                                 : -1; /* the first silent rank that find_text() found */
-        if (it->running && silent < 0 && runs_on_gpus(n))
-            silent = n->config.size;
-        if (silent >= 0)
-            give_up_all(n, silent, text);
-        if (it->running || n->frozen)
+        if (it->running || it->owed)
+            end_running(n, it, text);
+        if (it->running || it->owed || n->frozen)
             continue;
         give_up(n, it->name, text);
         gave_up = true;
@@ -314,8 +332,10 @@ static void inquire(struct negotiate *n)
     negotiate_begin(n, &n->down, DOWN_STATUS);
     buf_put_u32(&n->down, s->number + 1);
     buf_put_u8(&n->down, (uint8_t)s->nitems);
-    for (int i = 0; i < s->nitems; i++)
+    for (int i = 0; i < s->nitems; i++) {
+        buf_put_u8(&n->down, s->items[i].running);
         buf_put_str(&n->down, s->items[i].name);
+    }
     if (!n->down.failed) {
         negotiate_send_down(n, &n->down);
         s->number++;
@@ -331,7 +351,37 @@ static void inquire(struct negotiate *n)
 
 /* ---- when --------------------------------------------------------------------------------- */
 
-/* Tensors that have waited too long are added to the inquiry, or sent to the root as a hint. */
+/* A tensor has waited too long: adds it to the inquiry, or sends it to the root as a hint. Returns
+ * false if the inquiry is full. */
+static bool say_stalled(struct negotiate *n, const struct tensor *e, uint64_t age, enum item_is is)
+{
+    if (n->root)
+        return add_item(n, e->name, kind_of(e), age, is);
+    send_hint(n, kind_of(e), is == OWED, age, e->name);
+    return true;
+}
+
+/* When something that has stood still since `since` is to be reported. told: last time, 0: never.
+ */
+static uint64_t report_at(const struct negotiate *n, uint64_t since, uint64_t told)
+{
+    uint64_t at = (told ? told : since) + n->config.stall_ns;
+    uint64_t end = since + n->config.stall_shutdown_ns;
+    return n->config.stall_shutdown_ns && end < at && told < end ? end : at;
+}
+
+static void look_at_owed(struct negotiate *n, uint64_t now, uint64_t *due)
+{
+    struct owed *o = &n->owed;
+    const struct tensor *e = owed_missing(n);
+    if (!e)
+        return;
+    if (now >= report_at(n, o->since, o->stall_told) && say_stalled(n, e, now - o->since, OWED))
+        o->stall_told = now;
+    uint64_t at = report_at(n, o->since, o->stall_told);
+    *due = at < *due ? at : *due;
+}
+
 static void look_at_partial(struct negotiate *n, uint64_t now)
 {
     struct stall *s = &n->stall;
@@ -344,9 +394,7 @@ static void look_at_partial(struct negotiate *n, uint64_t now)
         if (end && e->since + end < due && e->stall_told < e->since + end)
             due = e->since + end;
         if (now >= due) {
-            bool told = !n->root || add_item(n, e->name, kind_of(e), now - e->since, false);
-            if (!n->root)
-                give_hint(n, e);
+            bool told = say_stalled(n, e, now - e->since, WAITING);
             e->stall_told = told ? now : e->stall_told;
             due = now + (told ? period : period / 8); /* not told: the inquiry is full */
             if (end && e->since + end > now && e->since + end < due)
@@ -356,30 +404,26 @@ static void look_at_partial(struct negotiate *n, uint64_t now)
     }
 }
 
-/* Detects batches that make no progress, and a thaw that a rank does not answer. */
+/* Detects that the oldest batch makes no progress, and a thaw that a rank does not answer. */
 static void look_at_running(struct negotiate *n, uint64_t now, uint64_t *due)
 {
     struct stall *s = &n->stall;
-    uint64_t mark = n->handed + n->done;
+    uint64_t mark = n->running.first;
     bool busy = n->running.n || n->thawing;
     if (!busy || mark != s->still_mark)
         s->still_since = now;
     s->still_mark = mark;
     if (!busy || !n->root)
         return;
-    uint64_t at =
-        (s->run_told > s->still_since ? s->run_told : s->still_since) + n->config.stall_ns;
-    uint64_t end = s->still_since + n->config.stall_shutdown_ns;
-    if (n->config.stall_shutdown_ns && end < at && s->run_told < end)
-        at = end;
+    uint64_t at = report_at(n, s->still_since, s->run_told > s->still_since ? s->run_told : 0);
     if (now < at) {
         *due = at < *due ? at : *due;
         return;
     }
     s->run_told = now;
     *due = now + n->config.stall_ns < *due ? now + n->config.stall_ns : *due;
-    const struct tensor *e = n->running.n ? running_in_oldest(&n->running, 0) : NULL;
-    add_item(n, e ? e->name : "", e ? e->want.kind : 0, now - s->still_since, true);
+    const struct tensor *e = oldest(n);
+    add_item(n, e ? e->name : "", e ? e->want.kind : 0, now - s->still_since, RUNNING);
 }
 
 uint64_t stall_tick(struct negotiate *n, uint64_t now)
@@ -407,12 +451,14 @@ uint64_t stall_tick(struct negotiate *n, uint64_t now)
     if (n->root)
         s->nitems = 0;
     look_at_running(n, now, &due);
+    look_at_owed(n, now, &due);
     if (now >= s->due && (n->root || !s->open))
         look_at_partial(n, now);
     for (int i = 0; i < STALL_ITEMS && n->root; i++) {
         struct stall_hint *h = &s->hints[i];
         bool due_again = !h->told || now - h->told >= n->config.stall_ns / 4 * 3;
-        if (h->fresh && due_again && add_item(n, h->name, h->kind, h->age, false))
+        if (h->fresh && due_again &&
+            add_item(n, h->name, h->kind, h->age, h->owed ? OWED : WAITING))
             h->told = now;
         h->fresh = false;
     }

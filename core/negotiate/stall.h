@@ -19,9 +19,11 @@ enum {
 struct stall_item {
     char name[HVD_MAX_NAME + 1];
     uint8_t kind;
-    uint64_t age;        /* ns that the tensor has waited or run */
-    bool running;        /* the tensor is in a batch: every rank has submitted it */
-    struct rankset have; /* ranks where the tensor is submitted */
+    uint64_t age; /* ns that the tensor has waited or run */
+    bool running; /* the tensor is in a batch that was handed out on the root */
+    bool owed;    /* a rank lacks it for a batch that other ranks have begun */
+    /* Ranks where the tensor is submitted. Of a running one: ranks that do not owe its batch. */
+    struct rankset have;
 };
 
 struct stall {
@@ -31,6 +33,7 @@ struct stall {
         char name[HVD_MAX_NAME + 1];
         uint8_t kind;
         bool fresh; /* not processed yet */
+        bool owed;
         uint64_t age, told;
     } hints[STALL_ITEMS]; /* on the root: tensors that only lower nodes know of */
     uint32_t number;      /* number of the inquiry */
@@ -43,8 +46,8 @@ struct stall {
     uint64_t due;         /* when the list of partial tensors has to be checked */
     uint64_t run_told;    /* when a batch without progress was last reported */
     uint64_t last_call;   /* time of the last negotiate_submit() on this rank */
-    uint64_t still_since; /* since when no batch was handed out or finished */
-    uint64_t still_mark;  /* handed + done at that time */
+    uint64_t still_since; /* since when the oldest batch is the same */
+    uint64_t still_mark;  /* its number */
 };
 
 #endif

@@ -26,7 +26,8 @@ void status_own(struct negotiate *n)
     for (int i = 0; i < s->nitems; i++) {
         const struct tensor *e = tensors_find(&n->table, s->items[i].name);
         rankset_clear(&s->items[i].have);
-        if (e && e->state != TENSOR_IDLE)
+        bool owes = e && e->owed && e->state != TENSOR_RUNNING;
+        if (s->items[i].running ? !owes : e && e->state != TENSOR_IDLE)
             rankset_add(&s->items[i].have, n->config.rank);
     }
 }
@@ -38,8 +39,10 @@ int status_follow(struct negotiate *n, struct reader *r)
     uint8_t count = reader_u8(r);
     if (r->failed || count > STALL_ITEMS)
         return -EPROTO;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        s->items[i].running = reader_u8(r);
         reader_str(r, s->items[i].name, sizeof(s->items[i].name));
+    }
     s->nitems = count;
     s->open = false;
     if (!reader_ok(r))

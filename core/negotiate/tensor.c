@@ -192,7 +192,7 @@ void tensors_drop_id(struct tensors *t, struct tensor *e)
 
 void tensors_release(struct tensors *t, struct tensor *e)
 {
-    if (e->id || e->state != TENSOR_IDLE || e->nready || e->since)
+    if (e->id || e->state != TENSOR_IDLE || e->owed || e->nready || e->since)
         return;
     struct tensor **at = &t->buckets[e->hash & (t->nbuckets - 1)];
     while (*at != e)

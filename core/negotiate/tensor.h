@@ -15,6 +15,7 @@
 enum tensor_state {
     TENSOR_IDLE,
     TENSOR_SUBMITTED, /* on this rank, not in a batch yet */
+    TENSOR_OWED,      /* submitted, and in a batch of the queue: owed.h */
     TENSOR_RUNNING,   /* in a batch that was handed out and is not finished */
 };
 
@@ -40,7 +41,8 @@ struct tensor {
     bool by_id;            /* the request equals the cached one */
     struct list mine;      /* negotiate.submitted */
     uint64_t submitted;    /* time of its submission */
-    uint64_t submit_batch; /* how many batches were finished here at its submission */
+    bool waited;           /* a caller on this rank waits for the tensor */
+    uint64_t submit_batch; /* negotiate.done_to at its submission */
 
     /* What this rank and its children have announced in this generation. */
     uint64_t *child_ready; /* one bit per child */
@@ -60,6 +62,8 @@ struct tensor {
     uint64_t next_id;  /* root, once compared: the id for the log; 0: not cached */
     uint64_t round;    /* root: the round in which the tensor was last seen */
     uint64_t proposal; /* root: number of a considered plan that has it */
+    bool owed;         /* a batch of the queue has it: owed.h */
+    bool bound;        /* its last batch, or the last plan's, was bound */
     uint64_t plan;     /* generation of the plan that has the tensor */
     uint64_t wanted;   /* plan.wants while the plan's next batch has it */
 };

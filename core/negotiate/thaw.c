@@ -2,13 +2,16 @@
  *
  * thaw: begins, follows and leaves the frozen schedule.
  *
- * The root proposes a plan when the log has repeated itself. From its position in the log on, every
- * rank repeats the plan without messages. A rank that cannot follow it asks for a thaw: all ranks
- * stop handing out batches and report how many they have handed out; the smallest number holds.
+ * From the position in the log at which the root has proposed a plan (propose.c), every rank
+ * repeats the plan without messages. A rank that cannot follow it asks for a thaw: all ranks stop
+ * handing out batches and report how many they have handed out; the smallest number holds. For
+ * bound batches the largest number holds instead: a rank that has handed out fewer owes them, see
+ * owed.c.
  *
- * Batches run one after the other and none ends before every rank has started it. So a rank has
- * started at most one batch beyond the smallest number, and that batch has written no output: the
- * engine cancels it. The tensors of all batches beyond the number return to the state submitted.
+ * Batches that are not bound run one after the other, and none ends before every rank has started
+ * it. So a rank has started at most one of them beyond the smallest number, and that batch has
+ * written no output: the engine cancels it. The tensors of all of them beyond the number return to
+ * the state submitted.
  *
  * Part of negotiate, see negotiate_impl.h.
  */
@@ -17,127 +20,8 @@
 #include "core/negotiate/negotiate_impl.h"
 #include "core/negotiate/signature.h"
 
-enum {
-    /* Bytes up to which batches that were split only by the timer are merged. For larger ones the
-       cost of a launch is negligible, and a merged batch would start later. */
-    MERGE_BYTES = 8 << 20,
-    BACKOFF_MAX = 6,
-};
-
-/* ---- the root proposes --------------------------------------------------------------------- */
-
-/* The number of tensors of the batch at `place` in the log. */
-static uint32_t batch_length(const struct rounds *r, uint64_t place)
-{
-    uint32_t n = 1;
-    while (!rounds_at(r, place + n - 1)->last)
-        n++;
-    return n;
-}
-
-static uint64_t batch_bytes(const struct negotiate *n, uint64_t place, uint32_t count)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < count; i++)
-        bytes += signature_bytes(
-            &tensors_by_id(&n->table, rounds_at(&n->rounds, place + i)->id)->cached);
-    return bytes;
-}
-
-/* Returns whether the batch at `next`, of `count` tensors, may be merged into the batch at `first`:
- * only if the root's rank submitted all of them before `first` was done there. */
-static bool may_join(const struct negotiate *n, uint64_t first, uint64_t next, uint32_t count)
-{
-    const struct rounds *r = &n->rounds;
-    const struct tensor *a = tensors_by_id(&n->table, rounds_at(r, first)->id);
-    const struct tensor *b = tensors_by_id(&n->table, rounds_at(r, next)->id);
-    if (!n->merge || !rounds_at(r, next - 1)->timer || !signature_fusable(&a->cached, &b->cached))
-        return false;
-    for (uint32_t i = 0; i < count; i++)
-        if (rounds_at(r, next + i)->after > rounds_at(r, first)->number)
-            return false;
-    return true;
-}
-
-static void put_u32_at(struct buf *b, size_t pos, uint32_t v)
-{
-    for (int i = 0; i < 4 && !b->failed; i++)
-        b->data[pos + (size_t)i] = (uint8_t)(v >> 8 * i);
-}
-
-/* The plan for DOWN_PLAN, see plan_read(). */
-static void write_plan(struct negotiate *n, uint64_t start, uint32_t count)
-{
-    struct buf *b = &n->down;
-    const struct rounds *r = &n->rounds;
-    uint64_t limit = n->config.fusion_bytes < MERGE_BYTES ? n->config.fusion_bytes : MERGE_BYTES;
-    uint32_t nbatches = 0;
-    size_t nbatches_at = b->len;
-    buf_put_u32(b, 0);
-    buf_put_u32(b, count);
-    for (uint64_t place = start; place < start + count; nbatches++) {
-        uint32_t len = batch_length(r, place);
-        uint64_t bytes = batch_bytes(n, place, len);
-        while (place + len < start + count) {
-            uint32_t more = batch_length(r, place + len);
-            uint64_t more_bytes = batch_bytes(n, place + len, more);
-            if (bytes + more_bytes > limit || !may_join(n, place, place + len, more))
-                break;
-            len += more;
-            bytes += more_bytes;
-        }
-        buf_put_u32(b, len);
-        for (uint32_t i = 0; i < len; i++)
-            buf_put_u64(b, rounds_at(r, place + i)->id);
-        place += len;
-    }
-    put_u32_at(b, nbatches_at, nbatches);
-}
-
-/* Whether every tensor of this part of the log is still cached, and nothing else is in flight. */
-static bool can_freeze(struct negotiate *n, uint64_t start, uint32_t count)
-{
-    n->proposal++;
-    for (uint64_t i = start; i < start + count; i++) {
-        struct tensor *e = tensors_by_id(&n->table, rounds_at(&n->rounds, i)->id);
-        if (!e)
-            return false;
-        e->proposal = n->proposal;
-    }
-    list_for_each(at, next, &n->partial)
-    {
-        const struct tensor *e = list_entry(at, struct tensor, partial);
-        if (e->proposal != n->proposal || e->claims || (e->state == TENSOR_SUBMITTED && !e->by_id))
-            return false;
-    }
-    return rounds_at(&n->rounds, start + count - 1)->last &&
-           (start == 0 || rounds_at(&n->rounds, start - 1)->last);
-}
-
-void thaw_propose(struct negotiate *n)
-{
-    if (n->config.freeze_after == 0 || n->frozen || n->failed || !fusion_empty(&n->fusion) ||
-        !list_empty(&n->out) || n->rounds.nlog == n->looked_at)
-        return;
-    if (n->config.thaws_max && n->stats.thaws >= n->config.thaws_max)
-        return; /* the limit of thaws is reached: a frozen schedule could not end */
-    n->looked_at = n->rounds.nlog;
-    uint32_t count = rounds_period(&n->rounds, n->config.freeze_after << n->thaw_backoff);
-    uint64_t start = n->rounds.nlog - count;
-    if (count == 0 || !can_freeze(n, start, count))
-        return;
-    negotiate_begin(n, &n->down, DOWN_PLAN);
-    write_plan(n, start, count);
-    if (!n->down.failed) {
-        negotiate_send_down(n, &n->down);
-        struct reader r = reader_over(n->down.data, n->down.len);
-        reader_u8(&r);
-        reader_u64(&r);
-        int rc = thaw_follow_plan(n, &r, n->now);
-        n->failed = rc < 0 ? rc : n->failed;
-    }
-    buf_reset(&n->down);
-}
+/* A plan that is left soon doubles freeze_after, at most this often. */
+enum { BACKOFF_MAX = 6 };
 
 /* ---- following the plan ------------------------------------------------------------------------
  */
@@ -161,8 +45,11 @@ void thaw_walk(struct negotiate *n)
 {
     while (n->frozen && !n->thawing && n->plan.missing == 0) {
         uint32_t count;
-        struct tensor **tensors = plan_batch(&n->plan, &count);
-        if (follow_hand_out(n, tensors, count, true) < 0) {
+        struct running_batch how = {.frozen = true, .index = n->plan.walked};
+        struct tensor **tensors = plan_batch(&n->plan, &count, &how.bound);
+        if (how.bound && n->left)
+            return; /* other ranks may need this rank for what it submitted before */
+        if (follow_hand_out(n, tensors, count, how) < 0) {
             n->failed = -ENOMEM;
             return;
         }
@@ -178,7 +65,7 @@ void thaw_submitted(struct negotiate *n, struct tensor *e)
     if (n->thawing)
         return; /* the tensor is announced when the thaw is over */
     if (e->plan != n->generation || !e->by_id)
-        n->thaw_asked = true;
+        n->thaw_asked = n->left = true;
     else if (plan_submitted(&n->plan, e))
         thaw_walk(n);
 }
@@ -192,14 +79,14 @@ void thaw_prioritize(struct negotiate *n, struct tensor *e)
 
 int thaw_follow_plan(struct negotiate *n, struct reader *r, uint64_t now)
 {
-    if (n->frozen)
+    if (n->frozen || n->owed.open)
         return -EPROTO;
     int rc = plan_read(&n->plan, &n->table, n->generation + 1, r);
     if (rc < 0)
         return rc;
     n->generation++;
     n->frozen = true;
-    n->thawing = n->thaw_asked = n->thaw_ask_sent = n->thaw_answered = false;
+    n->thawing = n->thaw_asked = n->thaw_ask_sent = n->thaw_answered = n->left = false;
     n->watch_since = now;
     announce_anew(n, true);
     n->prioritized_since = any_prioritized(n) ? not_zero(now) : 0;
@@ -207,7 +94,7 @@ int thaw_follow_plan(struct negotiate *n, struct reader *r, uint64_t now)
     {
         const struct tensor *e = list_entry(at, struct tensor, mine);
         if (e->plan != n->generation || !e->by_id)
-            n->thaw_asked = true;
+            n->thaw_asked = n->left = true;
     }
     thaw_walk(n);
     return n->failed;
@@ -226,12 +113,13 @@ int thaw_recv_ask(struct negotiate *n, const struct reader *r)
 
 int thaw_recv_at(struct negotiate *n, int child, struct reader *r)
 {
-    uint64_t at = reader_u64(r);
+    uint64_t keep = reader_u64(r), bind = reader_u64(r);
     if (!n->thawing || n->children[child].thaw_told || !reader_ok(r))
         return -EPROTO;
     n->children[child].thaw_told = true;
     n->nthaw++;
-    n->thaw_keep = at < n->thaw_keep ? at : n->thaw_keep;
+    n->thaw_keep = keep < n->thaw_keep ? keep : n->thaw_keep;
+    n->thaw_bind = bind > n->thaw_bind ? bind : n->thaw_bind;
     return 0;
 }
 
@@ -242,24 +130,39 @@ int thaw_follow_ask(struct negotiate *n, const struct reader *r)
     n->thawing = true;
     n->nthaw = 0;
     n->thaw_keep = n->plan.walked;
+    n->thaw_bind = n->plan.bound_to;
     for (int i = 0; i < n->nchildren; i++)
         n->children[i].thaw_told = false;
     return 0;
 }
 
-/* Returns the tensors of the newest batch to the state submitted, before all others. */
-static void take_back(struct negotiate *n)
+/* Drops a batch: returns its tensors to the state submitted, before all others. */
+static void take_back(struct negotiate *n, uint64_t number)
 {
-    for (uint32_t i = running_newest(&n->running); i-- > 0;) {
-        struct tensor *e = running_in_newest(&n->running, i);
+    const struct running_batch *b = running_get(&n->running, number);
+    for (uint32_t i = b->n; i-- > 0;) {
+        struct tensor *e = running_tensor(&n->running, b, i);
         e->state = TENSOR_SUBMITTED;
         e->prioritized = true; /* a caller may still wait for the tensor */
         list_remove(&e->mine);
         list_append(n->submitted.next, &e->mine);
         n->nsubmitted++;
     }
-    running_drop_newest(&n->running);
-    n->handed--;
+    running_remove(&n->running, number);
+    n->ops.dropped(n->ctx, number);
+}
+
+/* Drops the plan's batches from `keep` on, except bound ones, newest first. The plan's batches that
+ * stay count as batches of the log from here on. */
+static void drop_batches(struct negotiate *n, uint64_t keep)
+{
+    for (uint64_t number = n->running.next; number-- > n->running.first;) {
+        struct running_batch *b = running_get(&n->running, number);
+        if (b && b->frozen && !b->bound && b->index >= keep)
+            take_back(n, number);
+        else if (b)
+            b->frozen = false;
+    }
 }
 
 /* After a plan that was left soon, the log must repeat itself longer before the next one. */
@@ -277,32 +180,35 @@ static void back_off(struct negotiate *n, uint64_t keep)
 
 int thaw_follow_thawed(struct negotiate *n, struct reader *r, uint64_t now)
 {
-    uint64_t keep = reader_u64(r);
+    uint64_t keep = reader_u64(r), bind = reader_u64(r);
     if (!n->thawing || !n->thaw_answered || !reader_ok(r) || keep > n->plan.walked)
         return -EPROTO;
-    uint64_t dropped = n->plan.walked - keep;
-    if (dropped > n->running.n)
+    if (keep < n->plan.done_to)
         return -EPROTO; /* impossible: a finished batch has been started on every rank */
-    for (uint64_t i = 0; i < dropped; i++)
-        take_back(n);
+    drop_batches(n, keep);
     n->frozen = n->thawing = n->thaw_asked = false;
     n->generation++;
     n->stats.thaws++;
     if (n->root)
         back_off(n, keep);
-    n->ops.thawed(n->ctx, keep, dropped);
+    int rc = owed_begin(n, keep, bind);
+    if (rc < 0)
+        return rc;
+    n->ops.thawed(n->ctx);
     announce_anew(n, false);
     return 0;
 }
 
 /* Sends a message of the thaw to the parent; the root handles it itself and sends the result to
  * all. */
-static void say(struct negotiate *n, enum message type, const uint64_t *number)
+static void say(struct negotiate *n, enum message type)
 {
     struct buf *b = n->root ? &n->down : &n->up;
     negotiate_begin(n, b, type);
-    if (number)
-        buf_put_u64(b, *number);
+    if (type == UP_THAW_AT || type == DOWN_THAWED) {
+        buf_put_u64(b, n->thaw_keep);
+        buf_put_u64(b, n->thaw_bind);
+    }
     if (b->failed) {
         n->failed = -ENOMEM;
         return;
@@ -320,11 +226,11 @@ static void say(struct negotiate *n, enum message type, const uint64_t *number)
     n->failed = rc < 0 ? rc : n->failed;
 }
 
-/* Whether an operation is in flight and no batch was handed out or finished for half the stall
- * time. */
+/* Whether an operation is in flight and the oldest batch has not finished for half the stall time.
+ */
 static bool stands_still(struct negotiate *n, uint64_t now, uint64_t *ret_due)
 {
-    uint64_t mark = n->handed + n->done;
+    uint64_t mark = n->running.first;
     bool busy = n->running.n || n->nsubmitted;
     if (!busy || mark != n->watch_mark || !n->watch_busy)
         n->watch_since = now;
@@ -355,11 +261,11 @@ uint64_t thaw_tick(struct negotiate *n, uint64_t now)
         n->thaw_asked = true;
     if (n->thaw_asked && !n->thawing && !n->thaw_ask_sent) {
         n->thaw_ask_sent = true;
-        say(n, n->root ? DOWN_THAW_ASK : UP_THAW_ASK, NULL);
+        say(n, n->root ? DOWN_THAW_ASK : UP_THAW_ASK);
     }
     if (n->thawing && !n->thaw_answered && n->nthaw == n->nchildren) {
         n->thaw_answered = true;
-        say(n, n->root ? DOWN_THAWED : UP_THAW_AT, &n->thaw_keep);
+        say(n, n->root ? DOWN_THAWED : UP_THAW_AT);
     }
     return due;
 }

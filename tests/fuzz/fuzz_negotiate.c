@@ -21,10 +21,12 @@ struct world {
     uint64_t ids[NAMES];
     bool under_way[NAMES];
     struct {
-        uint64_t ids[NAMES];
+        uint64_t ids[NAMES], number;
         size_t n;
+        bool bound;
     } queue[NAMES]; /* batches: each has at least one name */
     size_t queued;
+    uint64_t next; /* smallest number of the next batch */
     uint64_t now;
 };
 
@@ -43,17 +45,25 @@ static int find(const struct world *w, uint64_t id)
     return -1;
 }
 
-static void on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t n, bool frozen)
+static void on_batch(void *ctx, const struct negotiate_batch *batch)
 {
     struct world *w = ctx;
-    if (n == 0 || n > NAMES || w->queued == NAMES)
+    if (batch->n == 0 || batch->n > NAMES || w->queued == NAMES || batch->number < w->next)
         abort();
-    for (size_t i = 0; i < n; i++) {
-        if (find(w, tensors[i].id) < 0)
+    for (size_t i = 0; i < batch->n; i++) {
+        if (find(w, batch->tensors[i].id) < 0)
             abort();
-        w->queue[w->queued].ids[i] = tensors[i].id;
+        w->queue[w->queued].ids[i] = batch->tensors[i].id;
     }
-    w->queue[w->queued++].n = n;
+    w->queue[w->queued].number = batch->number;
+    w->queue[w->queued].bound = batch->bound;
+    w->queue[w->queued++].n = batch->n;
+    w->next = batch->number + 1;
+}
+
+static bool on_binds(void *ctx, const struct signature *sig)
+{
+    return sig->device >= 0;
 }
 
 static void on_fail(void *ctx, uint64_t id, const struct err *err)
@@ -65,12 +75,27 @@ static void on_fail(void *ctx, uint64_t id, const struct err *err)
     w->under_way[i] = false;
 }
 
-static void on_thawed(void *ctx, uint64_t keep, uint64_t dropped)
+static void forget(struct world *w, size_t at)
+{
+    memmove(&w->queue[at], &w->queue[at + 1], (--w->queued - at) * sizeof(w->queue[0]));
+}
+
+static void on_dropped(void *ctx, uint64_t number)
 {
     struct world *w = ctx;
-    if (dropped > w->queued)
-        abort();
-    w->queued -= dropped;
+    for (size_t i = 0; i < w->queued; i++) {
+        if (w->queue[i].number != number)
+            continue;
+        if (w->queue[i].bound)
+            abort();
+        forget(w, i);
+        return;
+    }
+    abort();
+}
+
+static void on_thawed(void *ctx)
+{
 }
 
 static void on_stalled(void *ctx, const char *text)
@@ -82,14 +107,17 @@ static void on_waiting_in(void *ctx, char *text, size_t size)
     snprintf(text, size, "hvd_wait(t)");
 }
 
-static void done(struct world *w)
+/* The oldest batch, or another one, is done. */
+static void done(struct world *w, size_t at)
 {
     if (w->queued == 0)
         return;
-    for (size_t i = 0; i < w->queue[0].n; i++)
-        w->under_way[find(w, w->queue[0].ids[i])] = false;
-    memmove(&w->queue[0], &w->queue[1], --w->queued * sizeof(w->queue[0]));
-    negotiate_done(w->n);
+    at %= w->queued;
+    for (size_t i = 0; i < w->queue[at].n; i++)
+        w->under_way[find(w, w->queue[at].ids[i])] = false;
+    uint64_t number = w->queue[at].number;
+    forget(w, at);
+    negotiate_done(w->n, number);
 }
 
 static void submit(struct world *w, const uint8_t *bytes, size_t len)
@@ -102,7 +130,7 @@ static void submit(struct world *w, const uint8_t *bytes, size_t len)
                             .dtype = HVD_FLOAT32,
                             .op = HVD_SUM,
                             .ndim = kind == HVD_BARRIER ? 0 : 1,
-                            .device = -1,
+                            .device = len > 3 && bytes[3] % 2 ? 0 : -1,
                             .prescale = 1,
                             .postscale = 1,
                             .shape = {rows}};
@@ -110,9 +138,15 @@ static void submit(struct world *w, const uint8_t *bytes, size_t len)
     if (w->under_way[i])
         return;
     w->under_way[i] = true;
-    if (w->queued == 0 && negotiate_try_next(w->n, name, &sig, &w->ids[i])) {
-        w->queue[0].ids[0] = w->ids[i];
+    struct negotiate_next next;
+    if (negotiate_try_next(w->n, name, &sig, &next)) {
+        if (next.number < w->next || w->queued == NAMES)
+            abort();
+        w->ids[i] = w->queue[w->queued].ids[0] = next.id;
+        w->queue[w->queued].number = next.number;
+        w->queue[w->queued].bound = false;
         w->queue[w->queued++].n = 1;
+        w->next = next.number + 1;
         return;
     }
     /* The batch may come before the call returns, with the id that *ret_id has then. */
@@ -147,7 +181,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const struct negotiate_ops ops = {
         .send = on_send,
         .batch = on_batch,
+        .binds = on_binds,
         .fail = on_fail,
+        .dropped = on_dropped,
         .thawed = on_thawed,
         .stalled = on_stalled,
         .waiting_in = on_waiting_in,
@@ -187,9 +223,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         else if (what == 4)
             negotiate_tick(w.n, w.now += len);
         else if (what == 5)
-            done(&w);
+            done(&w, len);
         else
-            negotiate_tick(w.n, w.now += 1000);
+            negotiate_tick(w.n, w.now += len < 128 ? 1000 : 2000000000);
         if (!ok)
             break; /* undefined from here on: the engine would end */
         if (what < 4 || what == 5)

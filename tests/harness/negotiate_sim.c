@@ -56,6 +56,22 @@ struct signature sim_allgather(void)
     return sig;
 }
 
+struct signature sim_on_gpu(struct signature sig)
+{
+    sig.device = 0;
+    return sig;
+}
+
+bool sim_binds(const struct signature *sig)
+{
+    return sig->device >= 0 && sig->dtype != HVD_FLOAT16;
+}
+
+uint64_t sim_executed(const struct sim_rank *r)
+{
+    return r->lanes[SIM_HOST].executed + r->lanes[SIM_BOUND].executed;
+}
+
 /* ---- the engine's part --------------------------------------------------------------------- */
 
 static void describe(struct sim_rank *r, const struct sim_batch *b, char *text, size_t size)
@@ -70,34 +86,52 @@ static void describe(struct sim_rank *r, const struct sim_batch *b, char *text, 
     }
 }
 
-static void start_batch(struct sim_rank *r)
+void sim_start(struct sim_rank *r, enum sim_lane_kind kind, struct sim_batch *b)
 {
-    struct sim *s = r->sim;
+    struct sim_log *log = &r->sim->logs[kind];
     char text[SIM_NAMES * 16];
-    describe(r, r->first, text, sizeof(text));
-    if (r->executed >= s->nlog) {
-        size_t n = s->nlog ? 2 * s->nlog : 256;
-        s->log = realloc(s->log, n * sizeof(char *));
-        s->started = realloc(s->started, n * sizeof(int));
-        memset(s->log + s->nlog, 0, (n - s->nlog) * sizeof(char *));
-        memset(s->started + s->nlog, 0, (n - s->nlog) * sizeof(int));
-        s->nlog = n;
+    describe(r, b, text, sizeof(text));
+    b->place = r->lanes[kind].started++;
+    if (b->place >= log->n) {
+        size_t n = log->n ? 2 * log->n : 256;
+        log->texts = realloc(log->texts, n * sizeof(char *));
+        log->started = realloc(log->started, n * sizeof(int));
+        memset(log->texts + log->n, 0, (n - log->n) * sizeof(char *));
+        memset(log->started + log->n, 0, (n - log->n) * sizeof(int));
+        log->n = n;
     }
-    char **place = &s->log[r->executed];
-    if (!*place)
-        *place = strdup(text);
-    else if (strcmp(*place, text) != 0)
-        sim_fail(s, "batch %llu: rank %d has%s, another%s", (unsigned long long)r->executed,
-                 r->rank, text, *place);
-    s->started[r->executed]++;
-    r->first->started = true;
+    char **at = &log->texts[b->place];
+    if (!*at)
+        *at = strdup(text);
+    else if (strcmp(*at, text) != 0)
+        sim_fail(r->sim, "lane %d, batch %llu: rank %d has%s, another%s", kind,
+                 (unsigned long long)b->place, r->rank, text, *at);
+    log->started[b->place]++;
+    b->started = true;
 }
 
-static bool end_batch(struct sim_rank *r)
+/* Starts the first batch of the host lane. */
+static bool start_batch(struct sim_rank *r)
+{
+    struct sim_batch *b = r->lanes[SIM_HOST].first;
+    if (!b || b->started)
+        return false;
+    sim_start(r, SIM_HOST, b);
+    return true;
+}
+
+/* Ends a batch that every rank has started, if there is one: the first of the host lane, or any of
+ * the bound ones. */
+static bool end_batch(struct sim_rank *r, enum sim_lane_kind kind)
 {
     struct sim *s = r->sim;
-    struct sim_batch *b = r->first;
-    if (s->started[r->executed] < s->n)
+    struct sim_lane *lane = &r->lanes[kind];
+    struct sim_batch **at = &lane->first;
+    for (uint64_t skip = kind == SIM_BOUND ? sim_random(s, 4) : 0; skip && *at; skip--)
+        at = &(*at)->next;
+    struct sim_batch *b = *at ? *at : lane->first;
+    at = *at ? at : &lane->first;
+    if (!b || !b->started || s->logs[kind].started[b->place] < s->n)
         return false;
     for (size_t i = 0; i < b->n; i++) {
         struct sim_tensor *t = sim_by_id(r, b->ids[i]);
@@ -108,13 +142,13 @@ static bool end_batch(struct sim_rank *r)
     }
     if (b->wrong)
         sim_fail(s, "rank %d ran a batch with wrong tables", r->rank);
-    r->first = b->next;
-    if (!r->first)
-        r->end = &r->first;
-    free(b);
-    r->executed++;
+    *at = b->next;
+    if (!*at)
+        lane->end = at;
+    lane->executed++;
     s->progress++;
-    negotiate_done(r->n);
+    negotiate_done(r->n, b->number);
+    free(b);
     return true;
 }
 
@@ -123,17 +157,21 @@ static bool end_batch(struct sim_rank *r)
 static bool try_fast(struct sim_rank *r, struct sim_tensor *t, const char *name,
                      const struct signature *sig)
 {
-    uint64_t id;
-    if (!r->eager || r->first || !negotiate_try_next(r->n, name, sig, &id))
+    struct negotiate_next next;
+    struct sim_lane *lane = &r->lanes[SIM_HOST];
+    if (!r->eager || !negotiate_try_next(r->n, name, sig, &next))
         return false;
+    if (lane->first || sim_binds(sig) || next.index != r->frozen || next.number < r->next)
+        sim_fail(r->sim, "rank %d: the fast path, but another batch is next", r->rank);
     struct sim_batch *b = malloc(sizeof(*b) + sizeof(uint64_t));
-    *b = (struct sim_batch){.frozen = true, .n = 1};
-    b->ids[0] = id;
-    r->first = b;
-    r->end = &b->next;
+    *b = (struct sim_batch){.number = next.number, .frozen = true, .n = 1};
+    b->ids[0] = next.id;
+    lane->first = b;
+    lane->end = &b->next;
+    r->next = next.number + 1;
     r->frozen++;
     r->fast++;
-    t->id = id;
+    t->id = next.id;
     return true;
 }
 
@@ -189,6 +227,11 @@ static bool program_step(struct sim_rank *r)
         }
         r->at++;
         break;
+    case SIM_PRIORITIZE:
+        if (t->state == SIM_UNDER_WAY)
+            negotiate_prioritize(r->n, t->id, s->now);
+        r->at++;
+        break;
     case SIM_SLEEP:
         r->awake = s->now + step->ns;
         r->at++;
@@ -232,12 +275,10 @@ void sim_step_once(struct sim *s)
         r->due = negotiate_tick(r->n, s->now);
         break;
     case 3:
-        if (r->first && !r->first->started)
-            start_batch(r);
+        start_batch(r);
         break;
     case 4:
-        if (r->first && r->first->started)
-            end_batch(r);
+        end_batch(r, sim_random(s, 2) ? SIM_BOUND : SIM_HOST);
         break;
     }
 }
@@ -257,21 +298,21 @@ static bool settle(struct sim *s)
         while (!s->why[0] && program_step(r))
             did = true;
         r->due = negotiate_tick(r->n, s->now);
-        if (r->first && !r->first->started) {
-            start_batch(r);
-            did = true;
-        }
-        if (r->first && r->first->started && end_batch(r))
-            did = true;
+        did = start_batch(r) || did;
+        for (int kind = 0; kind < SIM_LANES; kind++)
+            did = end_batch(r, kind) || did;
     }
     return did || before != s->progress || messages != s->messages;
 }
 
 static bool finished(const struct sim *s)
 {
-    for (int i = 0; i < s->n; i++)
-        if (s->ranks[i].at < s->ranks[i].nsteps || s->ranks[i].first)
+    for (int i = 0; i < s->n; i++) {
+        const struct sim_rank *r = &s->ranks[i];
+        if (!r->lost[0] &&
+            (r->at < r->nsteps || r->lanes[SIM_HOST].first || r->lanes[SIM_BOUND].first))
             return false;
+    }
     return true;
 }
 
@@ -309,14 +350,10 @@ bool sim_run(struct sim *s)
                              s->ranks[i].at, s->ranks[i].nsteps,
                              s->ranks[i].steps[s->ranks[i].at].name,
                              negotiate_frozen(s->ranks[i].n));
-            for (int i = 0; i < s->n; i++)
-                if (s->ranks[i].first)
-                    sim_fail(s, "deadlock: rank %d has batch %llu, started %d, by %d", i,
-                             (unsigned long long)s->ranks[i].executed, s->ranks[i].first->started,
-                             s->started[s->ranks[i].executed]);
+            sim_fail(s, "deadlock: the programs are at their end, batches are not");
         }
     }
-    for (int i = 0; i < s->n && !s->why[0]; i++)
+    for (int i = 0; i < s->n && !s->why[0] && !s->ranks[i].lost[0]; i++)
         for (int k = 0; k < SIM_NAMES; k++) {
             const struct sim_tensor *t = &s->ranks[i].tensors[k], *t0 = &s->ranks[0].tensors[k];
             if (t->submitted != t->ran + t->failed || t->ran != t0->ran)
@@ -371,7 +408,9 @@ void sim_init(struct sim *s, uint64_t seed, const struct sim_options *o)
     for (int i = 0; i < o->n; i++) {
         struct sim_rank *r = &s->ranks[i];
         *r = (struct sim_rank){.sim = s, .rank = i, .eager = sim_random(s, 2), .due = UINT64_MAX};
-        r->end = &r->first;
+        r->dropped = UINT64_MAX;
+        for (int k = 0; k < SIM_LANES; k++)
+            r->lanes[k].end = &r->lanes[k].first;
         r->config = (struct negotiate_config){
             .rank = i,
             .size = o->n,
@@ -402,18 +441,21 @@ void sim_fini(struct sim *s)
         struct sim_rank *r = &s->ranks[i];
         negotiate_destroy(r->n);
         free(r->steps);
-        for (struct sim_batch *b = r->first, *next; b; b = next) {
-            next = b->next;
-            free(b);
-        }
+        for (int k = 0; k < SIM_LANES; k++)
+            for (struct sim_batch *b = r->lanes[k].first, *next; b; b = next) {
+                next = b->next;
+                free(b);
+            }
         for (int k = 0; k < s->n; k++)
             for (struct sim_message *m = s->queue[i][k], *next; m; m = next) {
                 next = m->next;
                 free(m);
             }
     }
-    for (size_t i = 0; i < s->nlog; i++)
-        free(s->log[i]);
-    free(s->log);
-    free(s->started);
+    for (int k = 0; k < SIM_LANES; k++) {
+        for (size_t i = 0; i < s->logs[k].n; i++)
+            free(s->logs[k].texts[i]);
+        free(s->logs[k].texts);
+        free(s->logs[k].started);
+    }
 }

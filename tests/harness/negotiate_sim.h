@@ -4,7 +4,8 @@
  *
  * - message queues between them, delivered in random order (in order on each link),
  * - a clock that the simulation advances,
- * - an engine that runs batches as the real one does (none ends before every rank has started it),
+ * - an engine that runs batches as the real one does: none ends before every rank has started it,
+ *   bound ones are started when they are handed out and end in any order,
  * - a program on each rank.
  *
  * The seed determines everything. The first violated rule is written to sim.why, and sim_run()
@@ -24,7 +25,8 @@ enum { SIM_RANKS = 9, SIM_NAMES = 64, SIM_STALL_TEXT = 2000 };
 
 /* One instruction of a rank's program. */
 struct sim_step {
-    enum { SIM_SUBMIT, SIM_WAIT, SIM_SLEEP } what;
+    /* PRIORITIZE: another thread waits, and the program goes on. */
+    enum { SIM_SUBMIT, SIM_WAIT, SIM_PRIORITIZE, SIM_SLEEP } what;
     int name;       /* tensor "t<name>" */
     uint32_t group; /* SUBMIT: this and the next steps, `group` in all, are a group */
     /* Version of the shape; the same on every rank unless a mismatch is intended. */
@@ -33,10 +35,15 @@ struct sim_step {
     uint64_t ns;          /* SLEEP */
 };
 
+/* Batches that are not bound run one after the other; bound ones run beside them. */
+enum sim_lane_kind { SIM_HOST, SIM_BOUND, SIM_LANES };
+
 struct sim_batch {
     struct sim_batch *next;
+    uint64_t number;
     bool frozen, started;
-    bool wrong; /* its tables do not match what every rank submitted: a thaw must drop it */
+    uint64_t place; /* once started: in its lane's log */
+    bool wrong;     /* its tables do not match what every rank submitted: a thaw must drop it */
     size_t n;
     uint64_t ids[]; /* ids of the batch's tensors */
 };
@@ -55,6 +62,11 @@ struct sim_message {
     uint8_t data[];
 };
 
+struct sim_lane {
+    struct sim_batch *first, **end;
+    uint64_t started, executed; /* batches */
+};
+
 struct sim_rank {
     struct sim *sim;
     int rank;
@@ -65,8 +77,9 @@ struct sim_rank {
     size_t nsteps, cap, at;
     uint64_t awake, due;
     struct sim_tensor tensors[SIM_NAMES];
-    struct sim_batch *first, **end;
-    uint64_t executed, frozen;  /* batches run; frozen batches handed out since the plan began */
+    struct sim_lane lanes[SIM_LANES];
+    uint64_t frozen;            /* frozen batches handed out since the plan began */
+    uint64_t next, dropped;     /* batch numbers: the smallest next one; the last dropped one */
     bool deaf;                  /* does nothing, like a stopped process */
     bool eager;                 /* tries the fast path first */
     uint64_t fast;              /* how often the fast path was taken */
@@ -74,6 +87,14 @@ struct sim_rank {
     int nstalls;
     char lost[1024]; /* why the rank has ended */
     int lost_rank;   /* the rank that caused this end */
+    int lost_code;
+};
+
+/* What runs at each place of a lane: a text that must be the same on every rank. */
+struct sim_log {
+    char **texts;
+    int *started; /* ranks */
+    size_t n;
 };
 
 struct sim {
@@ -82,10 +103,7 @@ struct sim {
     struct sim_rank ranks[SIM_RANKS];
     struct sim_message *queue[SIM_RANKS][SIM_RANKS], **queue_end[SIM_RANKS][SIM_RANKS];
     uint64_t messages;
-    /* What runs at each place of the log: a text that must be the same on every rank. */
-    char **log;
-    int *started;
-    size_t nlog;
+    struct sim_log logs[SIM_LANES];
     uint64_t progress;
     char why[2400];
 };
@@ -112,10 +130,17 @@ void sim_wait(struct sim_rank *r, int name);
 struct signature sim_allreduce(int64_t count);
 struct signature sim_allgather(void);
 
+/* The same in a GPU's memory: its batches are bound, except those of float16. */
+struct signature sim_on_gpu(struct signature sig);
+bool sim_binds(const struct signature *sig);
+
+/* Batches that the rank has run. */
+uint64_t sim_executed(const struct sim_rank *r);
+
 /* Dimension 0 that this rank submits for a name and version. */
 int64_t sim_dim0(int name, uint64_t version, int rank);
 
-/* Runs the programs to their end. False: see s->why. */
+/* Runs the programs to their end, which may be ops.lost on every rank. False: see s->why. */
 bool sim_run(struct sim *s);
 
 /* Takes one random step on one rank or link. */

@@ -52,30 +52,60 @@ static bool tables_right(const struct sim_rank *r, int name, const struct negoti
     return true;
 }
 
-static void on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t n, bool frozen)
+/* Checks what negotiation says about the batch. */
+static void check_batch(struct sim_rank *r, const struct negotiate_batch *from)
 {
-    struct sim_rank *r = ctx;
+    struct sim *s = r->sim;
+    if (from->number < r->next)
+        sim_fail(s, "rank %d: batch number %llu after %llu", r->rank,
+                 (unsigned long long)from->number, (unsigned long long)r->next);
+    r->next = from->number + 1;
+    if (from->frozen && from->index != r->frozen++)
+        sim_fail(s, "rank %d: frozen batch %llu follows %llu others", r->rank,
+                 (unsigned long long)from->index, (unsigned long long)r->frozen - 1);
     uint64_t bytes = 0;
-    struct sim_batch *b = malloc(sizeof(*b) + n * sizeof(uint64_t));
-    *b = (struct sim_batch){.frozen = frozen, .n = n};
-    for (size_t i = 0; i < n; i++) {
-        struct sim_tensor *t = sim_by_id(r, tensors[i].id);
-        b->ids[i] = tensors[i].id;
+    for (size_t i = 0; i < from->n; i++) {
+        const struct sim_tensor *t = sim_by_id(r, from->tensors[i].id);
         if (!t) {
-            sim_fail(r->sim, "rank %d: batch with a tensor that is not in flight", r->rank);
+            sim_fail(s, "rank %d: batch with a tensor that is not in flight", r->rank);
             continue;
         }
-        bytes += (uint64_t)t->sig.shape[0] * 4;
-        if (n > 1 && t->sig.kind != HVD_ALLREDUCE)
-            sim_fail(r->sim, "fused what must not be");
-        b->wrong = b->wrong || !tables_right(r, (int)(t - r->tensors), &tensors[i]);
+        bytes += (uint64_t)t->sig.shape[0] * hvd_dtype_size((enum hvd_dtype)t->sig.dtype);
+        if (from->n > 1 && t->sig.kind != HVD_ALLREDUCE)
+            sim_fail(s, "fused what must not be");
+        if (from->bound != sim_binds(&t->sig))
+            sim_fail(s, "rank %d: a batch in the wrong lane", r->rank);
     }
-    if (n > 1 && bytes > r->config.fusion_bytes)
-        sim_fail(r->sim, "a batch of %llu bytes", (unsigned long long)bytes);
-    r->frozen += frozen;
-    *r->end = b;
-    r->end = &b->next;
+    if (from->n > 1 && bytes > r->config.fusion_bytes)
+        sim_fail(s, "a batch of %llu bytes", (unsigned long long)bytes);
+}
+
+static void on_batch(void *ctx, const struct negotiate_batch *from)
+{
+    struct sim_rank *r = ctx;
+    enum sim_lane_kind kind = from->bound ? SIM_BOUND : SIM_HOST;
+    struct sim_lane *lane = &r->lanes[kind];
+    check_batch(r, from);
+    struct sim_batch *b = malloc(sizeof(*b) + from->n * sizeof(uint64_t));
+    *b = (struct sim_batch){.number = from->number, .frozen = from->frozen, .n = from->n};
+    for (size_t i = 0; i < from->n; i++) {
+        const struct sim_tensor *t = sim_by_id(r, from->tensors[i].id);
+        b->ids[i] = from->tensors[i].id;
+        b->wrong = b->wrong || !t || !tables_right(r, (int)(t - r->tensors), &from->tensors[i]);
+    }
+    *lane->end = b;
+    lane->end = &b->next;
     r->sim->progress++;
+    if (from->bound)
+        sim_start(r, SIM_BOUND, b);
+}
+
+static bool on_binds(void *ctx, const struct signature *sig)
+{
+    const struct sim_rank *r = ctx;
+    if (r->rank != 0)
+        sim_fail(r->sim, "rank %d is not the root, but decides what is bound", r->rank);
+    return sim_binds(sig);
 }
 
 static void on_fail(void *ctx, uint64_t id, const struct err *err)
@@ -92,39 +122,40 @@ static void on_fail(void *ctx, uint64_t id, const struct err *err)
     r->sim->progress++;
 }
 
-static void on_thawed(void *ctx, uint64_t keep, uint64_t dropped)
+static void on_dropped(void *ctx, uint64_t number)
 {
     struct sim_rank *r = ctx;
     struct sim *s = r->sim;
-    if (keep + dropped != r->frozen)
-        sim_fail(s, "rank %d: thaw keeps %llu and drops %llu of %llu", r->rank,
-                 (unsigned long long)keep, (unsigned long long)dropped,
-                 (unsigned long long)r->frozen);
-    r->frozen = 0;
-    size_t n = 0;
-    for (struct sim_batch *b = r->first; b; b = b->next)
-        n++;
-    if (dropped > n) {
-        sim_fail(s, "rank %d: thaw drops %llu batches of %zu", r->rank, (unsigned long long)dropped,
-                 n);
+    struct sim_lane *lane = &r->lanes[SIM_HOST];
+    struct sim_batch **at = &lane->first;
+    while (*at && (*at)->number != number)
+        at = &(*at)->next;
+    struct sim_batch *b = *at;
+    if (!b || b->next || !b->frozen || number >= r->dropped) {
+        sim_fail(s, "rank %d: a thaw drops batch %llu, which it may not", r->rank,
+                 (unsigned long long)number);
         return;
     }
-    struct sim_batch **at = &r->first;
-    for (size_t i = 0; i < n - dropped; i++)
-        at = &(*at)->next;
-    for (struct sim_batch *b = *at, *next; b; b = next) {
-        next = b->next;
-        if (!b->frozen)
-            sim_fail(s, "rank %d: thaw drops a negotiated batch", r->rank);
-        if (b->started && --s->started[r->executed] == 0) {
-            free(s->log[r->executed]);
-            s->log[r->executed] = NULL;
-        }
-        free(b);
+    struct sim_log *log = &s->logs[SIM_HOST];
+    if (b->started && --log->started[b->place] == 0) {
+        free(log->texts[b->place]);
+        log->texts[b->place] = NULL;
     }
+    lane->started -= b->started;
+    r->dropped = number;
     *at = NULL;
-    r->end = at;
-    s->progress++;
+    lane->end = at;
+    free(b);
+}
+
+static void on_thawed(void *ctx)
+{
+    struct sim_rank *r = ctx;
+    r->frozen = 0;
+    r->dropped = UINT64_MAX;
+    for (struct sim_batch *b = r->lanes[SIM_HOST].first; b; b = b->next)
+        b->frozen = false;
+    r->sim->progress++;
 }
 
 static void on_stalled(void *ctx, const char *text)
@@ -140,6 +171,7 @@ static void on_lost(void *ctx, int rank, const struct err *err)
     struct sim_rank *r = ctx;
     snprintf(r->lost, sizeof(r->lost), "%s", err->msg);
     r->lost_rank = rank;
+    r->lost_code = err->code;
     r->deaf = true;
 }
 
@@ -153,7 +185,9 @@ static void on_waiting_in(void *ctx, char *text, size_t size)
 const struct negotiate_ops sim_ops = {
     .send = on_send,
     .batch = on_batch,
+    .binds = on_binds,
     .fail = on_fail,
+    .dropped = on_dropped,
     .thawed = on_thawed,
     .stalled = on_stalled,
     .waiting_in = on_waiting_in,

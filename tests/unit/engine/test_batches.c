@@ -19,7 +19,8 @@ static void hand_out(struct engine *e, uint64_t id)
 {
     const struct negotiate_tensor t = {.id = id};
     assert_int_equal(ids_put(&e->ids, id, &slots[id]), 0);
-    batches_on_batch(e, &t, 1, true);
+    batches_on_batch(e, &(struct negotiate_batch){
+                            .number = 10 + id, .tensors = &t, .n = 1, .frozen = true, .index = id});
 }
 
 static int setup(void **state)
@@ -53,7 +54,7 @@ static void test_kept(void **state)
     hand_out(e, 1);
     assert_true(e->batches.first->frozen);
     assert_int_equal(e->batches.frozen, 2);
-    batches_on_thawed(e, 2, 0);
+    batches_on_thawed(e);
     assert_int_equal(e->batches.frozen, 0);
     const struct batch *b = e->batches.first;
     for (int i = 0; i < 2; i++, b = b->next) {
@@ -69,7 +70,8 @@ static void test_dropped(void **state)
     struct engine *e = *state;
     hand_out(e, 0);
     hand_out(e, 1);
-    batches_on_thawed(e, 1, 1);
+    batches_on_dropped(e, 11);
+    batches_on_thawed(e);
     assert_int_equal(slots[0].state, SLOT_BATCHED);
     assert_int_equal(slots[1].state, SLOT_NEGOTIATING);
     assert_ptr_equal(e->batches.first->slots[0], &slots[0]);

@@ -170,7 +170,7 @@ static void test_last_expected_tensor_flushes(void **state)
         wait_all(&s, k);
     run(&s);
     /* One batch in each of the later rounds. */
-    assert_true(s.ranks[0].executed <= 5 + 2);
+    assert_true(sim_executed(&s.ranks[0]) <= 5 + 2);
     assert_int_equal(s.ranks[0].tensors[4].ran, 3);
     sim_fini(&s);
 }
@@ -193,8 +193,8 @@ static void test_group_in_one_batch(void **state)
     for (int k = 0; k < 6; k++)
         wait_all(&s, k);
     run(&s);
-    assert_int_equal(s.ranks[0].executed, 1);
-    assert_string_equal(s.log[0], " t0#0 t1#0 t2#0 t3#0 t4#0 t5#0");
+    assert_int_equal(sim_executed(&s.ranks[0]), 1);
+    assert_string_equal(s.logs[SIM_HOST].texts[0], " t0#0 t1#0 t2#0 t3#0 t4#0 t5#0");
     sim_fini(&s);
 }
 
@@ -261,7 +261,7 @@ static void test_bad_arguments(void **state)
     assert_int_equal(negotiate_submit(n, "x", &sig, NULL, 0, &id, &err), -EINVAL);
     assert_int_equal(id, 7);
     negotiate_prioritize(n, 12345, 0);
-    negotiate_done(n);
+    negotiate_done(n, 0);
     sim_fini(&s);
 }
 

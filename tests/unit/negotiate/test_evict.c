@@ -28,6 +28,7 @@ struct node {
     struct negotiate *n;
     char log[LOG][32]; /* the tensors of each batch; '!' before a batch that failed */
     size_t nlog;
+    uint64_t number;   /* of the last batch */
     int64_t rows[LOG]; /* sum of the row counts of that batch */
     struct {
         uint64_t id;
@@ -64,15 +65,17 @@ static const char *name_of(const struct node *node, uint64_t id)
     return "?";
 }
 
-static void on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t n, bool frozen)
+static void on_batch(void *ctx, const struct negotiate_batch *batch)
 {
     struct node *node = ctx;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < batch->n; i++) {
+        const struct negotiate_tensor *t = &batch->tensors[i];
         assert_true(node->nlog < LOG);
-        for (int r = 0; tensors[i].dim0 && r < RANKS; r++)
-            node->rows[node->nlog] += tensors[i].dim0[r];
-        strcpy(node->log[node->nlog++], name_of(node, tensors[i].id));
+        for (int r = 0; t->dim0 && r < RANKS; r++)
+            node->rows[node->nlog] += t->dim0[r];
+        strcpy(node->log[node->nlog++], name_of(node, t->id));
     }
+    node->number = batch->number;
 }
 
 static void on_fail(void *ctx, uint64_t id, const struct err *err)
@@ -80,7 +83,11 @@ static void on_fail(void *ctx, uint64_t id, const struct err *err)
     fail_msg("rank %d: %s: %s", ((struct node *)ctx)->rank, name_of(ctx, id), err->msg);
 }
 
-static void on_thawed(void *ctx, uint64_t keep, uint64_t dropped)
+static void on_dropped(void *ctx, uint64_t number)
+{
+}
+
+static void on_thawed(void *ctx)
 {
 }
 
@@ -98,6 +105,7 @@ static int setup(void **state)
         .send = on_send,
         .batch = on_batch,
         .fail = on_fail,
+        .dropped = on_dropped,
         .thawed = on_thawed,
         .stalled = on_stalled,
         .waiting_in = on_waiting_in,
@@ -204,7 +212,7 @@ static void expect_ran(struct world *w, const char *first, const char *second, i
             assert_string_equal(node->log[1], second);
         assert_int_equal(node->rows[node->nlog - 1], rows);
         for (size_t i = 0; i < node->nlog; i++)
-            negotiate_done(node->n);
+            negotiate_done(node->n, node->number - i);
         memset(node->rows, 0, sizeof(node->rows));
         node->nlog = node->nasked = 0;
     }

@@ -60,6 +60,7 @@ struct node {
         uint8_t data[MESSAGE];
     } inbox[QUEUE];
     size_t got, taken; /* messages that came into the inbox, and that were taken out of it */
+    uint64_t numbers[TENSORS]; /* batches handed out in this round */
     uint64_t batches, tensors, frozen;
 };
 
@@ -72,12 +73,17 @@ static int on_send(void *ctx, int to, const struct buf *msg)
     return 0;
 }
 
-static void on_batch(void *ctx, const struct negotiate_tensor *tensors, size_t n, bool frozen)
+static void on_batch(void *ctx, const struct negotiate_batch *batch)
 {
     struct node *node = ctx;
-    node->batches++;
-    node->tensors += n;
-    node->frozen += frozen;
+    node->numbers[node->batches++] = batch->number;
+    node->tensors += batch->n;
+    node->frozen += batch->frozen;
+}
+
+static bool on_binds(void *ctx, const struct signature *sig)
+{
+    return sig->device >= 0;
 }
 
 static void on_fail(void *ctx, uint64_t id, const struct err *err)
@@ -85,7 +91,12 @@ static void on_fail(void *ctx, uint64_t id, const struct err *err)
     fail_msg("%s", err->msg);
 }
 
-static void on_thawed(void *ctx, uint64_t keep, uint64_t dropped)
+static void on_dropped(void *ctx, uint64_t number)
+{
+    fail_msg("batch %llu was dropped", (unsigned long long)number);
+}
+
+static void on_thawed(void *ctx)
 {
     fail_msg("the schedule was thawed");
 }
@@ -103,7 +114,9 @@ static void create(struct node *nodes, uint32_t freeze_after)
     static const struct negotiate_ops ops = {
         .send = on_send,
         .batch = on_batch,
+        .binds = on_binds,
         .fail = on_fail,
+        .dropped = on_dropped,
         .thawed = on_thawed,
         .stalled = on_stalled,
         .waiting_in = on_waiting_in,
@@ -150,7 +163,7 @@ static void one_round(struct node *nodes, const char (*names)[16], uint64_t *now
                                     .dtype = HVD_FLOAT32,
                                     .op = HVD_SUM,
                                     .ndim = 1,
-                                    .device = -1,
+                                    .device = at % 3 ? -1 : 0,
                                     .prescale = 1,
                                     .postscale = 1,
                                     .shape = {at + 1}};
@@ -163,8 +176,8 @@ static void one_round(struct node *nodes, const char (*names)[16], uint64_t *now
     pump(nodes, *now);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(nodes[i].tensors, TENSORS);
-        for (; nodes[i].batches; nodes[i].batches--)
-            negotiate_done(nodes[i].n);
+        while (nodes[i].batches) /* newest first: bound ones may end before the others */
+            negotiate_done(nodes[i].n, nodes[i].numbers[--nodes[i].batches]);
         nodes[i].tensors = 0;
     }
 }

@@ -70,11 +70,11 @@ static void test_freezes_and_is_silent(void **state)
         add_rounds(&s, 8, 5);
         run(&s);
         assert_true(all_frozen(&s));
-        uint64_t messages = s.messages, done = s.ranks[3].executed;
+        uint64_t messages = s.messages, done = sim_executed(&s.ranks[3]);
         add_rounds(&s, 30, 5);
         run(&s);
         assert_int_equal(s.messages, messages);
-        assert_true(s.ranks[3].executed > done);
+        assert_true(sim_executed(&s.ranks[3]) > done);
         assert_true(stats(&s, 5).frozen >= 30);
         sim_fini(&s);
     }
@@ -168,6 +168,40 @@ static void test_divergence(void **state)
     }
 }
 
+/* A group of three, each of which fills a batch. */
+static void add_group(struct sim_rank *r, int64_t second)
+{
+    for (int k = 0; k < 3; k++) {
+        struct sim_step step = {.what = SIM_SUBMIT,
+                                .name = 40 + k,
+                                .group = k == 0 ? 3 : 0,
+                                .sig = sim_allreduce(k == 1 ? second : 20000)};
+        step.sig.group_size = 3;
+        step.sig.group_index = (uint32_t)k;
+        step.sig.group_hash = 4711;
+        sim_add(r, &step);
+    }
+    for (int k = 0; k < 3; k++)
+        sim_wait(r, 40 + k);
+}
+
+/* One member of a group changes on every rank. The first member must not have begun by the plan:
+ * the others would wait for it in negotiation. */
+static void test_group_in_several_batches(void **state)
+{
+    for (uint64_t seed = 0; seed < 30; seed++) {
+        struct sim s;
+        sim_init(&s, seed, &options);
+        for (int k = 0; k < 40; k++)
+            for (int i = 0; i < s.n; i++)
+                add_group(&s.ranks[i], k < 20 ? 20000 : 20001);
+        run(&s);
+        assert_true(all_frozen(&s));
+        assert_in_range(stats(&s, 0).thaws, 1, 2);
+        sim_fini(&s);
+    }
+}
+
 /* A program that changes all the time must not freeze after each change. */
 static void test_backs_off(void **state)
 {
@@ -234,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_long_period),
         cmocka_unit_test(test_fast_path),
         cmocka_unit_test(test_divergence),
+        cmocka_unit_test(test_group_in_several_batches),
         cmocka_unit_test(test_backs_off),
         cmocka_unit_test(test_thaws_have_an_end),
         cmocka_unit_test(test_never_merges_what_depends),
