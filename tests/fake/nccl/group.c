@@ -27,8 +27,10 @@ static int fail(int result)
 
 int group_launch(struct ncclComm *comm, struct task *list)
 {
+    int rc;
     list->number = atomic_fetch_add(&comm->queued, 1);
-    int rc = stream_enqueue(list->stream, run_tasks, skip_tasks, list);
+    if (!time_enqueue(list, &rc))
+        rc = stream_enqueue(list->stream, run_tasks, skip_tasks, list);
     if (rc == NCCL_ABI_SUCCESS)
         return rc;
     atomic_fetch_sub(&comm->queued, 1);
@@ -62,6 +64,7 @@ static int end_group(void)
     while (rc == 0 && group.first) {
         struct task *list = take_list();
         struct ncclComm *comm = list->comm;
+        time_call(comm);
         if (comm->blocking) {
             rc = group_launch(comm, list);
         } else {
