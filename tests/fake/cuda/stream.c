@@ -83,7 +83,6 @@ static void *stream_main(void *arg)
 {
     struct CUstream_st *s = arg;
     pthread_mutex_lock(&fake_lock);
-    fake_add_stream(s);
     if (fake_time()->on)
         fake_serve(s);
     while (s->first || !s->closing) {
@@ -99,6 +98,7 @@ static void *stream_main(void *arg)
     return NULL;
 }
 
+/* Called with the lock. */
 static struct CUstream_st *new_stream(struct CUctx_st *context)
 {
     pthread_t thread;
@@ -117,6 +117,8 @@ static struct CUstream_st *new_stream(struct CUctx_st *context)
         s = NULL;
     }
     pthread_attr_destroy(&attr);
+    if (s)
+        fake_add_stream(s);
     return s;
 }
 
@@ -171,12 +173,12 @@ unsigned cuStreamCreateWithPriority(struct CUstream_st **ret, unsigned flags, in
     unsigned code = fake_enter(__func__, FAKE_CONTEXT);
     if (code)
         return code;
+    pthread_mutex_lock(&fake_lock);
     struct CUstream_st *s = new_stream(fake_current());
+    fake_live += s != NULL;
+    pthread_mutex_unlock(&fake_lock);
     if (!s)
         return CUDA_OUT_OF_MEMORY;
-    pthread_mutex_lock(&fake_lock);
-    fake_live++;
-    pthread_mutex_unlock(&fake_lock);
     *ret = s;
     return CUDA_OK;
 }

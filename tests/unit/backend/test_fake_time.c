@@ -73,6 +73,18 @@ static void set_up(struct setup *s, const char *data)
     good(cuda_memory_reserve(s->gpu->device, &s->locked, BYTES, &err), &err);
 }
 
+static void tear_down(struct setup *s)
+{
+    struct cuda_device *d = s->gpu->device;
+    cuda_memory_free(d, &s->memory);
+    cuda_memory_free(d, &s->locked);
+    cuda_event_put(d, s->event);
+    cuda_stream_destroy(d, s->user);
+    cuda_leave(&s->visit);
+    gpu_close(s->gpu);
+    want((uint64_t)s->fake->live(), 0, "objects that are left");
+}
+
 static void nap(void)
 {
     const struct timespec t = {.tv_nsec = 300000};
@@ -134,6 +146,7 @@ static int exact(const char *data)
         want(op->start, ready(op, i ? before : NULL), "start");
         want(op->issued < (i ? before->issued : begin) + CALL_NS, 0, "a call took no time");
     }
+    tear_down(&s);
     return 0;
 }
 
@@ -165,6 +178,7 @@ static int events(const char *data)
     }
     want(ops[1].start, ready(&ops[1], &ops[0]), "the second one on the user's stream");
     want(ops[2].start, ready(&ops[2], &ops[0]), "behind the first record");
+    tear_down(&s);
     return 0;
 }
 
@@ -225,6 +239,7 @@ static int sum_rank(int rank, int size, void *arg)
     b->ops[rank] = s.ops[1];
     b->ready[rank] = ready(&s.ops[1], &s.ops[0]);
     nccl.ncclCommAbort(comm);
+    tear_down(&s);
     return 0;
 }
 
@@ -265,6 +280,7 @@ static int launches(const char *data)
     want(s.ops[0].start, ready(&s.ops[0], NULL), "start");
     want(s.ops[0].end - s.ops[0].start, 10000, "a sum of one rank");
     nccl.ncclCommAbort(comm);
+    tear_down(&s);
     return 0;
 }
 
@@ -284,6 +300,7 @@ static int stuck(const char *data)
         want((uint64_t)cuda_event_done(s.gpu->device, s.event, &err), 1, "it has ended");
     nccl.ncclCommAbort(comm);
     finish(&s, s.user);
+    tear_down(&s);
     return 0;
 }
 
