@@ -163,8 +163,9 @@ int stream_enqueue(void *stream, void (*fn)(void *arg), void (*skip)(void *arg),
 
 /* ---- time: FAKE_NCCL_TIME, see README.md ---- */
 
-/* The host's part of a launch: takes the time of the call, and sets when the launch is done. */
-void time_call(struct ncclComm *comm);
+/* The host's part of a launch: takes the time of the call, and sets when the launch is done.
+ * Returns whether it is done in the call, also by a nonblocking communicator. */
+bool time_call(struct ncclComm *comm);
 /* Whether the launch has to get onto its stream now, by time or by the number of polls. */
 bool time_is_due(struct ncclComm *comm);
 /* Puts the list on its stream to take time. False: the libcuda in this process has no time. */

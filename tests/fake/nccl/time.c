@@ -65,15 +65,16 @@ static uint64_t now(void)
 
 /* ---- the host's part ---- */
 
-void time_call(struct ncclComm *comm)
+bool time_call(struct ncclComm *comm)
 {
     need_config();
     if (!config.on)
-        return;
+        return false;
     uint64_t until = now() + (uint64_t)(config.call * 1e9);
     while (now() < until)
         ;
     comm->launch_at = now() + (uint64_t)(config.async * 1e9);
+    return config.async <= 0;
 }
 
 bool time_is_due(struct ncclComm *comm)

@@ -20,7 +20,7 @@
 #include "tests/harness/world.h"
 
 #define CUDA_TIME "h2d=1e9,d2h=2e9,d2d=100e9,copy=1e-6,kernel=3e-6,launch=5e-6,call=20e-6"
-#define NCCL_TIME "bw=1e9,latency=10e-6,async=200e-6"
+#define NCCL_TIME "bw=1e9,latency=10e-6"
 #define LAUNCH_NS 5000
 #define CALL_NS   20000
 #define ASYNC_NS  200000
@@ -56,14 +56,16 @@ static void good(int rc, const struct err *err)
     exit(1);
 }
 
-static void set_up(struct setup *s, const char *data)
+/* launch: FAKE_NCCL_TIME's async */
+static void set_up(struct setup *s, const char *data, const char *launch)
 {
     char text[160];
     struct err err = {0};
     *s = (struct setup){.locked.host = true};
     snprintf(text, sizeof(text), "%s,data=%s", CUDA_TIME, data);
     setenv("FAKE_CUDA_TIME", text, 1);
-    setenv("FAKE_NCCL_TIME", NCCL_TIME, 1);
+    snprintf(text, sizeof(text), "%s,async=%s", NCCL_TIME, launch);
+    setenv("FAKE_NCCL_TIME", text, 1);
     s->fake = fake_cuda_use("cuda");
     good(gpu_open(0, &s->gpu, &err), &err);
     good(cuda_enter(s->gpu->device, &s->visit, &err), &err);
@@ -136,7 +138,7 @@ static int exact(const char *data)
     static const char *const kinds[] = {"h2d", "d2h", "d2d", "kernel"};
     struct setup s;
     uint64_t begin = clock_ns();
-    set_up(&s, data);
+    set_up(&s, data, "200e-6");
     copies(&s);
     want(s.n, 4, "operations");
     for (size_t i = 0; i < s.n; i++) {
@@ -155,7 +157,7 @@ static int events(const char *data)
 {
     struct setup s;
     struct err err = {0};
-    set_up(&s, data);
+    set_up(&s, data, "200e-6");
     struct cuda_device *d = s.gpu->device;
     struct CUstream_st *own = s.gpu->stream;
     want(s.fake->work(s.user, 3000000), CUDA_OK, "work");
@@ -218,7 +220,7 @@ static int sum_rank(int rank, int size, void *arg)
     struct setup s;
     struct nccl_api nccl;
     struct ncclComm *comm;
-    set_up(&s, "off");
+    set_up(&s, "off", "200e-6");
     if (rank == 0) {
         struct nccl_place place = {.origin = NCCL_ASKED};
         struct err err = {0};
@@ -264,7 +266,7 @@ static int launches(const char *data)
     struct nccl_api nccl;
     struct ncclComm *comm;
     int state = NCCL_ABI_IN_PROGRESS, polls = 0;
-    set_up(&s, data);
+    set_up(&s, data, "200e-6");
     make(&s, NULL, 0, 1, false, &nccl, &comm);
     uint64_t begin = clock_ns();
     want((uint64_t)nccl.ncclAllReduce(s.memory.at, s.memory.at, BYTES / 4, NCCL_ABI_FLOAT32,
@@ -284,13 +286,31 @@ static int launches(const char *data)
     return 0;
 }
 
+/* It is there when the call has returned: an event that is recorded then is behind it. */
+static int launches_at_once(const char *data)
+{
+    struct setup s;
+    struct nccl_api nccl;
+    struct ncclComm *comm;
+    set_up(&s, data, "0");
+    make(&s, NULL, 0, 1, false, &nccl, &comm);
+    want((uint64_t)nccl.ncclAllReduce(s.memory.at, s.memory.at, BYTES / 4, NCCL_ABI_FLOAT32,
+                                      NCCL_ABI_SUM, comm, s.user),
+         NCCL_ABI_SUCCESS, "ncclAllReduce");
+    finish(&s, s.user);
+    want(s.n, 1, "operations");
+    nccl.ncclCommAbort(comm);
+    tear_down(&s);
+    return 0;
+}
+
 static int stuck(const char *data)
 {
     struct setup s;
     struct nccl_api nccl;
     struct ncclComm *comm;
     struct err err = {0};
-    set_up(&s, data);
+    set_up(&s, data, "200e-6");
     setenv("FAKE_NCCL_HANG", "ncclAllReduce:1:async", 1);
     make(&s, NULL, 0, 1, true, &nccl, &comm);
     nccl.ncclAllReduce(s.memory.at, s.memory.at, BYTES / 4, NCCL_ABI_FLOAT32, NCCL_ABI_SUM, comm,
@@ -336,6 +356,7 @@ static void test_events(void **state)
 static void test_launches(void **state)
 {
     in_child(launches);
+    in_child(launches_at_once);
 }
 
 static void test_stuck(void **state)
