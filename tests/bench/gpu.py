@@ -10,7 +10,8 @@ loop   sums of 32 MB. bare: all are on the stream at once, as with all_reduce_pe
 25 64  steps of ResNet-50: 30 ms of backward, whose 161 gradients take NCCL 25 ms. bare: buckets of so many MiB, as
        with PyTorch's DistributedDataParallel. hvd: one request for each gradient, fused into batches of up to that size
 
-dead      us on NCCL's stream between two of its operations in which the device has nothing to do there: median, p99
+dead      us in which NCCL's stream has nothing to do: median, p99. loop: between two of its operations. Steps: in each
+          step, while there is a gradient whose sum has not begun (bare waits for a bucket to fill up)
 step      ms from one step's begin to the next one's on the device: median, p99. ideal: backward or NCCL alone
 hidden    the part of NCCL's time in which backward runs
 host      us of the host's call that starts a sum, median
@@ -62,12 +63,13 @@ def run(build, way, world, kind, launch_us):
 
 def row(world, kind, way, results):
     value = {key: statistics.median(r[key] for r in results) for key in results[0]}
-    text = f"{world.text:<26} {kind:>4} {way:<4} {value['load']:5.1f} {value['batches']:8.2f} "
+    text = (f"{world.text:<26} {kind:>4} {way:<4} {value['load']:5.1f} {value['batches']:8.2f} "
+            f"{value['dead_p50_us']:9.1f} {value['dead_p99_us']:9.1f} ")
     if kind == "loop":
-        text += f"{value['dead_p50_us']:9.1f} {value['dead_p99_us']:9.1f} " + 27 * " "
+        text += 27 * " "
     else:
         hidden = 1 - (value["round_p50_ms"] - BACKWARD_MS) / value["nccl_ms"]
-        text += f"{'':>19} {value['round_p50_ms']:8.2f} {value['round_p99_ms']:8.2f} {100 * hidden:7.0f}% "
+        text += f"{value['round_p50_ms']:8.2f} {value['round_p99_ms']:8.2f} {100 * hidden:7.0f}% "
     return text + f"{value['call_us']:7.1f} {value['cpu_us']:8.0f}"
 
 

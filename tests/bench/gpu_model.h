@@ -50,11 +50,14 @@ struct gpu_model_times {
 };
 
 struct gpu_model_result {
-    double batches;              /* NCCL's operations per round */
-    double dead_p50, dead_p99;   /* us on NCCL's stream between two, in which it does nothing */
-    double call, cpu;            /* us: call as above; cpu per batch */
-    double round_p50, round_p99; /* ms on the device, from one round's begin to the next one's */
-    double nccl;                 /* ms of NCCL's operations per round */
+    double batches; /* NCCL's operations per round */
+    /* us in which NCCL's stream has nothing to do, between two operations of a loop, or in a step
+     * after the device has produced a gradient whose sum has not begun. */
+    double dead_p50, dead_p99;
+    double call, cpu; /* us: call as above; cpu per batch */
+    double round_p50,
+        round_p99; /* ms on the device: the loop, or from a step's begin to the next */
+    double nccl;   /* ms of NCCL's operations per round */
 };
 
 static inline struct gpu_model gpu_model_parse(int argc, char **argv)
@@ -119,15 +122,49 @@ static inline void gpu_model_gradients(size_t counts[GRADIENTS], bool first[GRAD
 
 /* ---- the result, from the schedule ---- */
 
+/* The measured operations of two streams: of the layers, and those of NCCL with what is around them
+ * on its stream. */
 struct gpu_model_log {
-    struct fake_cuda_op *ops;
-    size_t n;
+    struct fake_cuda_op *all, *layers, *nccl;
+    size_t nall, nlayers, nnccl;
     uint64_t *times;
 };
 
 static inline bool is_nccl(const struct fake_cuda_op *op)
 {
     return strcmp(op->kind, "nccl") == 0;
+}
+
+static inline void gpu_model_read(const struct gpu_model *m, uint64_t begin,
+                                  struct gpu_model_log *ret)
+{
+    size_t most = m->fake->log(NULL, 0) + 1;
+    const struct CUstream_st *nccl = NULL;
+    *ret = (struct gpu_model_log){.all = calloc(most, sizeof(struct fake_cuda_op)),
+                                  .layers = calloc(most, sizeof(struct fake_cuda_op)),
+                                  .nccl = calloc(most, sizeof(struct fake_cuda_op)),
+                                  .times = calloc(most, sizeof(uint64_t))};
+    if (!ret->all || !ret->layers || !ret->nccl || !ret->times)
+        exit(1);
+    size_t now = m->fake->log(ret->all, most);
+    ret->nall = now < most ? now : most;
+    for (size_t i = 0; i < ret->nall; i++)
+        nccl = is_nccl(&ret->all[i]) ? ret->all[i].stream : nccl;
+    for (size_t i = 0; i < ret->nall; i++) {
+        const struct fake_cuda_op *op = &ret->all[i];
+        if (op->issued >= begin && op->stream == nccl)
+            ret->nccl[ret->nnccl++] = *op;
+        else if (op->issued >= begin)
+            ret->layers[ret->nlayers++] = *op;
+    }
+}
+
+static inline void gpu_model_free(struct gpu_model_log *l)
+{
+    free(l->all);
+    free(l->layers);
+    free(l->nccl);
+    free(l->times);
 }
 
 static inline void gpu_model_percentiles(struct gpu_model_log *l, size_t n, double scale,
@@ -138,88 +175,107 @@ static inline void gpu_model_percentiles(struct gpu_model_log *l, size_t n, doub
     *ret_p99 = n ? (double)l->times[(n - 1) * 99 / 100] / scale : 0;
 }
 
-/* Time between NCCL's operations in which the stream does nothing. Returns NCCL's stream. */
-static inline const struct CUstream_st *gpu_model_gaps(struct gpu_model_log *l,
-                                                       const struct gpu_model *m, uint64_t begin,
-                                                       struct gpu_model_result *ret)
+static inline void gpu_model_sums(const struct gpu_model_log *l, const struct gpu_model *m,
+                                  struct gpu_model_result *ret)
 {
-    const struct fake_cuda_op *last = NULL;
-    uint64_t busy = 0, nccl = 0;
-    size_t gaps = 0, batches = 0;
-    for (size_t i = 0; i < l->n; i++) {
-        const struct fake_cuda_op *op = &l->ops[i];
-        if (op->issued < begin || (last && op->stream != last->stream) || (!last && !is_nccl(op)))
-            continue;
-        if (!is_nccl(op)) {
-            busy += op->end - op->start;
-            continue;
+    for (size_t i = 0; i < l->nnccl; i++) {
+        if (is_nccl(&l->nccl[i])) {
+            ret->batches += 1.0 / m->rounds;
+            ret->nccl += (double)(l->nccl[i].end - l->nccl[i].start) / 1e6 / m->rounds;
         }
-        if (last)
-            l->times[gaps++] = op->start - last->end - busy;
-        last = op;
-        busy = 0;
-        batches++;
-        nccl += op->end - op->start;
     }
-    gpu_model_percentiles(l, gaps, 1e3, &ret->dead_p50, &ret->dead_p99);
-    ret->batches = (double)batches / m->rounds;
-    ret->nccl = (double)nccl / 1e6 / m->rounds;
-    return last ? last->stream : NULL;
 }
 
-/* From one begin of backward to the next one's; a loop is one round. */
-static inline void gpu_model_rounds(struct gpu_model_log *l, const struct gpu_model *m,
-                                    uint64_t begin, const struct CUstream_st *nccl,
-                                    struct gpu_model_result *ret)
+static inline void gpu_model_loop(struct gpu_model_log *l, struct gpu_model_result *ret)
 {
-    size_t kernels = 0, n = 0;
-    uint64_t first = 0, last = 0;
-    for (size_t i = 0; i < l->n; i++) {
-        const struct fake_cuda_op *op = &l->ops[i];
-        if (op->issued < begin || (op->stream == nccl) == m->steps)
-            continue;
-        if (m->steps && kernels++ % LAYERS == 0) {
-            if (first)
-                l->times[n++] = op->start - first;
-            first = op->start;
-        } else if (!m->steps) {
-            first = first ? first : op->start;
-            last = op->end;
-        }
+    uint64_t end = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < l->nnccl; i++) {
+        if (end && is_nccl(&l->nccl[i]))
+            l->times[n++] = l->nccl[i].start - end;
+        else if (end) /* what lies between two operations of NCCL's is not dead time */
+            end += l->nccl[i].end - l->nccl[i].start;
+        if (is_nccl(&l->nccl[i]))
+            end = l->nccl[i].end;
     }
-    if (!m->steps)
-        l->times[n++] = last - first;
+    gpu_model_percentiles(l, n, 1e3, &ret->dead_p50, &ret->dead_p99);
+    if (l->nnccl > 0)
+        ret->round_p50 = ret->round_p99 =
+            (double)(l->nccl[l->nnccl - 1].end - l->nccl[0].start) / 1e6;
+}
+
+/* The layer, in the order of backward, that has the byte of this number. */
+static inline size_t gpu_model_layer(size_t byte)
+{
+    size_t counts[GRADIENTS], layer = 0;
+    bool first[GRADIENTS];
+    gpu_model_gradients(counts, first);
+    for (int i = 0; i < GRADIENTS; i++) {
+        layer += i > 0 && first[i];
+        if (byte < counts[i] * 4)
+            return layer;
+        byte -= counts[i] * 4;
+    }
+    return layer; /* fused tensors have gaps */
+}
+
+/* The dead time of the step whose first layer is l->layers[at]. next: the operation of NCCL's
+ * stream with which to continue. */
+static inline uint64_t gpu_model_dead(const struct gpu_model_log *l, size_t at, size_t *next)
+{
+    uint64_t end = at + LAYERS < l->nlayers ? l->layers[at + LAYERS].start : UINT64_MAX;
+    uint64_t dead = 0, busy_until = 0;
+    size_t summed = 0;
+    for (; *next < l->nnccl && l->nccl[*next].start < end; ++*next) {
+        const struct fake_cuda_op *op = &l->nccl[*next];
+        uint64_t there = l->layers[at + gpu_model_layer(summed)].end;
+        uint64_t from = there > busy_until ? there : busy_until;
+        dead += op->start > from ? op->start - from : 0;
+        busy_until = op->end;
+        summed += is_nccl(op) ? op->bytes : 0;
+    }
+    return dead;
+}
+
+static inline void gpu_model_steps(struct gpu_model_log *l, struct gpu_model_result *ret)
+{
+    size_t n = 0, next = 0;
+    for (size_t at = 0; at + LAYERS <= l->nlayers; at += LAYERS)
+        l->times[n++] = gpu_model_dead(l, at, &next);
+    gpu_model_percentiles(l, n, 1e3, &ret->dead_p50, &ret->dead_p99);
+    n = 0;
+    for (size_t at = 0; at + LAYERS < l->nlayers; at += LAYERS)
+        l->times[n++] = l->layers[at + LAYERS].start - l->layers[at].start;
     gpu_model_percentiles(l, n, 1e6, &ret->round_p50, &ret->round_p99);
+}
+
+static inline void gpu_model_write(const struct gpu_model_log *l, const char *path)
+{
+    FILE *f = path ? fopen(path, "we") : NULL;
+    for (size_t i = 0; f && i < l->nall; i++)
+        fprintf(f, "%p %s %zu %llu %llu %llu\n", (const void *)l->all[i].stream, l->all[i].kind,
+                l->all[i].bytes, (unsigned long long)l->all[i].issued,
+                (unsigned long long)l->all[i].start, (unsigned long long)l->all[i].end);
+    if (f)
+        fclose(f);
 }
 
 static inline void gpu_model_show(const struct gpu_model *m, const struct gpu_model_times *t,
                                   uint64_t cpu_of_all)
 {
-    struct gpu_model_log l = {.n = m->fake->log(NULL, 0)};
+    struct gpu_model_log l;
     struct gpu_model_result r = {.call = (double)t->call / 1e3};
-    l.ops = calloc(l.n + 1, sizeof(*l.ops));
-    l.times = calloc(l.n + 1, sizeof(*l.times));
-    if (!l.ops || !l.times)
-        exit(1);
-    size_t now = m->fake->log(l.ops, l.n);
-    l.n = now < l.n ? now : l.n;
-    gpu_model_rounds(&l, m, t->begin, gpu_model_gaps(&l, m, t->begin, &r), &r);
+    gpu_model_read(m, t->begin, &l);
+    gpu_model_sums(&l, m, &r);
+    (m->steps ? gpu_model_steps : gpu_model_loop)(&l, &r);
     r.cpu = r.batches > 0 ? (double)cpu_of_all / 1e3 / m->ranks / m->rounds / r.batches : 0;
     printf("{\"batches\": %.2f, \"dead_p50_us\": %.1f, \"dead_p99_us\": %.1f, \"call_us\": %.1f, "
            "\"cpu_us\": %.0f, \"round_p50_ms\": %.3f, \"round_p99_ms\": %.3f, \"nccl_ms\": %.3f, "
            "\"host_ms\": %.3f}\n",
            r.batches, r.dead_p50, r.dead_p99, r.call, r.cpu, r.round_p50, r.round_p99, r.nccl,
            (double)(t->end - t->begin) / 1e6 / m->rounds);
-    const char *path = getenv("GPU_MODEL_LOG");
-    FILE *f = path ? fopen(path, "we") : NULL;
-    for (size_t i = 0; f && i < l.n; i++)
-        fprintf(f, "%p %s %zu %llu %llu %llu\n", (const void *)l.ops[i].stream, l.ops[i].kind,
-                l.ops[i].bytes, (unsigned long long)l.ops[i].issued,
-                (unsigned long long)l.ops[i].start, (unsigned long long)l.ops[i].end);
-    if (f)
-        fclose(f);
-    free(l.ops);
-    free(l.times);
+    gpu_model_write(&l, getenv("GPU_MODEL_LOG"));
+    gpu_model_free(&l);
 }
 
 #endif
