@@ -180,7 +180,7 @@ $(BUILD)/tests/fake/nccl-2.18/%: NCCL_BUILT := 21806
 $(BUILD)/tests/fake/nccl-2.18/%: NCCL_CUDA := 12.2
 $(BUILD)/tests/fake/nccl-2.27/%: NCCL_BUILT := 22707
 $(BUILD)/tests/fake/nccl-2.27/%: NCCL_CUDA := 13.0
-$(NCCL_FAKES): $(NCCL_FAKE_SRCS) tests/fake/nccl/fake.h core/backend/nccl_abi.h
+$(NCCL_FAKES): $(NCCL_FAKE_SRCS) tests/fake/nccl/fake.h tests/fake/cuda/control.h core/backend/nccl_abi.h
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DFAKE_NCCL_BUILT=$(NCCL_BUILT) -DFAKE_NCCL_CUDA=\"$(NCCL_CUDA)\" \

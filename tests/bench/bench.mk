@@ -44,6 +44,11 @@ bench-gradients: all  ## 161 gradients of ResNet-50 through hvd.torch
 bench-network: all  ## between network namespaces, unshaped and at 1 Gbit/s (root)
 	$(Q)$(PY) tests/bench/network.py $(BUILD)
 
+# The schedules are computed (tests/fake/README.md), so this needs no GPU. make bench-gpu is for a machine that has one.
+GPU_MODEL := $(addprefix $(BUILD)/tests/,bench/bench_gpu bench/bench_gpu_bare fake/cuda.so fake/nccl-2.27/libnccl.so.2)
+bench-gpu-model: $(GPU_MODEL)  ## dead time and overlap of hvd beside bare NCCL, on fake GPUs that take time
+	$(Q)$(PY) tests/bench/gpu.py $(BUILD)
+
 bench-life: all  ## init and shutdown, idle processor time, memory
 	$(Q)$(BUILD)/tests/bench/bench_life 4
 	$(Q)$(BUILD)/tests/bench/bench_life 2 67108864
@@ -69,4 +74,4 @@ bench-operator: all $(addprefix $(BUILD)/tests/,bench/bench_pods bench/bench_que
 bench-doctor: all  ## a level-1 look of hvd-doctor: seconds and memory
 	$(Q)$(PY) tests/bench/doctor.py $(BUILD)
 
-.PHONY: bench bench-compare bench-mpi bench-lifeline bench-elastic bench-operator bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life
+.PHONY: bench bench-gpu-model bench-compare bench-mpi bench-lifeline bench-elastic bench-operator bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life

@@ -26,6 +26,7 @@
 #include "core/base/clock.h"
 #include "tests/harness/port.h"
 #include "tests/harness/sweeper.h"
+#include "tests/harness/wire.h"
 
 #define WORLD_MAX_RANKS 64
 #define WORLD_MAX_HOSTS 16
@@ -40,6 +41,7 @@ struct world {
     char rendezvous[64];
     char prefix[32]; /* prefix of the namespaces' names */
     int namespaces;  /* created so far, without that of the switch */
+    pid_t wire;      /* 0: none */
     struct sweeper sweeper;
     uint64_t deadline;
 };
@@ -121,14 +123,19 @@ static int make_key(struct world *w)
 static int add_host(struct world *w, int h)
 {
     const char *p = w->prefix;
+    int rc;
     if (run_quiet("ip netns add %s%d", p, h) != 0)
         return -ENOTSUP;
     w->namespaces = h + 1;
-    if (run_quiet("ip link add eth0 netns %s%d type veth peer name h%d netns %ss && "
-                  "ip -n %ss link set h%d master br0 up && "
-                  "ip -n %s%d addr add 10.77.0.%d/24 dev eth0 && "
-                  "ip -n %s%d link set eth0 up && ip -n %s%d link set lo up",
-                  p, h, h, p, p, h, p, h, h + 1, p, h, p, h) != 0)
+    if (w->options.delay_us)
+        rc = run_quiet("ip -n %s%d tuntap add dev eth0 mode tun", p, h);
+    else
+        rc = run_quiet("ip link add eth0 netns %s%d type veth peer name h%d netns %ss && "
+                       "ip -n %ss link set h%d master br0 up",
+                       p, h, h, p, p, h);
+    if (rc < 0 || run_quiet("ip -n %s%d addr add 10.77.0.%d/24 dev eth0 && "
+                            "ip -n %s%d link set eth0 up && ip -n %s%d link set lo up",
+                            p, h, h + 1, p, h, p, h) != 0)
         return -ENOTSUP;
     if (w->options.shape &&
         run_quiet("ip netns exec %s%d tc qdisc add dev eth0 root %s", p, h, w->options.shape) != 0)
@@ -151,11 +158,14 @@ static int make_hosts(struct world *w)
         if (rc < 0)
             return rc;
     }
-    return 0;
+    if (w->options.delay_us)
+        w->wire = wire_start(w->prefix, w->options.hosts, w->options.delay_us);
+    return w->wire < 0 ? w->wire : 0;
 }
 
 static void world_free(struct world *w)
 {
+    wire_end(w->wire);
     sweeper_end(&w->sweeper);
     free(w);
 }

@@ -23,6 +23,7 @@ struct world_options {
     int hosts;
     int timeout_s;          /* all ranks are killed after so many seconds; 0: 200 */
     const char *shape;      /* with hosts: arguments after "tc qdisc add dev X root", NULL: none */
+    unsigned delay_us;      /* with hosts: each packet arrives so late (tests/harness/wire) */
     const char *const *env; /* "NAME=value" for every rank, ends with NULL; may be NULL */
 };
 

@@ -258,6 +258,16 @@ static void test_nccl(void **state)
                 (struct gpu_job){"nccl", "count=8;cuModuleLoadData=209", 0, -1, sums});
 }
 
+/* On streams whose schedules are computed (tests/fake/README.md), with bytes that are moved. */
+static void test_in_time(void **state)
+{
+#define IN_TIME "FAKE_CUDA_TIME=h2d=2e9,d2h=2e9,d2d=20e9,copy=2e-6,kernel=20e-6,launch=5e-6"
+    static const char *const fallback[] = {"HVD_GPU_FALLBACK=1", "HVD_NCCL_LIB=/none", IN_TIME,
+                                           NULL};
+    both(3, gpu_job_nccl("2.27", IN_TIME), "nccl");
+    both(2, fallback, "staged");
+}
+
 /* A back end chosen by name, without permission to fall back. */
 static void test_named(void **state)
 {
@@ -310,6 +320,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_staged),
         cmocka_unit_test(test_nccl),
+        cmocka_unit_test(test_in_time),
         cmocka_unit_test(test_named),
     };
     return cmocka_run_group_tests_name("multi/test_gpu", tests, NULL, NULL);

@@ -3,7 +3,6 @@
  * context: the entry of every call; primary contexts, each thread's stack of them, the mode of
  * capture; and control.h.
  */
-#include "tests/fake/cuda/control.h"
 #include "tests/fake/cuda/fake.h"
 
 #define FUNCTIONS 64
@@ -270,4 +269,6 @@ const struct fake_cuda_control fake_cuda_control = {
     .capture = control_capture,
     .live = control_live,
     .locked = control_locked,
+    .log = fake_log,
+    .work = fake_work,
 };

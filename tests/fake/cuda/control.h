@@ -10,8 +10,19 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct CUstream_st;
+
+/* An operation in the schedule of a stream (FAKE_CUDA_TIME). Times are nanoseconds of
+ * CLOCK_MONOTONIC. */
+struct fake_cuda_op {
+    const struct CUstream_st *stream;
+    const char *kind; /* "kernel", "h2d", "d2h", "d2d", "nccl", "host" */
+    size_t bytes;
+    uint64_t issued;     /* the host's call has put it on the stream */
+    uint64_t start, end; /* on the device; of a collective: the latest start over all ranks */
+};
 
 struct fake_cuda_control {
     /* Calls of a function so far; NULL: of all functions. */
@@ -32,6 +43,14 @@ struct fake_cuda_control {
     long (*live)(void);
     /* Bytes of pinned host memory that were not freed. */
     size_t (*locked)(void);
+
+    /* ---- with FAKE_CUDA_TIME (tests/fake/README.md) ---- */
+
+    /* Copies operations of the schedule, the first ones of the process first, each stream's in its
+     * order. Returns how many there are; ret may be NULL. */
+    size_t (*log)(struct fake_cuda_op *ret, size_t most);
+    /* Puts a kernel on the stream that takes so long and does nothing. Returns a CUresult. */
+    unsigned (*work)(struct CUstream_st *stream, uint64_t ns);
 };
 
 extern const struct fake_cuda_control fake_cuda_control;
@@ -39,5 +58,24 @@ extern const struct fake_cuda_control fake_cuda_control;
 /* For other fake libraries (tests/fake/nccl): f is called when the stream reaches it, or skip if
  * the device has a sticky error. Returns 0 or -1. */
 int fake_cuda_enqueue(void *stream, void (*f)(void *), void (*skip)(void *), void *ctx);
+
+/* An operation of another fake library that takes time. */
+struct fake_cuda_timed {
+    size_t bytes;    /* for the log */
+    uint64_t issued; /* 0: now */
+    bool real;       /* run() is called even with data=off, and may take longer than end - start */
+    /* Asks when the operation runs, if the stream is free for it from `ready` on. False: that is
+     * not known yet; a change of *ret_word, a futex shared by processes, away from ret_value may
+     * change that (NULL: ask again later). Called with the fake's lock, any number of times, on any
+     * thread. Must not block. */
+    bool (*when)(void *ctx, uint64_t ready, uint64_t *ret_start, uint64_t *ret_end,
+                 const void **ret_word, uint32_t *ret_value);
+    /* Moves the bytes, on the stream's thread. */
+    void (*run)(void *ctx);
+    void (*done)(void *ctx); /* called last, also when a sticky error skips the operation */
+};
+
+/* Like fake_cuda_enqueue(). Returns 0 or -1; 1: FAKE_CUDA_TIME is not set, nothing was done. */
+int fake_cuda_enqueue_timed(void *stream, const struct fake_cuda_timed *timed, void *ctx);
 
 #endif

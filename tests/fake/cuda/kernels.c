@@ -397,3 +397,18 @@ fake_kernel_f *fake_kernel(const char *name, size_t *ret_size)
     }
     return NULL;
 }
+
+size_t fake_kernel_bytes(const char *name, const void *parameters)
+{
+    const struct kernel_move *m = parameters;
+    const struct kernel_combine *c = parameters;
+    const struct type *from = NULL, *to = NULL;
+    uint64_t count = 0;
+    if (strncmp(name, "hvd_combine_", 12) == 0)
+        return (size_t)c->count * type_named(name + 12, strlen(name + 12))->bytes *
+               (c->sources + 1) / 2;
+    move_types(name + 9, &from, &to);
+    for (uint32_t p = 0; p < m->pieces; p++)
+        count += m->count[p];
+    return (size_t)count * ((from ? from->bytes : 1) + (to ? to->bytes : 1)) / 2;
+}

@@ -60,7 +60,8 @@ static unsigned allocate(size_t bytes, bool host, void **ret)
     /* This pattern shows a reader of memory that nobody has written. A build with TSan leaves it
      * out: filling the memory would take a quarter of a test's time. */
 #ifndef __SANITIZE_THREAD__
-    memset(at, 0xa5, bytes);
+    if (fake_time()->data)
+        memset(at, 0xa5, bytes);
 #endif
     *b = (struct block){.at = at, .bytes = bytes, .device = fake_current()->device, .host = host};
     pthread_mutex_lock(&fake_lock);
@@ -78,8 +79,10 @@ static unsigned release(const void *at, bool host)
 {
     struct CUctx_st *c = fake_current();
     pthread_mutex_lock(&fake_lock);
+    fake_advance();
     for (long before = c->queued; c->done < before;)
         pthread_cond_wait(&fake_moved, &fake_lock);
+    fake_sleep(c->busy_until);
     struct block **link = &blocks, *b;
     while ((b = *link) && (b->at != at || b->host != host))
         link = &b->next;
@@ -155,20 +158,24 @@ static unsigned copy(struct fake_task *task)
 }
 
 /* at_once: returns only when the copy is done. Called with the lock. */
-static unsigned enqueue(const char *function, void *to, const void *from, size_t bytes,
-                        bool at_once, struct CUstream_st *stream)
+static unsigned enqueue(const char *function, enum fake_kind kind, void *to, const void *from,
+                        size_t bytes, bool at_once, struct CUstream_st *stream)
 {
-    bool done = false;
-    struct fake_task *task = fake_append(function, stream, copy);
+    uint64_t end = 0;
+    struct fake_task *task = fake_append(function, kind, stream, copy);
     if (!task)
         return CUDA_OUT_OF_MEMORY;
     task->to = to;
     task->from = from;
     task->bytes = bytes;
-    if (at_once)
-        task->ret_done = &done;
-    while (at_once && !done)
+    task->takes = fake_takes(kind, bytes);
+    if (!at_once)
+        return CUDA_OK;
+    task->ret_end = &end;
+    fake_advance();
+    while (!end)
         pthread_cond_wait(&fake_moved, &fake_lock);
+    fake_sleep(end);
     return CUDA_OK;
 }
 
@@ -182,7 +189,7 @@ unsigned cuMemcpyHtoDAsync_v2(cuda_address to, const void *from, size_t bytes,
     pthread_mutex_lock(&fake_lock);
     code = !on_device(at, bytes)
                ? CUDA_INVALID_VALUE
-               : enqueue(__func__, at, from, bytes, !fake_mapped(from, bytes), stream);
+               : enqueue(__func__, FAKE_H2D, at, from, bytes, !fake_mapped(from, bytes), stream);
     pthread_mutex_unlock(&fake_lock);
     return code;
 }
@@ -196,7 +203,7 @@ unsigned cuMemcpyDtoHAsync_v2(void *to, cuda_address from, size_t bytes, struct 
     pthread_mutex_lock(&fake_lock);
     code = !on_device(at, bytes)
                ? CUDA_INVALID_VALUE
-               : enqueue(__func__, to, at, bytes, !fake_mapped(to, bytes), stream);
+               : enqueue(__func__, FAKE_D2H, to, at, bytes, !fake_mapped(to, bytes), stream);
     pthread_mutex_unlock(&fake_lock);
     return code;
 }
@@ -211,7 +218,7 @@ unsigned cuMemcpyDtoDAsync_v2(cuda_address to, cuda_address from, size_t bytes,
     pthread_mutex_lock(&fake_lock);
     code = !on_device(a, bytes) || !on_device(b, bytes)
                ? CUDA_INVALID_VALUE
-               : enqueue(__func__, a, b, bytes, false, stream);
+               : enqueue(__func__, FAKE_D2D, a, b, bytes, false, stream);
     pthread_mutex_unlock(&fake_lock);
     return code;
 }

@@ -110,10 +110,12 @@ unsigned cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned gr
     memcpy(l->name, function->name, sizeof(l->name));
     memcpy(l->parameters, parameters[0], function->size);
     pthread_mutex_lock(&fake_lock);
-    struct fake_task *task = fake_append(__func__, stream, run);
+    struct fake_task *task = fake_append(__func__, FAKE_KERNEL, stream, run);
     if (task) {
         task->data = l;
         task->drop = drop;
+        task->bytes = fake_kernel_bytes(l->name, l->parameters);
+        task->takes = fake_takes(FAKE_KERNEL, task->bytes);
     }
     pthread_mutex_unlock(&fake_lock);
     if (!task)

@@ -2,21 +2,11 @@
  *
  * stream: streams with a thread each, events between them, and functions of the host on them.
  */
-#include <errno.h>
-#include <time.h>
-
-#include "tests/fake/cuda/control.h"
 #include "tests/fake/cuda/fake.h"
 
 /* Events that are not destroyed stay reachable here, so that the leak checker does not report
  * them: with the real driver it would not see them either. */
-static struct CUevent_st {
-    struct CUevent_st *next;
-    /* Counts: records that were requested, and records that streams have reached. */
-    uint64_t recorded, done;
-    uint64_t ns; /* time of the last record */
-    int users;   /* references: the handle's owner, and tasks */
-} * events;
+static struct CUevent_st *events;
 
 /* ---- the thread of a stream; called with the lock ---- */
 
@@ -31,18 +21,20 @@ static void put_event(struct CUevent_st *event)
     free(event);
 }
 
-static void finish(struct fake_task *task, unsigned code)
+void fake_finish(struct fake_task *task, unsigned code, uint64_t end)
 {
     struct CUctx_st *c = task->stream->context;
     if (code && !c->sticky)
         c->sticky = code;
-    if (task->ret_done)
-        *task->ret_done = true;
+    if (task->ret_end)
+        *task->ret_end = end;
     if (task->drop)
         task->drop(task);
     put_event(task->event);
     free(task);
     c->done++;
+    if (c->busy_until < end)
+        c->busy_until = end;
     pthread_cond_broadcast(&fake_moved);
 }
 
@@ -54,7 +46,7 @@ static void skip_first(struct fake_task *task)
     pthread_mutex_lock(&fake_lock);
 }
 
-static void run_first(struct CUstream_st *s)
+struct fake_task *fake_run_first(struct CUstream_st *s, bool data, unsigned *ret_code)
 {
     struct fake_task *task = s->first;
     struct CUctx_st *c = s->context;
@@ -63,7 +55,7 @@ static void run_first(struct CUstream_st *s)
         s->end = &s->first;
     s->running = true;
     unsigned code = task->fails ? task->fails : c->breaks;
-    unsigned delay_us = fake_delay_us;
+    unsigned delay_us = fake_time()->on ? 0 : fake_delay_us;
     c->breaks = 0;
     if (delay_us) {
         pthread_mutex_unlock(&fake_lock);
@@ -72,31 +64,41 @@ static void run_first(struct CUstream_st *s)
     }
     /* After a sticky error no task runs, but every task ends. */
     if (!code && !c->sticky)
-        code = task->run(task);
+        code = data ? task->run(task) : CUDA_OK;
     else if (task->skip)
         skip_first(task);
     s->running = false;
-    finish(task, code);
+    *ret_code = code;
+    return task;
+}
+
+static void run_first(struct CUstream_st *s)
+{
+    unsigned code;
+    struct fake_task *task = fake_run_first(s, true, &code);
+    fake_finish(task, code, 1);
 }
 
 static void *stream_main(void *arg)
 {
     struct CUstream_st *s = arg;
     pthread_mutex_lock(&fake_lock);
-    for (;;) {
+    if (fake_time()->on)
+        fake_serve(s);
+    while (s->first || !s->closing) {
         if (s->first && !s->first->stalls && !fake_stalled)
             run_first(s);
-        else if (!s->first && s->closing)
-            break;
         else
             pthread_cond_wait(s->first ? &fake_moved : &s->wake, &fake_lock);
     }
+    fake_remove_stream(s);
     pthread_mutex_unlock(&fake_lock);
     pthread_cond_destroy(&s->wake);
     free(s);
     return NULL;
 }
 
+/* Called with the lock. */
 static struct CUstream_st *new_stream(struct CUctx_st *context)
 {
     pthread_t thread;
@@ -115,6 +117,8 @@ static struct CUstream_st *new_stream(struct CUctx_st *context)
         s = NULL;
     }
     pthread_attr_destroy(&attr);
+    if (s)
+        fake_add_stream(s);
     return s;
 }
 
@@ -142,7 +146,7 @@ static unsigned scripted(const char *key, const char *function)
     return text[n] == ':' ? (unsigned)atoi(text + n + 1) : text[n] == '\0';
 }
 
-struct fake_task *fake_append(const char *function, struct CUstream_st *stream,
+struct fake_task *fake_append(const char *function, enum fake_kind kind, struct CUstream_st *stream,
                               unsigned (*run)(struct fake_task *task))
 {
     struct CUstream_st *s = stream_of(stream);
@@ -150,12 +154,14 @@ struct fake_task *fake_append(const char *function, struct CUstream_st *stream,
     if (!task)
         return NULL;
     task->run = run;
+    task->kind = kind;
     task->stream = s;
     task->fails = scripted("later", function);
     task->stalls = scripted("stall", function);
     *s->end = task;
     s->end = &task->next;
     s->context->queued++;
+    fake_issue(task);
     pthread_cond_signal(&s->wake);
     return task;
 }
@@ -167,12 +173,12 @@ unsigned cuStreamCreateWithPriority(struct CUstream_st **ret, unsigned flags, in
     unsigned code = fake_enter(__func__, FAKE_CONTEXT);
     if (code)
         return code;
+    pthread_mutex_lock(&fake_lock);
     struct CUstream_st *s = new_stream(fake_current());
+    fake_live += s != NULL;
+    pthread_mutex_unlock(&fake_lock);
     if (!s)
         return CUDA_OUT_OF_MEMORY;
-    pthread_mutex_lock(&fake_lock);
-    fake_live++;
-    pthread_mutex_unlock(&fake_lock);
     *ret = s;
     return CUDA_OK;
 }
@@ -198,7 +204,8 @@ unsigned cuStreamQuery(struct CUstream_st *stream)
         return code;
     pthread_mutex_lock(&fake_lock);
     struct CUstream_st *s = stream_of(stream);
-    bool idle = s && !s->first && !s->running;
+    fake_advance();
+    bool idle = s && !s->first && !s->running && s->busy_until <= fake_now();
     code = s && s->context->sticky ? s->context->sticky : idle ? CUDA_OK : CUDA_NOT_READY;
     pthread_mutex_unlock(&fake_lock);
     return code;
@@ -228,7 +235,7 @@ static bool append_host(const char *function, struct CUstream_st *stream, void (
                         void (*skip)(void *), void *ctx)
 {
     pthread_mutex_lock(&fake_lock);
-    struct fake_task *task = fake_append(function, stream, call_host);
+    struct fake_task *task = fake_append(function, FAKE_HOST, stream, call_host);
     if (task) {
         task->f = f;
         task->skip = skip;
@@ -285,11 +292,9 @@ unsigned cuEventDestroy_v2(struct CUevent_st *event)
 
 static unsigned reach(struct fake_task *task)
 {
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
     if (task->event->done < task->mark)
         task->event->done = task->mark;
-    task->event->ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+    task->event->at[task->mark % FAKE_MARKS] = fake_now();
     return CUDA_OK;
 }
 
@@ -299,7 +304,7 @@ unsigned cuEventRecord(struct CUevent_st *event, struct CUstream_st *stream)
     if (code)
         return code;
     pthread_mutex_lock(&fake_lock);
-    struct fake_task *task = fake_append(__func__, stream, reach);
+    struct fake_task *task = fake_append(__func__, FAKE_RECORD, stream, reach);
     if (task) {
         task->event = event;
         task->mark = ++event->recorded;
@@ -309,13 +314,25 @@ unsigned cuEventRecord(struct CUevent_st *event, struct CUstream_st *stream)
     return task ? CUDA_OK : CUDA_OUT_OF_MEMORY;
 }
 
+/* The time of the last record. */
+static uint64_t time_of(const struct CUevent_st *event)
+{
+    return event->at[event->recorded % FAKE_MARKS];
+}
+
+static bool is_reached(const struct CUevent_st *event)
+{
+    return event->done == event->recorded && time_of(event) <= fake_now();
+}
+
 unsigned cuEventQuery(struct CUevent_st *event)
 {
     unsigned code = fake_enter(__func__, FAKE_UNSAFE);
     if (code)
         return code;
     pthread_mutex_lock(&fake_lock);
-    code = event->done < event->recorded ? CUDA_NOT_READY : CUDA_OK;
+    fake_advance();
+    code = is_reached(event) ? CUDA_OK : CUDA_NOT_READY;
     pthread_mutex_unlock(&fake_lock);
     return code;
 }
@@ -326,8 +343,9 @@ unsigned cuEventElapsedTime(float *ret_ms, struct CUevent_st *from, struct CUeve
     if (code)
         return code;
     pthread_mutex_lock(&fake_lock);
-    bool ready = from->done == from->recorded && to->done == to->recorded;
-    *ret_ms = (float)((double)(to->ns - from->ns) / 1e6);
+    fake_advance();
+    bool ready = is_reached(from) && is_reached(to);
+    *ret_ms = (float)((double)(time_of(to) - time_of(from)) / 1e6);
     pthread_mutex_unlock(&fake_lock);
     return ready ? CUDA_OK : CUDA_NOT_READY;
 }
@@ -346,7 +364,7 @@ unsigned cuStreamWaitEvent(struct CUstream_st *stream, struct CUevent_st *event,
     if (code)
         return code;
     pthread_mutex_lock(&fake_lock);
-    struct fake_task *task = fake_append(__func__, stream, wait_for);
+    struct fake_task *task = fake_append(__func__, FAKE_AWAIT, stream, wait_for);
     if (task) {
         task->event = event;
         task->mark = event->recorded;

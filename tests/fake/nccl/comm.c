@@ -232,7 +232,7 @@ int ncclCommGetAsyncError(struct ncclComm *comm, int *error)
     if (f.async)
         atomic_store(&comm->async, f.async);
     home_check(comm);
-    if (comm->launch && atomic_load(&comm->async) == NCCL_ABI_IN_PROGRESS && --comm->polls <= 0) {
+    if (comm->launch && atomic_load(&comm->async) == NCCL_ABI_IN_PROGRESS && time_is_due(comm)) {
         struct task *list = comm->launch;
         int expected = NCCL_ABI_IN_PROGRESS;
         comm->launch = NULL;

@@ -7,8 +7,8 @@
  *
  * The files: segment: memory that the ranks of a communicator share, and waiting in it. comm: the
  * life of a communicator. group: calls become tasks. run: executes a task on its stream's thread.
- * stream: queues with a thread each. math: arithmetic. home: the work that a thread has begun.
- * script: failures on demand.
+ * stream: queues with a thread each. time: operations that take time. math: arithmetic. home: the
+ * work that a thread has begun. script: failures on demand.
  */
 #ifndef HVD_TESTS_FAKE_NCCL_H
 #define HVD_TESTS_FAKE_NCCL_H
@@ -31,6 +31,9 @@
 #define CELL_BYTES   (64u << 10)
 #define LETTER_BYTES (16u << 10)
 #define MADE_OPS_MAX 64
+/* A rank comes to meeting m + 1 when all ranks have come to m. So two of them do not overwrite what
+ * is still read. */
+#define MEETINGS 2
 
 /* ---- segment ---- */
 
@@ -47,6 +50,11 @@ struct letter { /* one direction between two ranks; a chunk at a time */
     uint8_t data[LETTER_BYTES];
 };
 
+struct meeting {                       /* of all ranks, before a collective, in time */
+    _Atomic uint32_t came;             /* a futex; counts on from one use to the next */
+    _Atomic uint64_t ready[RANKS_MAX]; /* ns: when each rank's stream can start it */
+};
+
 struct where { /* location of a segment; part of the unique id */
     uint64_t magic, nonce;
     int pid, fd;
@@ -56,6 +64,7 @@ struct segment {
     uint64_t nonce;
     _Atomic int joined;
     struct seat seat[RANKS_MAX];
+    struct meeting meeting[MEETINGS];
     uint8_t cell[RANKS_MAX][CELL_BYTES];
     struct letter letter[RANKS_MAX][RANKS_MAX]; /* [from][to] */
 };
@@ -88,6 +97,8 @@ struct ncclComm {
     } made[MADE_OPS_MAX];
     struct task *launch; /* tasks that are not on their stream yet: the caller has to poll first */
     int polls;
+    uint64_t launch_at;          /* ns: when the launch gets onto its stream, in time */
+    uint64_t met;                /* collectives that have started, in time */
     _Atomic bool busy;           /* a thread creates this communicator */
     _Atomic(struct home *) home; /* of the thread that has begun work; NULL: none */
     struct ncclComm *next;       /* in the list of all communicators */
@@ -119,6 +130,7 @@ struct task { /* a call; the calls of a group on one communicator and stream are
     int fails;       /* fails asynchronously, with this result */
     size_t at;       /* SEND, RECV: bytes done */
     uint64_t number; /* of the list, in its first task: see comm->run */
+    bool came;       /* to the meeting before it; of the first task */
 };
 
 int group_add(const struct task *task);
@@ -130,8 +142,23 @@ void task_free(struct task *list);
  * device has a sticky error. */
 void run_tasks(void *list);
 void skip_tasks(void *list);
+/* Parts of both: executes the list; frees it, so that the communicator's next list may run. */
+void run_in_turn(struct task *list);
+void leave_list(struct task *list);
 
+/* The function of that name of the fake libcuda in this process; NULL: there is none. */
+void *stream_symbol(const char *name);
 int stream_enqueue(void *stream, void (*fn)(void *arg), void (*skip)(void *arg), void *arg);
+
+/* ---- time: FAKE_NCCL_TIME, see README.md ---- */
+
+/* The host's part of a launch: takes the time of the call, and sets when the launch is done.
+ * Returns whether it is done in the call, also by a nonblocking communicator. */
+bool time_call(struct ncclComm *comm);
+/* Whether the launch has to get onto its stream now, by time or by the number of polls. */
+bool time_is_due(struct ncclComm *comm);
+/* Puts the list on its stream to take time. False: the libcuda in this process has no time. */
+bool time_enqueue(struct task *list, int *ret_result);
 
 /* ---- home: threads and what they have begun, before 2.27 ---- */
 

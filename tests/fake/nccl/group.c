@@ -27,8 +27,10 @@ static int fail(int result)
 
 int group_launch(struct ncclComm *comm, struct task *list)
 {
+    int rc;
     list->number = atomic_fetch_add(&comm->queued, 1);
-    int rc = stream_enqueue(list->stream, run_tasks, skip_tasks, list);
+    if (!time_enqueue(list, &rc))
+        rc = stream_enqueue(list->stream, run_tasks, skip_tasks, list);
     if (rc == NCCL_ABI_SUCCESS)
         return rc;
     atomic_fetch_sub(&comm->queued, 1);
@@ -62,7 +64,8 @@ static int end_group(void)
     while (rc == 0 && group.first) {
         struct task *list = take_list();
         struct ncclComm *comm = list->comm;
-        if (comm->blocking) {
+        bool at_once = time_call(comm) || comm->blocking;
+        if (at_once) {
             rc = group_launch(comm, list);
         } else {
             home_begin(comm);
@@ -70,7 +73,7 @@ static int end_group(void)
             comm->polls = script_number("FAKE_NCCL_POLLS", 2);
             atomic_store(&comm->async, NCCL_ABI_IN_PROGRESS);
         }
-        if (rc == 0 && !comm->blocking && !group.first)
+        if (rc == 0 && !at_once && !group.first)
             rc = NCCL_ABI_IN_PROGRESS;
     }
     task_free(group.first);

@@ -195,7 +195,7 @@ static bool run_collective(const struct task *t)
 
 /* ---- a list ---- */
 
-static void run_in_turn(struct task *list)
+void run_in_turn(struct task *list)
 {
     struct ncclComm *c = list->comm;
     for (struct task *t = list; t; t = t->next) {
@@ -209,6 +209,13 @@ static void run_in_turn(struct task *list)
         ok = is_letter(t) || run_collective(t);
 }
 
+void leave_list(struct task *list)
+{
+    struct ncclComm *c = list->comm;
+    task_free(list);
+    atomic_fetch_add(&c->run, 1);
+}
+
 static void come_to(struct task *list, bool works)
 {
     struct ncclComm *c = list->comm;
@@ -217,8 +224,7 @@ static void come_to(struct task *list, bool works)
         nanosleep(&nap, NULL);
     if (works && !atomic_load(&c->aborted))
         run_in_turn(list);
-    task_free(list);
-    atomic_fetch_add(&c->run, 1);
+    leave_list(list);
 }
 
 void run_tasks(void *list)

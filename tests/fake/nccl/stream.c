@@ -74,20 +74,20 @@ static struct stream *find(void *stream, bool make)
     return streams[i] = s;
 }
 
-static enqueue_f *of_cuda(void)
+void *stream_symbol(const char *name)
 {
     void *cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    void *symbol = cuda ? dlsym(cuda, "fake_cuda_enqueue") : NULL;
-    enqueue_f *f = NULL;
+    void *symbol = cuda ? dlsym(cuda, name) : NULL;
     if (cuda)
         dlclose(cuda);
-    memcpy(&f, &symbol, sizeof(f));
-    return f;
+    return symbol;
 }
 
 int stream_enqueue(void *stream, void (*fn)(void *arg), void (*skip)(void *arg), void *arg)
 {
-    enqueue_f *cuda = of_cuda();
+    void *symbol = stream_symbol("fake_cuda_enqueue");
+    enqueue_f *cuda;
+    memcpy(&cuda, &symbol, sizeof(cuda));
     if (cuda)
         return cuda(stream, fn, skip, arg) == 0 ? NCCL_ABI_SUCCESS : NCCL_ABI_CUDA_ERROR;
     struct job *job = calloc(1, sizeof(*job));
