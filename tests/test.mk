@@ -162,7 +162,7 @@ FAKES := $(patsubst %.c,$(BUILD)/%.so,$(sort $(wildcard tests/fake/*.c)))
 $(BUILD)/tests/fake/%.so: tests/fake/%.c
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fvisibility=default -ftls-model=initial-exec -shared -o $@ $(filter %.c,$^) $(LDFLAGS)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fvisibility=default -fPIC -ftls-model=initial-exec -shared -o $@ $(filter %.c,$^) $(LDFLAGS)
 $(BUILD)/tests/fake/cuda.so: $(sort $(wildcard tests/fake/cuda/*.[ch])) core/backend/cuda_abi.h core/backend/kernels/kernels.h
 $(BUILD)/tests/fake/cuda.so $(BUILD)/tests/fake/cuda-old.so: LDFLAGS += -Wl,-soname,libcuda.so.1
 $(FAKES): tests/fake/script.h
@@ -184,7 +184,7 @@ $(NCCL_FAKES): $(NCCL_FAKE_SRCS) tests/fake/nccl/fake.h tests/fake/cuda/control.
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DFAKE_NCCL_BUILT=$(NCCL_BUILT) -DFAKE_NCCL_CUDA=\"$(NCCL_CUDA)\" \
-	    -ftls-model=initial-exec -shared -Wl,-soname,libnccl.so.2 \
+	    -fPIC -ftls-model=initial-exec -shared -Wl,-soname,libnccl.so.2 \
 	    -o $@ $(NCCL_FAKE_SRCS) $(LDFLAGS) -ldl
 tests-bin test-e2e: $(FAKES) $(NCCL_FAKES)
 $(filter $(ON_FAKES),$(UNIT_BINS) $(MULTI_BINS)): | $(NCCL_FAKES)

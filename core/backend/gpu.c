@@ -13,6 +13,8 @@
 
 /* time limit of gpu_copy_now(), including the wait for earlier work on the stream */
 #define COPY_MS 30000
+/* A block of memory of this size may serve any smaller need. */
+#define SMALL_BYTES ((size_t)4 << 20)
 
 /* ---- life ---- */
 
@@ -21,6 +23,10 @@ static int open_inside(struct gpu *gpu, struct err *err)
 {
     struct cuda_device *d = gpu->device;
     int rc = cuda_stream_create(d, &gpu->stream, err);
+    if (rc == 0)
+        rc = cuda_stream_create(d, &gpu->call, err);
+    if (rc == 0)
+        rc = cuda_stream_create(d, &gpu->out, err);
     if (rc == 0)
         rc = cuda_event_get(d, &gpu->event, err);
     if (rc < 0)
@@ -48,8 +54,11 @@ int gpu_open(int ordinal, struct gpu **ret, struct err *err)
     return rc;
 }
 
-static void free_old(struct gpu *gpu)
+static void free_unused(struct gpu *gpu)
 {
+    gpu->blocks -= gpu->nspare;
+    while (gpu->nspare > 0)
+        cuda_memory_free(gpu->device, &gpu->spare[--gpu->nspare]);
     while (gpu->nold > 0)
         cuda_memory_free(gpu->device, &gpu->old[--gpu->nold]);
 }
@@ -61,13 +70,16 @@ void gpu_close(struct gpu *gpu)
         return;
     /* Nothing on a lost device can be freed. */
     if (gpu->device && cuda_enter(gpu->device, &visit, NULL) == 0) {
-        free_old(gpu);
+        free_unused(gpu);
         cuda_event_put(gpu->device, gpu->event);
         cuda_stream_destroy(gpu->device, gpu->stream);
+        cuda_stream_destroy(gpu->device, gpu->call);
+        cuda_stream_destroy(gpu->device, gpu->out);
     }
     cuda_leave(&visit);
     cuda_device_close(gpu->device);
     free(gpu->old);
+    free(gpu->spare);
     free(gpu);
 }
 
@@ -103,16 +115,25 @@ int gpu_copy_now(struct gpu *gpu, void *to, const void *from, size_t bytes, stru
     return rc;
 }
 
-int gpu_await(struct gpu *gpu, const struct coll_op *op, struct err *err)
+int gpu_await(struct gpu *gpu, struct CUstream_st *stream, const struct coll_op *op,
+              struct err *err)
 {
     const void *before = NULL; /* tensors of one submission often have one event */
     int rc = 0;
     for (size_t i = 0; op->ready && i < op->n && rc == 0; i++) {
         if (op->ready[i] && op->ready[i] != before)
-            rc = cuda_stream_wait(gpu->device, gpu->stream, op->ready[i], err);
+            rc = cuda_stream_wait(gpu->device, stream, op->ready[i], err);
         before = op->ready[i];
     }
     return rc;
+}
+
+int gpu_join(struct gpu *gpu, struct err *err)
+{
+    int rc = cuda_event_record(gpu->device, gpu->event, gpu->stream, err);
+    if (rc == 0)
+        rc = cuda_stream_wait(gpu->device, gpu->call, gpu->event, err);
+    return rc == 0 ? cuda_stream_wait(gpu->device, gpu->out, gpu->event, err) : rc;
 }
 
 int gpu_move_bytes(struct gpu *gpu, const struct gpu_piece *pieces, size_t n,
@@ -130,10 +151,15 @@ int gpu_move_bytes(struct gpu *gpu, const struct gpu_piece *pieces, size_t n,
 
 /* ---- memory ---- */
 
+/* Whether none of our streams has work. */
 static bool is_idle(struct gpu *gpu)
 {
-    return cuda_event_record(gpu->device, gpu->event, gpu->stream, NULL) == 0 &&
-           cuda_event_done(gpu->device, gpu->event, NULL) == 0;
+    struct CUstream_st *const streams[] = {gpu->stream, gpu->call, gpu->out};
+    bool idle = true;
+    for (size_t i = 0; i < sizeof(streams) / sizeof(streams[0]) && idle; i++)
+        idle = cuda_event_record(gpu->device, gpu->event, streams[i], NULL) == 0 &&
+               cuda_event_done(gpu->device, gpu->event, NULL) == 0;
+    return idle;
 }
 
 int gpu_reserve(struct gpu *gpu, struct cuda_memory *memory, size_t bytes, struct err *err)
@@ -148,7 +174,7 @@ int gpu_reserve(struct gpu *gpu, struct cuda_memory *memory, size_t bytes, struc
     gpu->old = old;
     int rc = cuda_memory_reserve(gpu->device, &larger, bytes > twice ? bytes : twice, err);
     if (rc == -ENOMEM && is_idle(gpu)) {
-        free_old(gpu);
+        free_unused(gpu);
         cuda_memory_free(gpu->device, memory);
     }
     if (rc == -ENOMEM)
@@ -159,4 +185,48 @@ int gpu_reserve(struct gpu *gpu, struct cuda_memory *memory, size_t bytes, struc
         gpu->old[gpu->nold++] = *memory;
     *memory = larger;
     return 0;
+}
+
+/* A block that is much larger than needed is left for others. */
+static bool fits(const struct cuda_memory *m, size_t bytes)
+{
+    return m->size >= bytes && (m->size / 4 <= bytes || m->size <= SMALL_BYTES);
+}
+
+static int allocate(struct gpu *gpu, size_t bytes, struct cuda_memory *ret, struct err *err)
+{
+    struct cuda_memory *spare = realloc(gpu->spare, (gpu->blocks + 1) * sizeof(*spare));
+    if (!spare)
+        return err_set(err, ENOMEM, "no memory for one more buffer");
+    gpu->spare = spare;
+    int rc = cuda_memory_reserve(gpu->device, ret, bytes, err);
+    if (rc == -ENOMEM && is_idle(gpu)) {
+        free_unused(gpu);
+        rc = cuda_memory_reserve(gpu->device, ret, bytes, err);
+    }
+    gpu->blocks += rc == 0;
+    return rc;
+}
+
+int gpu_take(struct gpu *gpu, size_t bytes, struct cuda_memory *ret, struct err *err)
+{
+    struct cuda_memory *best = NULL;
+    *ret = (struct cuda_memory){0};
+    if (bytes == 0)
+        return 0;
+    for (size_t i = 0; i < gpu->nspare; i++)
+        if (fits(&gpu->spare[i], bytes) && (!best || gpu->spare[i].size < best->size))
+            best = &gpu->spare[i];
+    if (!best)
+        return allocate(gpu, bytes, ret, err);
+    *ret = *best;
+    *best = gpu->spare[--gpu->nspare];
+    return 0;
+}
+
+void gpu_give(struct gpu *gpu, struct cuda_memory *memory)
+{
+    if (memory->at)
+        gpu->spare[gpu->nspare++] = *memory;
+    *memory = (struct cuda_memory){0};
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gpu: the GPU of this rank: one stream, in whose order operations run, and memory. A rank has one,
+ * gpu: the GPU of this rank: streams and memory. A rank has one,
  * from its first tensor on a device to the end of the engine, across epochs. Under the progress
  * lock. Functions marked "in a visit" are called between cuda_enter() and cuda_leave().
  */
@@ -17,12 +17,15 @@
 
 struct gpu {
     struct cuda_device *device;
-    struct CUstream_st *stream;
+    struct CUstream_st *stream;     /* copies and kernels that read inputs */
+    struct CUstream_st *call, *out; /* NCCL; kernels that write results (nccl_flight.h) */
     struct CUevent_st *event; /* reused: recorded and then polled or waited for within one call */
     bool kernels;             /* hvd's kernels are loaded */
     struct err no_kernels;    /* if not: why */
     struct cuda_memory *old;  /* [nold], see gpu_reserve() */
     size_t nold;
+    struct cuda_memory *spare; /* [nspare] for gpu_take(); has room for [blocks] */
+    size_t nspare, blocks;
 };
 
 int gpu_open(int ordinal, struct gpu **ret, struct err *err);
@@ -34,11 +37,18 @@ void gpu_close(struct gpu *gpu);
 int gpu_copy_now(struct gpu *gpu, void *to, const void *from, size_t bytes, struct err *err);
 
 /* In a visit. Makes memory at least so many bytes large; its content is lost. Outgrown memory is
- * freed with the GPU, or earlier if memory is short and our stream is idle: freeing waits for
+ * freed with the GPU, or earlier if memory is short and our streams are idle: freeing waits for
  * all streams, and the user's streams may wait for other ranks. Memory doubles where possible,
  * so that all outgrown parts together are no larger than the present one. -ENOMEM: memory is
  * unchanged, or empty. */
 int gpu_reserve(struct gpu *gpu, struct cuda_memory *memory, size_t bytes, struct err *err);
+
+/* In a visit. Memory of at least so many bytes for an operation in flight, from what earlier ones
+ * have given back if possible. 0 bytes: none. -ENOMEM. */
+int gpu_take(struct gpu *gpu, size_t bytes, struct cuda_memory *ret, struct err *err);
+
+/* Gives memory back that no work on the device uses any more. */
+void gpu_give(struct gpu *gpu, struct cuda_memory *memory);
 
 /* In a visit. Moves bytes between places on the device in the order of the stream: many of them
  * in one launch, or without kernels each with a copy. */
@@ -46,6 +56,10 @@ int gpu_move_bytes(struct gpu *gpu, const struct gpu_piece *pieces, size_t n,
                    struct CUstream_st *stream, struct err *err);
 
 /* In a visit. Later work on the stream waits for the operation's inputs. */
-int gpu_await(struct gpu *gpu, const struct coll_op *op, struct err *err);
+int gpu_await(struct gpu *gpu, struct CUstream_st *stream, const struct coll_op *op,
+              struct err *err);
+
+/* In a visit. Later work on the other streams waits for what is on gpu->stream. */
+int gpu_join(struct gpu *gpu, struct err *err);
 
 #endif

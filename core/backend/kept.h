@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kept: copies, on the device, of the inputs that an operation will overwrite, so that the
- * survivors can restart the operation after a rank was lost (core/coll/guard.h does the same in the
- * host's memory). In a visit of the GPU; all copies are made in the order of the GPU's stream.
+ * kept: an operation that is in flight on the GPU, as it was asked for, and copies of the inputs
+ * that it overwrites. With them the survivors can run it again after a rank was lost
+ * (core/coll/guard.h does the same in the host's memory). In a visit of the GPU; all copies are
+ * made in the order of gpu->stream.
  */
 #ifndef HVD_BACKEND_KEPT_H
 #define HVD_BACKEND_KEPT_H
@@ -10,26 +11,32 @@
 #include "core/backend/gpu.h"
 
 struct kept {
+    /* The operation. Its lists of tensors and events are copies; recv_counts and send_counts are
+     * those of the caller. It reads a retained copy where it would overwrite an input. */
+    struct coll_op op;
+    struct coll_tensor *tensors; /* [cap] */
+    void **ready;                /* [cap] */
+    size_t *at;                  /* [cap] offset in memory of each retained copy */
+    struct gpu_piece *pieces;    /* [cap] */
+    size_t cap;
+    size_t bytes; /* retained; 0: the operation overwrites no input, or nothing is retained */
     struct cuda_memory memory;
     struct CUevent_st *event; /* after this event the copies are complete */
-    struct coll_op op;        /* the operation that reads them */
-    struct coll_tensor *tensors;
-    void **ready;
-    size_t *at; /* offset in memory of each copy */
-    struct gpu_piece *pieces;
-    size_t cap, n;
-    bool owed; /* inputs must be copied back before any other operation */
 };
 
-/* Sets *ret to op, or, if op would overwrite its inputs, to a duplicate that reads retained copies
- * and is valid until the next call. -ENOMEM. */
-int kept_begin(struct kept *kept, struct gpu *gpu, const struct coll_op *op,
-               const struct coll_op **ret, struct err *err);
+/* Copies op; retain: also the inputs that it would overwrite, once they are ready. Call kept_drop()
+ * before it is called again. -ENOMEM: nothing was enqueued. */
+int kept_take(struct kept *kept, struct gpu *gpu, const struct coll_op *op, bool retain,
+              struct err *err);
 
-/* Copies the retained inputs back, if kept->owed is set. */
+/* Enqueues that the retained inputs are copied back to where they were. */
 int kept_restore(struct kept *kept, struct gpu *gpu, struct err *err);
 
-/* gpu NULL: the device's memory is not freed, because no GPU was used or NCCL may still use it. */
+/* Gives the memory of the copies back. No work on the device uses it any more. */
+void kept_drop(struct kept *kept, struct gpu *gpu);
+
+/* gpu NULL: what is on the device is left as it is, because no GPU was used or NCCL may still use
+ * it. */
 void kept_fini(struct kept *kept, struct gpu *gpu);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_run: see nccl_run.h. Its life, and an operation from its tensors to the event behind it;
- * nccl_run_form.c has epochs.
+ * nccl_run: see nccl_run.h. Its life, and the operations in flight; nccl_run_form.c has epochs.
  */
 #include "core/backend/nccl_run.h"
 
@@ -10,14 +9,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/backend/cuda_kernels.h"
 #include "core/backend/nccl_run_private.h"
 #include "core/base/clock.h"
 #include "core/coll/algorithm.h"
 
-#define BUFFER_ALIGN ((size_t)256)
-/* Tensors from this size on are packed only if they need a kernel. */
-#define DIRECT_BYTES ((size_t)512 << 10)
+/* Limits of what is in flight: operations, and memory for fused tensors and retained inputs. */
+#define FLIGHTS_MAX  64
+#define WINDOW_BYTES ((size_t)256 << 20)
 
 /* ---- struct nccl_host: callbacks of NCCL's calls, which may run on other threads ---- */
 
@@ -39,6 +37,13 @@ static int copy(void *ctx, void *dst, const void *src, size_t bytes, struct CUst
     return g->api->copy(to, from, bytes, stream) == CUDA_OK ? 0 : -EIO;
 }
 
+/* The streams have got work after the marks. */
+static void use(struct nccl_run *run)
+{
+    run->used = true;
+    run->marked = false;
+}
+
 /* ---- life ---- */
 
 int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nccl_run **ret,
@@ -47,9 +52,11 @@ int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nc
     struct nccl_run *run = calloc(1, sizeof(*run));
     struct nccl_ground *ground = calloc(1, sizeof(*ground));
     int rc = run && ground ? 0 : err_set(err, ENOMEM, "no memory for operations by NCCL");
-    if (rc == 0)
-        rc = cuda_event_get(gpu->device, &run->event, err);
+    for (int i = 0; i < NCCL_MARKS && rc == 0; i++)
+        rc = cuda_event_get(gpu->device, &run->marks[i], err);
     if (rc < 0) {
+        for (int i = 0; i < NCCL_MARKS && run; i++)
+            cuda_event_put(gpu->device, run->marks[i]);
         free(run);
         free(ground);
         return rc;
@@ -59,6 +66,7 @@ int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nc
     run->gpu = gpu;
     run->limits = limits ? *limits : (struct nccl_limits)NCCL_LIMITS_DEFAULT;
     run->ground = ground;
+    run->end = &run->first;
     *ret = run;
     return 0;
 }
@@ -85,7 +93,7 @@ int nccl_run_none(const struct nccl_run *run, struct err *err)
                    run->no_nccl.code ? ": " : "", run->no_nccl.code ? run->no_nccl.msg : "");
 }
 
-/* Waits until the stream has no work of hvd; bounded in time. Returns whether it has none. */
+/* Waits until the streams have no work of hvd; bounded in time. Returns whether it has none. */
 static bool drain(struct nccl_run *run)
 {
     const struct timespec nap = {.tv_nsec = 500000};
@@ -107,42 +115,33 @@ static void leave_ground(struct nccl_ground *ground)
     abandoned = ground;
 }
 
-/* Gives up the operation in flight; does not touch the communicator. */
-static void give_up(struct nccl_run *run)
+static void destroy_all(struct nccl_flight *first, struct gpu *gpu)
 {
-    if (run->doing == RUN_LAUNCHED || run->doing == RUN_BEHIND) {
-        run->given_up = true;
-        run->marked = false;
-        run->drain_deadline = 0;
+    for (struct nccl_flight *next; first; first = next) {
+        next = first->next;
+        nccl_flight_destroy(first, gpu);
     }
-    run->doing = RUN_IDLE;
-    run->op = NULL;
 }
 
 bool nccl_run_destroy(struct nccl_run *run)
 {
     if (!run)
         return true;
-    give_up(run);
-    if (run->fusion.at) { /* drains the stream first: freeing would wait for all its work */
-        run->used = true;
-        run->marked = false;
-    }
+    use(run); /* drains the streams before memory is freed, because that waits for all their work */
     bool lost = run->gpu->device->lost.code != 0;
     bool clean = nccl_comm_destroy(run->comm);
     bool rid = clean && !lost && drain(run);
-    if (rid)
-        cuda_memory_free(run->gpu->device, &run->fusion);
-    cuda_event_put(run->gpu->device, run->event);
+    struct gpu *gpu = rid ? run->gpu : NULL;
+    destroy_all(run->first, gpu);
+    destroy_all(run->owed, gpu);
+    destroy_all(run->spare, gpu);
+    for (int i = 0; i < NCCL_MARKS; i++)
+        cuda_event_put(run->gpu->device, run->marks[i]);
     if (clean)
         free(run->ground);
     else
         leave_ground(run->ground);
-    nccl_steps_fini(&run->steps);
-    free(run->pieces);
-    free(run->counts);
-    free(run->places);
-    free(run->seen);
+    nccl_way_fini(&run->way);
     free(run);
     return clean && (rid || lost);
 }
@@ -157,271 +156,209 @@ void nccl_run_describe(const struct nccl_run *run, char *dst, size_t size)
                  run->no_nccl.code ? run->no_nccl.msg : "");
 }
 
-/* ---- what is on the stream ---- */
+/* ---- what is on the streams ---- */
+
+static int record_marks(struct nccl_run *run, struct err *err)
+{
+    const struct gpu *gpu = run->gpu;
+    struct CUstream_st *const streams[NCCL_MARKS] = {gpu->stream, gpu->call, gpu->out};
+    int rc = 0;
+    for (int i = 0; i < NCCL_MARKS && rc == 0; i++)
+        rc = cuda_event_record(gpu->device, run->marks[i], streams[i], err);
+    run->marked = rc == 0;
+    return rc;
+}
 
 int nccl_run_settle(struct nccl_run *run, struct err *err)
 {
-    struct cuda_device *d = run->gpu->device;
     int rc = 0;
     if (!run->used)
         return 0;
     if (!run->marked)
-        rc = cuda_event_record(d, run->event, run->gpu->stream, err);
-    if (rc < 0)
-        return rc;
-    run->marked = true;
-    rc = cuda_event_done(d, run->event, err);
-    if (rc != 0)
-        return rc;
-    run->used = run->marked = false;
-    return 0;
+        rc = record_marks(run, err);
+    for (int i = 0; i < NCCL_MARKS && rc == 0; i++)
+        rc = cuda_event_done(run->gpu->device, run->marks[i], err);
+    if (rc == 0)
+        run->used = run->marked = false;
+    return rc;
 }
 
-/* ---- the plan of an operation: what NCCL sees, and how it gets there ---- */
+/* ---- flights ---- */
 
-/* Makes room for n tensors. */
-static int make_room(struct nccl_run *run, size_t n, struct err *err)
+static int take_spare(struct nccl_run *run, struct nccl_flight **ret, struct err *err)
 {
-    if (n <= run->cap)
-        return 0;
-    size_t cap = n < 64 ? 64 : n + n / 2;
-    struct gpu_piece *pieces = realloc(run->pieces, cap * sizeof(*pieces));
-    run->pieces = pieces ? pieces : run->pieces;
-    size_t *counts = realloc(run->counts, cap * sizeof(*counts));
-    run->counts = counts ? counts : run->counts;
-    size_t *places = realloc(run->places, cap * sizeof(*places));
-    run->places = places ? places : run->places;
-    struct coll_tensor *seen = realloc(run->seen, (cap + 1) * sizeof(*seen));
-    run->seen = seen ? seen : run->seen;
-    if (!pieces || !counts || !places || !seen)
-        return err_set(err, ENOMEM, "no memory for an operation of %zu tensors", n);
-    run->cap = cap;
-    return 0;
-}
-
-/* Lays out the tensors one after the other; results of another size follow them. */
-static int lay_out(struct nccl_run *run, const struct coll_op *op, enum hvd_dtype dtype,
-                   struct err *err)
-{
-    size_t elem = hvd_dtype_size(dtype), size;
-    int rc = make_room(run, op->n, err);
-    if (rc < 0)
-        return rc;
-    run->nseen = 1;
-    for (size_t i = 0; i < op->n; i++) {
-        const struct coll_tensor *t = &op->tensors[i];
-        bool direct = run->direct && t->count * elem >= DIRECT_BYTES;
-        run->counts[i] = direct ? 0 : t->count;
-        if (direct)
-            run->seen[run->nseen++] = *t;
-    }
-    size = gpu_layout(run->counts, op->n, elem, run->places);
-    struct coll_tensor *buffer = &run->seen[0];
-    buffer->count = size / elem;
-    run->out_at = 0;
-    if (op->kind == HVD_REDUCESCATTER) {
-        buffer->count = op->tensors[0].count;
-        run->out_at = (size + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
-        size = run->out_at + op->recv_counts[run->rank] * elem;
-    }
-    rc = size > 0 ? gpu_reserve(run->gpu, &run->fusion, size, err) : 0;
-    if (rc < 0)
-        return rc;
-    buffer->in = run->fusion.at;
-    buffer->out = size > 0 ? (uint8_t *)run->fusion.at + run->out_at : NULL;
-    return 0;
-}
-
-/* Is there at most one tensor that has elements? */
-static bool is_single(const struct coll_op *op)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < op->n && n < 2; i++)
-        n += op->tensors[i].count > 0;
-    return n < 2;
-}
-
-/* What NCCL can do; whether kernels are used is added by the caller. */
-static struct nccl_means means_of(const struct nccl_run *run)
-{
-    return (struct nccl_means){.version = run->api->version, .cuda = run->api->cuda};
-}
-
-/* why: the reason why the operation needs kernels. */
-static int refuse(const struct nccl_run *run, const struct coll_op *op, const struct err *why,
-                  struct err *err)
-{
-    struct nccl_means means = means_of(run);
-    struct nccl_form form;
-    means.kernels = true;
-    if (nccl_form_of(&means, op, run->size, &form, err) < 0)
-        return -ENOTSUP;
-    return err_set(err, ENOTSUP, "%s: %s", why->msg,
-                   run->gpu->kernels ? "another rank lacks them" : run->gpu->no_kernels.msg);
-}
-
-static bool has_large(const struct coll_op *op)
-{
-    size_t elem = hvd_dtype_size(op->dtype);
-    for (size_t i = 0; i < op->n; i++)
-        if (op->tensors[i].count * elem >= DIRECT_BYTES)
-            return true;
-    return false;
-}
-
-/* Chooses which tensors are packed, by the rules in nccl_run.h. */
-static int plan(struct nccl_run *run, const struct coll_op *op, struct err *err)
-{
-    struct nccl_means means = means_of(run);
-    struct coll_op seen = *op;
-    struct nccl_form form;
-    struct err why = {0};
-    int rc = nccl_form_of(&means, op, run->size, &form, &why);
-    /* Kernels are needed if NCCL cannot run the operation, or would round its factor roughly. */
-    bool kernels = rc < 0 || nccl_form_is_rough(&form, run->size);
-    if (rc < 0 && !run->kernels)
-        return refuse(run, op, &why, err);
-    run->packed = run->kernels && (kernels || !is_single(op));
-    run->direct = run->packed && !kernels && has_large(op);
-    if (run->packed) {
-        means.kernels = !run->direct;
-        rc = nccl_form_of(&means, op, run->size, &form, err);
-        if (rc == 0)
-            rc = lay_out(run, op, form.dtype, err);
+    struct nccl_flight *f = run->spare;
+    if (!f) {
+        int rc = nccl_flight_create(run->gpu, &f, err);
         if (rc < 0)
             return rc;
-        seen.tensors = run->seen;
-        seen.n = run->nseen;
+    } else {
+        run->spare = f->next;
     }
-    return nccl_steps_make(&means, &seen, run->rank, run->size, &run->steps, err);
+    run->out++;
+    *ret = f;
+    return 0;
 }
 
-/* ---- an operation ---- */
-
-/* Makes the stream wait until the inputs are ready. If the operation is packed, also packs them
- * into the fusion buffer. */
-static int pack(struct nccl_run *run, struct err *err)
+static void put_spare(struct nccl_run *run, struct nccl_flight *f)
 {
-    const struct coll_op *op = run->op;
-    const struct nccl_form *f = &run->steps.form;
-    const struct gpu_change change = {op->dtype, f->dtype, f->prescale, 1, 1};
-    int rc = gpu_await(run->gpu, op, err);
-    if (rc < 0 || !run->packed || run->seen[0].count == 0)
-        return rc;
-    for (size_t i = 0; i < op->n; i++)
-        run->pieces[i] = (struct gpu_piece){.from = op->tensors[i].in,
-                                            .to = (uint8_t *)run->fusion.at + run->places[i],
-                                            .count = run->counts[i]};
-    run->used = true;
-    run->marked = false;
-    return cuda_move(run->gpu->device, &change, run->pieces, op->n, run->gpu->stream, err);
+    run->out--;
+    run->bytes -= f->bytes;
+    nccl_flight_drop(f, run->gpu);
+    f->next = run->spare;
+    run->spare = f;
 }
 
-static int unpack(struct nccl_run *run, struct err *err)
+static void look_up(struct nccl_run *run)
 {
-    const struct coll_op *op = run->op;
-    const struct nccl_form *f = &run->steps.form;
-    const struct gpu_change change = {f->dtype, op->dtype, 1, f->divisor, f->postscale};
-    bool scattered = op->kind == HVD_REDUCESCATTER;
-    for (size_t i = 0; i < op->n; i++)
-        run->pieces[i] =
-            (struct gpu_piece){.from = (uint8_t *)run->fusion.at + run->places[i] + run->out_at,
-                               .to = op->tensors[i].out,
-                               .count = scattered ? op->recv_counts[run->rank] : run->counts[i]};
-    return cuda_move(run->gpu->device, &change, run->pieces, op->n, run->gpu->stream, err);
+    struct nccl_way *way = &run->way;
+    way->gpu = run->gpu;
+    way->means = (struct nccl_means){.version = run->api->version, .cuda = run->api->cuda};
+    way->kernels = run->kernels;
+    way->rank = run->rank;
+    way->size = run->size;
 }
 
-int nccl_run_prepare(struct nccl_run *run, const struct mesh *mesh, const struct coll_op *op,
-                     struct err *err)
+int nccl_run_possible(struct nccl_run *run, const struct coll_op *op, struct err *err)
 {
-    if (run->doing != RUN_IDLE)
-        return err_set(err, EBUSY, "an operation of NCCL's is in flight");
     if (!run->comm || !run->heard)
         return nccl_run_none(run, err);
-    if (mesh->rank != run->rank || mesh->size != run->size)
-        return err_set(err, EINVAL, "rank %d of %d, but NCCL's ranks are those of another epoch",
-                       mesh->rank, mesh->size);
-    /* Earlier work may still use the buffer: this operation is added to the stream after it. */
-    int rc = plan(run, op, err);
-    if (rc < 0)
-        return rc;
-    run->op = op;
-    run->doing = RUN_PLANNED;
-    if (run->given_up)
-        return 0;
-    rc = pack(run, err);
-    run->doing = rc < 0 ? RUN_IDLE : RUN_PREPARED;
-    return rc;
+    look_up(run);
+    return nccl_flight_possible(&run->way, op, err);
 }
 
-int nccl_run_launch(struct nccl_run *run, struct err *err)
+bool nccl_run_has_room(const struct nccl_run *run)
 {
-    int rc = 0;
-    if (run->doing != RUN_PLANNED && run->doing != RUN_PREPARED)
-        return err_set(err, EINVAL, "nothing was prepared for NCCL");
-    if (run->form.phase != FORM_READY)
+    return run->out == 0 || (run->out < FLIGHTS_MAX && run->bytes < WINDOW_BYTES);
+}
+
+/* Moves operations forward while the communicator is ready for it. */
+static int advance(struct nccl_run *run, struct err *err)
+{
+    int rc = nccl_comm_progress(run->comm, err);
+    while (rc == 0 && run->next) {
+        struct nccl_flight *f = run->next;
+        use(run);
+        if (f->stage == FLIGHT_PACKED)
+            rc = nccl_flight_call(f, &run->way, run->comm, err);
+        if (rc == 0)
+            rc = nccl_comm_progress(run->comm, err);
+        if (rc == 0)
+            rc = nccl_flight_follow(f, &run->way, err);
+        if (rc == 0) {
+            run->next = f->next;
+            run->called++;
+        }
+    }
+    return rc < 0 ? rc : 0;
+}
+
+int nccl_run_add(struct nccl_run *run, const struct coll_op *op, bool retain,
+                 struct nccl_flight **ret, struct err *err)
+{
+    struct nccl_flight *f;
+    struct err unsaid = {0};
+    if (!run->comm || run->form.phase != FORM_READY)
         return nccl_run_none(run, err);
-    if (run->doing == RUN_PLANNED)
-        rc = pack(run, err);
+    look_up(run);
+    int rc = take_spare(run, &f, err);
     if (rc < 0)
         return rc;
-    run->doing = RUN_LAUNCHED;
-    run->used = true;
-    run->marked = false;
-    return nccl_comm_launch(run->comm, &run->steps, run->gpu->stream, err);
+    use(run);
+    rc = nccl_flight_plan(f, &run->way, op, retain, err);
+    run->bytes += f->bytes;
+    if (rc < 0) {
+        put_spare(run, f);
+        return rc == -ENOMEM && run->out > 0 ? -EAGAIN : rc;
+    }
+    f->next = NULL;
+    *run->end = f;
+    run->end = &f->next;
+    run->aloft = run->aloft ? run->aloft : f;
+    run->next = run->next ? run->next : f;
+    *ret = f;
+    rc = nccl_flight_pack(f, &run->way, err);
+    if (rc == 0)
+        advance(run, &unsaid); /* nccl_run_progress() reports what fails */
+    return rc;
 }
 
-/* Called when NCCL has put the operation on the stream. */
-static int follow(struct nccl_run *run, struct err *err)
+/* Returns the first operation that has not reached its event, in *ret. */
+static int find_aloft(struct nccl_run *run, struct nccl_flight **ret, struct err *err)
 {
-    int rc = run->packed && run->seen[0].count > 0 ? unpack(run, err) : 0;
-    if (rc == 0)
-        run->doing = RUN_BEHIND;
-    return rc;
+    struct nccl_flight *f = run->aloft;
+    int rc = 0;
+    while (f != run->next && (rc = cuda_event_done(run->gpu->device, f->done, err)) == 0)
+        f = f->next;
+    *ret = f;
+    return rc < 0 ? rc : 0;
 }
 
 int nccl_run_progress(struct nccl_run *run, struct err *err)
 {
-    int rc;
-    if (run->doing == RUN_LAUNCHED) {
-        rc = nccl_comm_progress(run->comm, err);
-        if (rc == 0)
-            rc = follow(run, err);
-        if (rc != 0)
-            return rc;
-    }
-    if (run->doing != RUN_BEHIND)
+    struct nccl_flight *aloft;
+    if (!run->aloft)
         return 0;
-    int on_stream = nccl_run_settle(run, err);
-    if (on_stream < 0)
-        return on_stream;
-    /* Polled after the event: the event also completes when NCCL has given up. */
-    rc = nccl_comm_progress(run->comm, err);
-    if (rc != 0 || on_stream)
-        return rc < 0 ? rc : 1;
-    run->doing = RUN_IDLE;
-    run->op = NULL;
-    return 0;
+    int rc = find_aloft(run, &aloft, err);
+    /* Polled after the events: they also complete when NCCL has given up. */
+    if (rc == 0)
+        rc = nccl_comm_progress(run->comm, err);
+    if (rc < 0)
+        return rc;
+    for (; run->aloft != aloft; run->aloft = run->aloft->next, run->landed++)
+        run->aloft->stage = FLIGHT_DONE;
+    return advance(run, err);
 }
 
-/* ---- cancelling ---- */
-
-void nccl_run_cancel(struct nccl_run *run)
+size_t nccl_run_called(const struct nccl_run *run)
 {
-    if (run->form.parting)
-        coll_part_cancel(run->form.coll);
-    run->form.parting = false;
-    if (run->doing == RUN_PLANNED || run->doing == RUN_PREPARED)
-        give_up(run);
+    return run->called;
 }
+
+size_t nccl_run_landed(const struct nccl_run *run)
+{
+    return run->landed;
+}
+
+void nccl_run_release(struct nccl_run *run, size_t n)
+{
+    run->called -= n;
+    run->landed -= n;
+    for (struct nccl_flight *f = run->first; f && n > 0; f = run->first, n--) {
+        if (!(run->first = f->next))
+            run->end = &run->first;
+        put_spare(run, f);
+    }
+}
+
+int nccl_run_await(struct nccl_run *run, const struct nccl_flight *f, struct CUstream_st *stream,
+                   struct err *err)
+{
+    if (f->stage < FLIGHT_BEHIND)
+        return 1;
+    return f->stage == FLIGHT_DONE ? 0 : cuda_stream_wait(run->gpu->device, stream, f->done, err);
+}
+
+/* ---- the end of a communicator ---- */
 
 void nccl_run_abort(struct nccl_run *run)
 {
-    give_up(run);
+    run->given_up = run->given_up || run->aloft;
+    run->marked = false;
+    run->drain_deadline = 0;
     run->form.phase = FORM_NONE;
     run->form.parting = false;
     if (run->comm)
         nccl_comm_abort(run->comm);
+}
+
+void nccl_run_give_back(struct nccl_run *run)
+{
+    *run->end = run->owed;
+    run->owed = run->first;
+    run->first = run->aloft = run->next = NULL;
+    run->end = &run->first;
+    run->called = run->landed = 0;
 }
 
 bool nccl_run_aborting(struct nccl_run *run)
@@ -448,4 +385,24 @@ int nccl_run_drained(struct nccl_run *run, struct err *err)
     if (rc == 0)
         run->given_up = false;
     return rc;
+}
+
+int nccl_run_restore(struct nccl_run *run, struct err *err)
+{
+    int rc = nccl_run_drained(run, err);
+    while (rc == 0 && run->owed) {
+        struct nccl_flight *f = run->owed;
+        run->owed = f->next;
+        use(run);
+        rc = kept_restore(&f->kept, run->gpu, err);
+        put_spare(run, f);
+    }
+    return rc == 0 ? gpu_join(run->gpu, err) : rc;
+}
+
+void nccl_run_cancel(struct nccl_run *run)
+{
+    if (run->form.parting)
+        coll_part_cancel(run->form.coll);
+    run->form.parting = false;
 }

@@ -12,12 +12,18 @@
  *     nccl_run_form()     until the new one is ready: all ranks call it at the same position of the
  *                         log
  *
- * and for each operation:
+ * Then operations are added, in the same order on all ranks; several are in flight:
  *
- *     nccl_run_prepare()   packs inputs into the fusion buffer as soon as they are complete; other
- *                          ranks do not notice, and nccl_run_cancel() undoes it
- *     nccl_run_launch()    when every rank has entered the operation
- *     nccl_run_progress()  until the results are in the outputs
+ *     nccl_run_add()       packs inputs as soon as they are complete, and calls NCCL, which waits
+ * for the other ranks nccl_run_progress()  continues with what has to follow an earlier step
+ *     nccl_run_landed()    how many have their results in the outputs
+ *     nccl_run_release()   ends their use
+ *
+ * After a loss:
+ *
+ *     nccl_run_abort()      aborts the communicator
+ *     nccl_run_give_back()  ends the use of all operations that are not released
+ *     nccl_run_restore()    when the streams are free of them, copies their retained inputs back
  *
  * Everything runs under the progress lock, in a visit of the GPU. Never sleeps.
  *
@@ -59,30 +65,55 @@ enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_fact *al
  * flight (coll_part_start()), the same parts on every rank. */
 int nccl_run_form(struct nccl_run *run, struct coll *coll, struct err *err);
 
-/* Call nccl_run_prepare() after nccl_run_hear(), also while nccl_run_form() is in progress; launch
- * after nccl_run_form() has returned 0. op must stay valid until the operation ends. Inputs are
- * read after op->ready. -ENOTSUP, the same on every rank: neither NCCL nor our kernels can run op;
- * err says why. */
-int nccl_run_prepare(struct nccl_run *run, const struct mesh *mesh, const struct coll_op *op,
-                     struct err *err);
-int nccl_run_launch(struct nccl_run *run, struct err *err);
+/* After nccl_run_hear(): whether NCCL and the kernels that all ranks have can run op: 0. -ENOTSUP,
+ * the same on every rank: err says why not. */
+int nccl_run_possible(struct nccl_run *run, const struct coll_op *op, struct err *err);
 
-/* 1: in progress; 0: the results are in the outputs, and nothing on the stream touches tensors any
- * more. -errno: NCCL or the GPU has failed; the loss of another rank is reported in this way too.
- */
+struct nccl_flight;
+
+/* False: too much is in flight; wait until operations are released. */
+bool nccl_run_has_room(const struct nccl_run *run);
+
+/* After nccl_run_form() has returned 0: adds an operation behind those in flight. The lists of op
+ * are copied; its tensors are used until it ends. Inputs are read after op->ready. retain: see
+ * kept_take(). *ret is valid until nccl_run_release() or nccl_run_give_back(). -EAGAIN: there is no
+ * memory for one more in flight; call again when one was released. Other errors: abort the
+ * communicator. */
+int nccl_run_add(struct nccl_run *run, const struct coll_op *op, bool retain,
+                 struct nccl_flight **ret, struct err *err);
+
+/* -errno: NCCL or the GPU has failed; the loss of another rank is reported in this way too. */
 int nccl_run_progress(struct nccl_run *run, struct err *err);
 
-/* Cancels an operation that was prepared and not launched: it will not touch the outputs. Its
- * inputs may still be read until nccl_run_drained() returns 0. Also cancels a part of
- * nccl_run_form() that is in flight, whose coll must still exist. */
-void nccl_run_cancel(struct nccl_run *run);
+/* Of the operations that are not released, from the oldest on: how many are on their streams to the
+ * end, so that nccl_run_await() is possible, and how many have their results in the outputs. */
+size_t nccl_run_called(const struct nccl_run *run);
+size_t nccl_run_landed(const struct nccl_run *run);
 
-/* Starts to abort the launched operation (ncclCommAbort). Later work on the stream then runs.
- * nccl_run_drained() returns 1 while work of the operation is on the stream, then 0; -ETIMEDOUT:
- * the operation does not end in this process. Does not touch a part of nccl_run_form(): if its coll
- * still exists and will be used, call nccl_run_cancel() first. */
+/* Ends the use of the oldest n operations, which have landed. */
+void nccl_run_release(struct nccl_run *run, size_t n);
+
+/* Later work on the stream waits for the operation. 1: NCCL is still putting it on its stream. */
+int nccl_run_await(struct nccl_run *run, const struct nccl_flight *flight,
+                   struct CUstream_st *stream, struct err *err);
+
+/* Starts to abort the communicator (ncclCommAbort). Does not touch a part of nccl_run_form(): if
+ * its coll still exists and will be used, call nccl_run_cancel() first. */
 void nccl_run_abort(struct nccl_run *run);
+
+/* After nccl_run_abort(): ends the use of all operations. */
+void nccl_run_give_back(struct nccl_run *run);
+
+/* 1: work of operations is on the streams, and may touch their tensors; 0: none is; -ETIMEDOUT: the
+ * communicator was aborted, and its work does not end in this process. */
 int nccl_run_drained(struct nccl_run *run, struct err *err);
+
+/* Waits like nccl_run_drained(). When it returns 0, the retained inputs of the operations that were
+ * given back for that are being copied back, and later work on the streams waits for it. */
+int nccl_run_restore(struct nccl_run *run, struct err *err);
+
+/* Cancels a part of nccl_run_form() that is in flight, whose coll must still exist. */
+void nccl_run_cancel(struct nccl_run *run);
 
 /* "2.27.7 (/usr/lib/libnccl.so.2, mapped already)": for log and hvd_backend(). */
 void nccl_run_describe(const struct nccl_run *run, char *dst, size_t size);

@@ -165,15 +165,7 @@ static int form_meeting(struct nccl_run *run, struct err *err)
                        "rank %d waited %u s for the other ranks to say that NCCL is ready there",
                        run->rank, 2 * run->limits.init_ms / 1000);
     if (rc == 0)
-        f->phase = FORM_CLEAR;
-    return rc;
-}
-
-static int form_clear(struct nccl_run *run, struct err *err)
-{
-    int rc = run->given_up ? nccl_run_drained(run, err) : 0;
-    if (rc == 0)
-        run->form.phase = FORM_READY;
+        f->phase = FORM_READY;
     return rc;
 }
 
@@ -184,7 +176,7 @@ static int form_ready(struct nccl_run *run, struct err *err)
 
 static int (*const form_phases[FORM_PHASES])(struct nccl_run *run, struct err *err) = {
     [FORM_NONE] = form_none,       [FORM_ENDING] = form_ending, [FORM_MAKING] = form_making,
-    [FORM_MEETING] = form_meeting, [FORM_CLEAR] = form_clear,   [FORM_READY] = form_ready,
+    [FORM_MEETING] = form_meeting, [FORM_READY] = form_ready,
 };
 
 int nccl_run_form(struct nccl_run *run, struct coll *coll, struct err *err)

@@ -6,6 +6,7 @@
 #define HVD_BACKEND_NCCL_RUN_PRIVATE_H
 
 #include "core/backend/nccl_api.h"
+#include "core/backend/nccl_flight.h"
 #include "core/backend/nccl_run.h"
 
 /* What calls into NCCL read on their own threads. It is not freed when one of these threads hangs.
@@ -23,7 +24,6 @@ enum nccl_forming {
     FORM_ENDING,  /* waits for the abort of the former communicator */
     FORM_MAKING,  /* creates a new communicator */
     FORM_MEETING, /* a barrier: every rank has the communicator */
-    FORM_CLEAR,   /* waits until no work of a cancelled operation is on the stream */
     FORM_READY,
     FORM_PHASES,
 };
@@ -37,13 +37,7 @@ struct nccl_form_way {
     uint64_t deadline; /* of FORM_MEETING */
 };
 
-enum nccl_doing {
-    RUN_IDLE,
-    RUN_PLANNED,  /* none of its work is on the stream, which still has older work */
-    RUN_PREPARED, /* inputs are being packed */
-    RUN_LAUNCHED, /* NCCL may still be putting it on the stream */
-    RUN_BEHIND,   /* all of it is on the stream, followed by the event */
-};
+#define NCCL_MARKS 3 /* streams of struct gpu */
 
 struct nccl_run {
     struct gpu *gpu;
@@ -59,25 +53,22 @@ struct nccl_run {
     int rank, size;
     struct nccl_form_way form;
 
-    /* The operation. */
-    enum nccl_doing doing;
-    const struct coll_op *op;
-    bool packed;
-    struct nccl_steps steps;
-    bool direct;              /* if packed: large tensors are not packed */
-    struct coll_tensor *seen; /* [cap + 1] if packed: what NCCL sees, the buffer first */
-    size_t nseen;
-    struct gpu_piece *pieces; /* [cap], in and out */
-    size_t *counts, *places;  /* [cap] */
-    size_t cap;
-    size_t out_at; /* offset of the results in the buffer */
+    /* Operations. */
+    struct nccl_way way;
+    struct nccl_flight *first, **end; /* not released, oldest first */
+    struct nccl_flight *aloft;        /* the first that has not landed; NULL: none */
+    struct nccl_flight *next;         /* the first whose event is not recorded yet; NULL: none */
+    size_t called, landed;
+    struct nccl_flight *owed; /* given back and not restored yet */
+    struct nccl_flight *spare;
+    size_t out;   /* operations that are not in spare */
+    size_t bytes; /* of memory that these use */
 
-    /* hvd's work on the stream. */
-    struct cuda_memory fusion;
-    struct CUevent_st *event;
-    bool used;     /* hvd's work is on the stream, or was at the last check */
-    bool marked;   /* event was recorded after all of hvd's work on the stream */
-    bool given_up; /* the launched work never ends by itself */
+    /* hvd's work on the streams. */
+    struct CUevent_st *marks[NCCL_MARKS];
+    bool used;     /* hvd's work is on the streams, or was at the last check */
+    bool marked;   /* marks were recorded after all of hvd's work */
+    bool given_up; /* launched work never ends by itself */
     uint64_t drain_deadline;
 };
 
@@ -87,7 +78,7 @@ int nccl_run_none(const struct nccl_run *run, struct err *err);
 /* Loads NCCL if it is not loaded yet. On an error: -errno, and the reason in run->no_nccl. */
 int nccl_run_load(struct nccl_run *run);
 
-/* 1: work of hvd is on the stream, 0: none. */
+/* 1: work of hvd is on the streams, 0: none. */
 int nccl_run_settle(struct nccl_run *run, struct err *err);
 
 /* Returns whether the communicator is still being aborted, after making progress on that. */

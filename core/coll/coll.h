@@ -107,6 +107,7 @@ enum coll_wait {
     COLL_MOVES, /* nothing wakes the caller, and each call makes progress: a library that works only
                    inside calls */
     COLL_ASKS,  /* nothing wakes the caller: a device works by itself and has to be polled */
+    COLL_NAPS,  /* the same, and nothing has to follow at once when it is done */
 };
 
 /* NULL: returns COLL_WAKES. */

@@ -182,7 +182,7 @@ int hvd_poll(hvd_handle handle)
     if (atomic_load(&slot->handle) != handle)
         done = unknown(handle); /* another thread has released it meanwhile */
     else if (!done)
-        drive_prioritize(e, slot);
+        drive_prioritize(e, slot, PRIORITY_POLLED);
     life_end();
     return done;
 }
@@ -220,6 +220,35 @@ int hvd_wait(hvd_handle handle)
     return rc;
 }
 
+/* Whether the operation has not failed, and the size of its result is known. */
+static bool is_known(struct slot *slot)
+{
+    return atomic_load(&slot->done) ? slot->status == 0 : atomic_load(&slot->aloft);
+}
+
+/* Makes the stream wait for the slot's operation, unless it is done. */
+static int await_on(struct engine *e, struct slot *slot, hvd_handle handle, void *stream)
+{
+    int rc = 0;
+    drive_lock(e);
+    if (atomic_load(&slot->handle) == handle && !atomic_load(&slot->done) && slot->flight)
+        rc = device_await(e->backends.device, slot->flight, stream, &last);
+    drive_leave(e);
+    return rc;
+}
+
+int hvd_wait_stream(hvd_handle handle, void *stream)
+{
+    struct engine *e;
+    struct slot *slot = find_slot(handle, &e);
+    if (!slot)
+        return last.code;
+    drive_wait_aloft(e, slot);
+    int rc = await_on(e, slot, handle, stream);
+    life_end();
+    return rc;
+}
+
 int hvd_result(hvd_handle handle, struct hvd_result *ret_result)
 {
     struct engine *e;
@@ -227,7 +256,7 @@ int hvd_result(hvd_handle handle, struct hvd_result *ret_result)
     if (!slot)
         return last.code;
     int rc = 0;
-    if (!slot->waited) {
+    if (!slot->waited && !is_known(slot)) {
         rc = err_set(&last, EINVAL, "handle %lld: hvd_wait() has not returned 0 yet",
                      (long long)handle);
     } else {

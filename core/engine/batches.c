@@ -20,27 +20,20 @@ int batches_init(struct engine *e, struct err *err)
 {
     struct batches *b = &e->batches;
     b->end = &b->first;
-    b->tensors_cap = 64;
-    b->tensors = calloc(b->tensors_cap, sizeof(*b->tensors));
-    b->ready = calloc(b->tensors_cap, sizeof(*b->ready));
-    if (!b->tensors || !b->ready)
-        return err_set(err, ENOMEM, "no memory for batches");
-    return batches_resize(e, err);
+    int rc = launch_init(&b->launch, err);
+    if (rc == 0)
+        rc = gpu_lane_init(e, err);
+    return rc == 0 ? batches_resize(e, err) : rc;
 }
 
 int batches_resize(struct engine *e, struct err *err)
 {
-    struct batches *b = &e->batches;
-    size_t n = (size_t)e->size;
-    free(b->send_counts);
-    free(b->recv_counts);
-    free(b->splits);
-    b->send_counts = calloc(n, sizeof(*b->send_counts));
-    b->recv_counts = calloc(n, sizeof(*b->recv_counts));
-    b->splits = calloc(n, sizeof(*b->splits));
-    if (!b->send_counts || !b->recv_counts || !b->splits)
+    free(e->splits);
+    e->splits = calloc((size_t)e->size, sizeof(*e->splits));
+    if (!e->splits)
         return err_set(err, ENOMEM, "no memory for batches");
-    return 0;
+    int rc = launch_resize(&e->batches.launch, e->size, err);
+    return rc == 0 ? launch_resize(&e->batches.gpu.launch, e->size, err) : rc;
 }
 
 static void free_chain(struct batch *chain)
@@ -55,98 +48,22 @@ static void free_chain(struct batch *chain)
 void batches_fini(struct engine *e)
 {
     struct batches *b = &e->batches;
+    gpu_lane_fini(e);
     free_chain(b->active);
     free_chain(b->first);
     free_chain(b->free);
-    free(b->tensors);
-    free(b->ready);
-    free(b->send_counts);
-    free(b->recv_counts);
-    free(b->splits);
-    free(b->scratch);
-    launch_gpu_fini(&b->gpu);
+    launch_fini(&b->launch);
+    free(e->splits);
+    e->splits = NULL;
     memset(b, 0, sizeof(*b));
 }
 
-/* An empty batch with room for n slots. NULL: no memory, e->trouble is set. */
-static struct batch *new_batch(struct engine *e, size_t n)
+bool batch_on_gpu(const struct batch *batch)
 {
-    struct batches *b = &e->batches;
-    struct batch *batch = b->free;
-    if (batch) {
-        b->free = batch->next;
-    } else {
-        batch = calloc(1, sizeof(*batch));
-        counter_add(&e->counters.allocations, 1);
-    }
-    if (batch && n > batch->cap) {
-        /* Spare room for every batch, because any free struct may later serve the largest batch of
-         * a step. */
-        size_t cap = 32;
-        while (cap < n)
-            cap *= 2;
-        struct slot **slots = realloc(batch->slots, cap * sizeof(struct slot *));
-        counter_add(&e->counters.allocations, 1);
-        if (slots) {
-            batch->slots = slots;
-            batch->cap = cap;
-        } else {
-            batch->next = b->free;
-            b->free = batch;
-            batch = NULL;
-        }
-    }
-    if (!batch) {
-        err_set(&e->trouble, ENOMEM, "no memory for a batch of %zu tensors", n);
-        return NULL;
-    }
-    batch->next = NULL;
-    batch->frozen = batch->generation = false;
-    batch->n = batch->at = 0;
-    batch->start_ns = 0;
-    batch->bytes = 0;
-    return batch;
+    return batch->n > 0 && batch->slots[0]->device >= 0;
 }
 
-static void recycle(struct batches *b, struct batch *batch)
-{
-    batch->next = b->free;
-    b->free = batch;
-}
-
-static void append(struct batches *b, struct batch *batch)
-{
-    *b->end = batch;
-    b->end = &batch->next;
-}
-
-/* The slot with this id. In a frozen schedule negotiate_submit() may hand out a batch before it
- * returns the id: then the slot is the one that is being submitted. */
-static struct slot *slot_of(struct engine *e, uint64_t id)
-{
-    struct slot *slot = ids_get(&e->ids, id);
-    if (!slot && e->submitting && !e->submitting->has_id)
-        slot = e->submitting;
-    return slot;
-}
-
-static void take_rows(struct engine *e, struct slot *s, const struct negotiate_tensor *t)
-{
-    const struct world_map *map = engine_map_of(e, &s->facts.sig);
-    /* s->rows may be left from an earlier operation with fewer ranks. */
-    if (!s->rows || (!t->dim0 && !t->splits))
-        return;
-    if (!map->same)
-        memset(s->rows, 0, s->rows_cap * sizeof(*s->rows));
-    for (int r = 0; r < e->size; r++) {
-        int at = map->to_world[r]; /* -1: a joiner that the user's world does not have yet */
-        if (at >= 0)
-            s->rows[at] =
-                t->splits ? t->splits[(size_t)r * (size_t)e->size + (size_t)e->rank] : t->dim0[r];
-    }
-}
-
-static size_t slot_bytes(const struct slot *s)
+size_t batches_slot_bytes(const struct slot *s)
 {
     return s->facts.count * hvd_dtype_size((enum hvd_dtype)s->facts.sig.dtype);
 }
@@ -157,97 +74,27 @@ bool batches_small(const struct batches *b)
     return batch && (!b->active || !b->first) && !batch->next && batch->bytes <= SMALL_BYTES;
 }
 
+uint64_t batches_frozen_done(const struct batches *b)
+{
+    uint64_t least = b->frozen;
+    const struct batch *lists[] = {b->active, b->first, b->gpu.first};
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+        for (const struct batch *q = lists[i]; q; q = q->next)
+            if (q->frozen && q->index < least)
+                least = q->index;
+    return least;
+}
+
 bool batches_owed(const struct batches *b)
 {
     for (const struct batch *q = b->first; q; q = q->next)
         if (!q->frozen && !q->generation)
             return true;
-    return b->active != NULL;
+    return b->active || !gpu_lane_idle(&b->gpu);
 }
 
-void batches_on_batch(void *ctx, const struct negotiate_batch *from)
-{
-    struct engine *e = ctx;
-    struct batches *b = &e->batches;
-    if (e->trouble.code)
-        return; /* no batch runs after a failure */
-    struct batch *batch = new_batch(e, from->n);
-    uint64_t now = timeline_on(&e->timeline) ? clock_ns() : 0;
-    if (!batch)
-        return;
-    for (size_t i = 0; i < from->n; i++) {
-        struct slot *s = slot_of(e, from->tensors[i].id);
-        if (!s) {
-            if (atomic_load(&e->drive.closing))
-                err_set(&e->trouble, ESHUTDOWN, "it has shut down");
-            else
-                err_set(&e->trouble, EPROTO, "a batch with a tensor that is not known here");
-            recycle(b, batch);
-            return;
-        }
-        take_rows(e, s, &from->tensors[i]);
-        s->state = SLOT_BATCHED;
-        s->batch_ns = now;
-        batch->bytes += slot_bytes(s);
-        batch->slots[batch->n++] = s;
-    }
-    batch->number = from->number;
-    batch->frozen = from->frozen;
-    batch->index = from->index;
-    if (from->frozen)
-        b->frozen = from->index + 1;
-    append(b, batch);
-}
-
-static void give_back(struct batches *b, struct batch *batch)
-{
-    for (size_t i = 0; i < batch->n; i++)
-        batch->slots[i]->state = SLOT_NEGOTIATING;
-    recycle(b, batch);
-}
-
-void batches_on_dropped(void *ctx, uint64_t number)
-{
-    struct engine *e = ctx;
-    struct batches *b = &e->batches;
-    if (b->active && b->active->number == number) {
-        if (b->running)
-            coll_cancel(e->coll);
-        b->running = false;
-        give_back(b, TAKE(b->active));
-        return;
-    }
-    struct batch **at = &b->first;
-    while (*at && ((*at)->generation || (*at)->number != number))
-        at = &(*at)->next;
-    struct batch *batch = *at;
-    if (!batch)
-        return;
-    *at = batch->next;
-    if (!*at)
-        b->end = at;
-    give_back(b, batch);
-}
-
-void batches_on_thawed(void *ctx)
-{
-    struct engine *e = ctx;
-    struct batches *b = &e->batches;
-    /* The batches that stay have begun on every rank. Frozen batches are counted anew without them.
-     */
-    b->frozen = b->frozen_done = 0;
-    if (b->active)
-        b->active->frozen = false;
-    for (struct batch *q = b->first; q; q = q->next)
-        q->frozen = false;
-    struct batch *mark = new_batch(e, 0);
-    if (!mark)
-        return;
-    mark->generation = true;
-    append(b, mark);
-}
-
-void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t start_ns, int status)
+void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t start_ns,
+                           const char *algorithm, int status)
 {
     const struct signature *sig = &s->facts.sig;
     uint64_t now = clock_ns(), ready = s->batch_ns ? s->batch_ns : start_ns;
@@ -262,7 +109,7 @@ void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t star
         .batch_ns = ready,
         .start_ns = start_ns,
         .end_ns = now,
-        .algorithm = coll_algorithm(e->coll),
+        .algorithm = algorithm,
         .name = s->name,
     };
     memcpy(op.shape, sig->shape, sizeof(op.shape));
@@ -272,38 +119,34 @@ void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t star
 static void count_done(struct engine *e, const struct slot *s)
 {
     counter_add(&e->counters.ops, 1);
-    counter_add(&e->counters.bytes, slot_bytes(s));
+    counter_add(&e->counters.bytes, batches_slot_bytes(s));
 }
 
 /* Tells negotiation before the callers, which may submit the same name again at once. */
-static void finish_batch(struct engine *e, struct batch *batch)
+void batches_finish(struct engine *e, struct batch *batch, const char *algorithm)
 {
     if (e->neg)
         negotiate_done(e->neg, batch->number);
     e->next_tick = 0;
     counter_add(&e->counters.batches, 1);
-    if (batch->frozen)
-        e->batches.frozen_done++;
     for (size_t i = 0; i < batch->n; i++) {
         struct slot *s = batch->slots[i];
         if (s->has_id)
             ids_remove(&e->ids, s->id, s);
         count_done(e, s);
         if (timeline_on(&e->timeline))
-            batches_tell_timeline(e, s, batch->start_ns, 0);
+            batches_tell_timeline(e, s, batch->start_ns, algorithm, 0);
         e->batches.held |= s->last;
         if (s == &e->fast)
             atomic_store(&s->done, 1);
         else
             queue_finish(e->queue, s, NULL);
     }
-    recycle(&e->batches, batch);
+    batches_recycle(e, batch);
     drive_wake_waiters(e);
 }
 
-/* False for a user operation while batches.held is set, and for a frozen batch that a departed rank
- * has not run, or that this rank need not run any more (see finish_batches()). */
-static bool may_begin(const struct engine *e, const struct batch *batch)
+bool batches_may_begin(const struct engine *e, const struct batch *batch)
 {
     const struct control *c = &e->control;
     if (e->batches.held && batch->n > 0 && batch->slots[0]->facts.sig.world != 0)
@@ -316,7 +159,7 @@ static bool may_begin(const struct engine *e, const struct batch *batch)
 static bool begin_next(struct engine *e)
 {
     struct batches *b = &e->batches;
-    while (b->first && may_begin(e, b->first)) {
+    while (b->first && batches_may_begin(e, b->first)) {
         struct batch *batch = b->first;
         b->first = batch->next;
         if (!b->first)
@@ -324,7 +167,7 @@ static bool begin_next(struct engine *e)
         batch->next = NULL;
         if (batch->generation) {
             mesh_next_generation(e->mesh);
-            recycle(b, batch);
+            batches_recycle(e, batch);
             continue;
         }
         b->active = batch;
@@ -337,14 +180,41 @@ static bool begin_next(struct engine *e)
     return false;
 }
 
+void batches_fill_setup(struct engine *e, const struct batch *batch)
+{
+    struct launch *l = &e->batches.launch;
+    l->op = coll_barrier;
+    l->op.device = batch->slots[0]->device;
+    l->n = 0;
+}
+
 static int start_operation(struct engine *e)
 {
     struct batches *b = &e->batches;
-    int rc = launch_prepare(e, b->active);
+    int rc = 0;
+    if (batch_on_gpu(b->active) && !device_is_ready(e->backends.device))
+        batches_fill_setup(e, b->active);
+    else
+        rc = launch_prepare(e, &b->launch, b->active);
     if (rc == 0)
-        rc = coll_start(e->coll, &b->op, &e->trouble);
+        rc = coll_start(e->coll, &b->launch.op, &e->trouble);
     b->running = rc == 0;
     return rc;
+}
+
+/* The lane of the active batch is known: if it is the other one, hands the batch over. Returns
+ * whether it did, or has failed. */
+static bool move(struct engine *e)
+{
+    struct batches *b = &e->batches;
+    if (!device_is_ready(e->backends.device))
+        return false;
+    b->active->may_move = false;
+    b->moving--;
+    if (!gpu_lane_takes(e, b->active))
+        return e->trouble.code != 0;
+    gpu_lane_add(e, TAKE(b->active));
+    return true;
 }
 
 bool batches_progress(struct engine *e)
@@ -352,9 +222,13 @@ bool batches_progress(struct engine *e)
     struct batches *b = &e->batches;
     bool moved = false;
     for (;;) {
+        if (e->trouble.code)
+            return true;
         if (!b->active && !begin_next(e))
             return moved;
         struct batch *batch = b->active;
+        if (!b->running && batch->may_move && move(e))
+            continue;
         if (!b->running && start_operation(e) < 0)
             return true;
         int rc = coll_progress(e->coll);
@@ -365,16 +239,16 @@ bool batches_progress(struct engine *e)
             return true;
         }
         moved = true;
-        launch_finish(e);
+        launch_finish(e, &b->launch);
         if (e->trouble.code)
             return true;
         e->done++;
         b->running = false;
-        batch->at += b->op_n;
+        batch->at += b->launch.n;
         if (batch->at < batch->n)
             continue;
         b->active = NULL;
-        finish_batch(e, batch);
+        batches_finish(e, batch, coll_algorithm(e->coll));
     }
 }
 
@@ -393,24 +267,24 @@ bool batches_run_fast(struct engine *e, const struct negotiate_next *next)
     struct batches *b = &e->batches;
     struct slot *s = &e->fast;
     const struct signature *sig = &s->facts.sig;
-    b->tensors[0] = (struct coll_tensor){.in = s->in, .out = s->out, .count = s->facts.count};
-    launch_fill_op(e, sig);
-    b->op_n = 1;
-    int rc = coll_start(e->coll, &b->op, &e->trouble);
+    b->launch.tensors[0] =
+        (struct coll_tensor){.in = s->in, .out = s->out, .count = s->facts.count};
+    launch_fill_op(e, &b->launch, sig);
+    b->launch.n = 1;
+    int rc = coll_start(e->coll, &b->launch.op, &e->trouble);
     if (rc == 0)
         rc = spin_progress(e);
     if (rc == 0) {
-        launch_finish(e);
+        launch_finish(e, &b->launch);
         e->done++;
         negotiate_done(e->neg, next->number);
         b->frozen = next->index + 1;
-        b->frozen_done++;
         counter_add(&e->counters.batches, 1);
         count_done(e, s);
         b->held |= s->last;
         return true;
     }
-    struct batch *batch = new_batch(e, 1);
+    struct batch *batch = batches_new(e, 1);
     if (!batch)
         return false;
     if (ids_put(&e->ids, next->id, s) < 0)
@@ -438,23 +312,24 @@ void batches_dissolve(struct engine *e)
     struct batches *b = &e->batches;
     struct batch *active = TAKE(b->active);
     if (active && active->at == active->n && active->n > 0)
-        finish_batch(e, active);
+        batches_finish(e, active, "repair");
     else if (active)
-        recycle(b, active);
+        batches_recycle(e, active);
     batches_drop(e);
-    b->frozen = b->frozen_done = 0;
+    b->frozen = 0;
 }
 
 void batches_drop(struct engine *e)
 {
     struct batches *b = &e->batches;
     if (b->active)
-        recycle(b, TAKE(b->active));
+        batches_recycle(e, TAKE(b->active));
     while (b->first) {
         struct batch *next = b->first->next;
-        recycle(b, b->first);
+        batches_recycle(e, b->first);
         b->first = next;
     }
     b->end = &b->first;
     b->running = false;
+    gpu_lane_drop(e);
 }

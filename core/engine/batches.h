@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * batches: the log's batches as negotiation hands them out, run strictly one after the other.
- * Called with the progress lock held.
+ * batches: the log's batches as negotiation hands them out, in two lanes. The host's lane runs them
+ * one after the other, as operations of coll's: batches of tensors in host memory, and those on
+ * GPUs that go through it. Batches that NCCL runs are in the GPU lane (gpu_lane.h). Each lane has
+ * its batches in the order of the log, on every rank; the lanes do not wait for each other. Called
+ * with the progress lock held.
+ *
+ * The first batch on GPUs of an epoch sets the GPUs up (device.h), at its place in the host's lane:
+ * only then do the ranks know which lane it is for. Batches on GPUs that come before that is known
+ * are in the host's lane, and move to the other when their turn comes.
  *
  * Memory for batches is kept and reused. A batch is one collective operation, or several where its
  * members cannot be fused (dtypes of a group, allgathers). All slots of a batch are done together,
@@ -15,7 +22,8 @@
 #include <stdint.h>
 
 #include "core/coll/coll.h"
-#include "core/engine/launch_gpu.h"
+#include "core/engine/gpu_lane.h"
+#include "core/engine/launch.h"
 #include "core/negotiate/negotiate.h"
 
 struct engine;
@@ -28,42 +36,28 @@ struct batch {
     bool generation;
     uint64_t number; /* negotiation's */
     uint64_t index;  /* of a frozen batch, counted from the start of the plan */
+    bool may_move;   /* in the host's lane: it may belong to the GPU lane */
     uint64_t start_ns;
     size_t bytes; /* bytes of all inputs */
+    /* in the GPU lane: operations that are launched, whose event is recorded, that have landed */
+    size_t launched, called, landed;
     /* n: slots in use; cap: slots allocated; at: the first slot that is not done */
     size_t n, cap, at;
     struct slot **slots;
 };
 
-/* A copy to make after an operation: bytes from `from` to `to`. bytes 0: no copy. */
-struct pending_copy {
-    int device; /* GPU that holds both buffers; -1: host memory */
-    void *to;
-    const void *from;
-    size_t bytes;
-};
-
 struct batches {
-    struct batch *first, **end; /* in the log's order */
+    /* the host's lane */
+    struct batch *first, **end;
     struct batch *active;
-    bool running; /* coll_start() was called for the active batch */
-    size_t op_n;  /* slots in the running operation */
-    struct coll_op op;
-    struct coll_tensor *tensors;
-    void **ready; /* [tensors_cap] events after which GPU tensors may be used */
-    size_t tensors_cap;
-    size_t *send_counts, *recv_counts; /* [size] elements for and from each mesh rank */
-    int64_t *splits;                   /* [size] rows of an alltoall, by mesh rank */
-    /* buffer for packed tensors; used only while the mesh has fewer ranks than the world */
-    uint8_t *scratch;
-    size_t scratch_cap;
-    struct launch_gpu gpu; /* the same buffer on a GPU */
-    struct pending_copy pending_copy;
+    size_t moving;        /* batches with may_move */
+    bool running;         /* coll_start() was called for the active batch */
+    struct launch launch; /* the running operation; launch.n 0: the setup of the GPUs */
+    struct gpu_lane gpu;
     /* hvd_commit() changes the world and every rank has agreed to that: no user operation may begin
      * in this mesh any more. */
     bool held;
     uint64_t frozen; /* frozen batches handed out since the plan began */
-    uint64_t frozen_done;
     struct batch *free;
 };
 
@@ -81,20 +75,46 @@ void batches_on_batch(void *ctx, const struct negotiate_batch *batch);
 void batches_on_dropped(void *ctx, uint64_t number);
 void batches_on_thawed(void *ctx);
 
-/* Runs batches until one has to wait. Returns true when an operation finished or failed. */
+/* Runs batches of the host's lane until one has to wait. Returns true when an operation finished or
+ * failed. */
 bool batches_progress(struct engine *e);
+
+/* False for a user operation while batches.held is set, and for a frozen batch that a departed rank
+ * has not run, or that this rank need not run any more (engine_close()). */
+bool batches_may_begin(const struct engine *e, const struct batch *batch);
+
+/* The setup of the GPUs, for the operation that `launch` would begin. */
+void batches_fill_setup(struct engine *e, const struct batch *batch);
+
+/* All operations of the batch are done. algorithm: for the timeline. */
+void batches_finish(struct engine *e, struct batch *batch, const char *algorithm);
+
+/* Whether the batch's tensors are on a GPU. */
+bool batch_on_gpu(const struct batch *batch);
+
+/* Bytes of the input. */
+size_t batches_slot_bytes(const struct slot *s);
+
+/* An empty batch with room for n slots. NULL: no memory, e->trouble is set. */
+struct batch *batches_new(struct engine *e, size_t n);
+
+/* Takes back the memory of a batch that is in no list. */
+void batches_recycle(struct engine *e, struct batch *batch);
 
 static inline bool batches_idle(const struct batches *b)
 {
-    return !b->active && !b->first;
+    return !b->active && !b->first && gpu_lane_idle(&b->gpu);
 }
+
+/* The index of the first batch of the plan that this rank has not finished. */
+uint64_t batches_frozen_done(const struct batches *b);
 
 /* True when this rank has to finish a batch because other ranks may have begun it: the active one,
  * or a queued one that is not frozen. */
 bool batches_owed(const struct batches *b);
 
-/* True when exactly one batch is queued or active and it is small enough to finish within a few
- * microseconds. */
+/* True when exactly one batch is queued or active in the host's lane and it is small enough to
+ * finish within a few microseconds. */
 bool batches_small(const struct batches *b);
 
 /* The fast path: negotiate_try_next() has accepted the operation of slot e->fast. Starts it and
@@ -104,7 +124,8 @@ bool batches_run_fast(struct engine *e, const struct negotiate_next *next);
 
 /* Adds one finished operation to the timeline, which must be on. start_ns: when its batch started;
  * 0 when it was in no batch. */
-void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t start_ns, int status);
+void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t start_ns,
+                           const char *algorithm, int status);
 
 /* Drops all batches. The caller finishes or resubmits their slots. */
 void batches_drop(struct engine *e);

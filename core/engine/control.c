@@ -11,7 +11,7 @@
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
 
-enum { CONTROL_NEGOTIATE = 1, CONTROL_FAREWELL };
+enum { CONTROL_NEGOTIATE = 1, CONTROL_FAREWELL, CONTROL_WHOLE };
 
 /* The tree: rank 0 is the root, its children are the first ranks of the other hosts, and the first
  * rank of each host is the parent of that host's other ranks. */
@@ -96,6 +96,17 @@ static int post(struct engine *e, int i, const struct buf *msg)
     return rc < 0 && ended_in_peace(e, i) ? 0 : rc;
 }
 
+void control_send_whole(struct engine *e, int i, uint64_t count)
+{
+    struct control *c = &e->control;
+    buf_reset(&c->out);
+    buf_put_u8(&c->out, CONTROL_WHOLE);
+    buf_put_u64(&c->out, count);
+    int rc = c->out.failed ? -ENOMEM : post(e, i, &c->out);
+    if (rc < 0 && !e->trouble.code)
+        err_set(&e->trouble, -rc, "control link to rank %d", peer_at(c, i));
+}
+
 int control_send(void *ctx, int to, const struct buf *msg)
 {
     struct engine *e = ctx;
@@ -147,7 +158,7 @@ static void farewell(struct engine *e, int rank, uint64_t frozen, int from)
 
 void control_farewell(struct engine *e)
 {
-    farewell(e, e->rank, e->batches.frozen_done, -1);
+    farewell(e, e->rank, batches_frozen_done(&e->batches), -1);
 }
 
 static int dispatch(struct engine *e, int from, const struct buf *msg, struct err *err)
@@ -160,6 +171,11 @@ static int dispatch(struct engine *e, int from, const struct buf *msg, struct er
     if (type == CONTROL_NEGOTIATE) {
         int who = from == c->nchildren ? NEGOTIATE_PARENT : c->children[from];
         return negotiate_recv(e->neg, who, r.data + r.pos, r.len - r.pos, clock_ns(), err);
+    }
+    if (type == CONTROL_WHOLE) {
+        uint64_t count = reader_u64(&r);
+        int rc = reader_ok(&r) ? whole_take(e, from, count) : -EPROTO;
+        return rc < 0 ? err_set(err, EPROTO, "invalid count of operations on GPUs") : 0;
     }
     uint32_t rank = reader_u32(&r);
     uint64_t frozen = reader_u64(&r);

@@ -14,6 +14,8 @@ void report_put(const struct report *r, struct buf *out)
     buf_put_u8(out, (uint8_t)((r->has_state ? HAS_STATE : 0) | (r->started ? STARTED : 0) |
                               (r->whole ? WHOLE : 0) | (r->fresh ? FRESH : 0)));
     buf_put_u64(out, r->done);
+    buf_put_u64(out, r->gpu_done);
+    buf_put_u64(out, r->gpu_whole);
     buf_put_u32(out, r->pieces);
     for (uint32_t i = 0; i < r->pieces; i++)
         buf_put_u32(out, r->final[i]);
@@ -26,9 +28,11 @@ int report_take(struct buf *buf, struct report *ret, struct err *err)
     struct report report = {.has_state = flags & HAS_STATE,
                             .started = flags & STARTED,
                             .whole = flags & WHOLE,
-                            .fresh = flags & FRESH,
-                            .done = reader_u64(&r),
-                            .pieces = reader_u32(&r)};
+                            .fresh = flags & FRESH};
+    report.done = reader_u64(&r);
+    report.gpu_done = reader_u64(&r);
+    report.gpu_whole = reader_u64(&r);
+    report.pieces = reader_u32(&r);
     if (r.failed || flags > FLAGS_ALL || report.pieces > REPORT_PIECES_MAX)
         return err_set(err, EPROTO, "invalid report");
     for (uint32_t i = 0; i < report.pieces; i++)
@@ -100,6 +104,24 @@ static bool all_whole(const struct report *reports, int n, const struct decision
     return any;
 }
 
+/* Batches that some rank has finished, or that all survivors have whole. */
+static int decide_gpu(const struct report *reports, int n, uint64_t *ret, struct err *err)
+{
+    uint64_t done = 0, whole = UINT64_MAX;
+    for (int i = 0; i < n; i++) {
+        if (!reports[i].has_state)
+            continue;
+        done = reports[i].gpu_done > done ? reports[i].gpu_done : done;
+        whole = reports[i].gpu_whole < whole ? reports[i].gpu_whole : whole;
+    }
+    if (whole < done)
+        return err_set(err, EPROTO,
+                       "a rank has finished %llu batches on GPUs, but another one has only %llu",
+                       (unsigned long long)done, (unsigned long long)whole);
+    *ret = whole == UINT64_MAX ? 0 : whole;
+    return 0;
+}
+
 int decision_make(const struct report *reports, int n, uint64_t departed_done, int me,
                   struct decision *ret, struct err *err)
 {
@@ -109,6 +131,8 @@ int decision_make(const struct report *reports, int n, uint64_t departed_done, i
             d.done = reports[i].done;
     bool any = merge(reports, n, &d);
     int rc = check(reports, n, &d, any, err);
+    if (rc == 0)
+        rc = decide_gpu(reports, n, &d.gpu_done, err);
     if (rc < 0)
         return rc;
     d.done += all_whole(reports, n, &d);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * decision: takes the reports of all ranks of a new epoch and decides what each rank does about the
- * operation that was in flight in the old epoch. Pure. REPAIR.md gives the reasons.
+ * operations that were in flight in the old epoch: one of the host's, several batches on GPUs.
+ * Pure. REPAIR.md gives the reasons.
  *
  * A report travels in front of a rank's card and is untrusted input.
  */
@@ -26,6 +27,8 @@ struct report {
     uint64_t done; /* operations that this rank has finished */
     uint32_t pieces;
     uint32_t final[REPORT_PIECES_MAX]; /* number of final steps, for each piece */
+    /* Batches of the GPU lane that this rank has finished, and that are whole on this rank. */
+    uint64_t gpu_done, gpu_whole;
 };
 
 void report_put(const struct report *r, struct buf *out);
@@ -47,6 +50,9 @@ struct decision {
     uint64_t done;
     uint32_t pieces;
     uint32_t final[REPORT_PIECES_MAX];
+    /* Batches of the GPU lane that are finished, with the results that each rank has. All others
+     * are run again. */
+    uint64_t gpu_done;
 };
 
 /* Computes the decision for rank `me` from the reports of all n ranks of the new epoch.

@@ -23,21 +23,6 @@
 #include "core/engine/turn.h"
 #include "core/base/thread.h"
 
-/* How long to spin (only where every rank of the host has a processor of its own), and how often to
- * yield before sleeping, by enum coll_wait.
- *
- * - COLL_WAKES: the peer wakes us. Sleeping soon gives it our processor, if it needs it.
- * - COLL_YIELDS: a thread of ours does the work and may need this processor: give it up at once.
- * - COLL_MOVES: all ranks are inside the operation, and each poll advances it: spin long.
- * - COLL_ASKS: nothing wakes us. An operation that outlasts the spin loses little by a short sleep.
- *   This is the only case in which a rank spins that shares memory with no peer. */
-static const uint64_t spin_ns[] = {[COLL_WAKES] = 5000,
-                                   [COLL_YIELDS] = 0,
-                                   [COLL_MOVES] = 10 * CLOCK_MS,
-                                   [COLL_ASKS] = 2 * CLOCK_MS};
-static const int yields[] = {
-    [COLL_WAKES] = 8, [COLL_YIELDS] = 2, [COLL_MOVES] = 20000, [COLL_ASKS] = 8};
-
 #define NAP_NS     (2 * CLOCK_MS)  /* how long the thread naps */
 #define RECHECK_NS (20 * CLOCK_MS) /* a sleeper checks again after this, even if not woken */
 #define POLL_NS    (CLOCK_MS / 10) /* sleep while nothing would wake us */
@@ -202,85 +187,73 @@ static bool wanted_elsewhere(struct drive *d)
     return atomic_load(&d->lock_requests) > 0 || atomic_load(&d->closing);
 }
 
-static bool is_done(struct slot *slot)
-{
-    return atomic_load(&slot->done);
-}
+/* What a caller waits for. */
+enum goal { GOAL_DONE, GOAL_ALOFT };
 
-/* Spinning for messages between hosts is not worth it: network latency is too long. */
-static bool spins_for(const struct engine *e, enum coll_wait wait)
+static bool is_over(struct slot *slot, enum goal goal)
 {
-    return e->spin && (e->mesh->shm || wait == COLL_ASKS);
-}
-
-bool drive_pause(const struct engine *e, struct spin_state *p)
-{
-    enum coll_wait wait = coll_wait(e->coll);
-    if (p->yields == 0 && spins_for(e, wait)) {
-        uint64_t now = clock_ns();
-        if (p->since == 0)
-            p->since = now;
-        if (now - p->since < spin_ns[wait]) {
-            cpu_pause();
-            return true;
-        }
-    }
-    if (p->yields++ >= yields[wait])
-        return false;
-    sched_yield();
-    return true;
+    return atomic_load(&slot->done) || (goal == GOAL_ALOFT && atomic_load(&slot->aloft));
 }
 
 /* Clock time at which the driver must look again even if nothing wakes it. */
 static uint64_t wake_by(const struct engine *e)
 {
-    uint64_t poll = coll_wait(e->coll) > COLL_YIELDS ? clock_ns() + POLL_NS : UINT64_MAX;
+    uint64_t poll = drive_wait_kind(e) > COLL_YIELDS ? clock_ns() + POLL_NS : UINT64_MAX;
     return e->next_tick < poll ? e->next_tick : poll;
 }
 
-static void sleep_as_driver(struct engine *e, struct slot *slot)
+static void sleep_as_driver(struct engine *e, struct slot *slot, enum goal goal)
 {
     struct drive *d = &e->drive;
-    turn_prioritize(e, slot);
+    turn_prioritize(e, slot, PRIORITY_WAITED);
     if (turn(e, TURN_FULL))
         return;
     mesh_sleep_begin(e->mesh);
     atomic_store(&d->driver, DRIVER_SLEEPS);
     bool moved = turn(e, TURN_CHECK);
-    if (!moved && !is_done(slot) && !queue_has_new(e->queue) && !wanted_elsewhere(d) &&
+    if (!moved && !is_over(slot, goal) && !queue_has_new(e->queue) && !wanted_elsewhere(d) &&
         !atomic_load(&d->priority_requests))
         wait_fds(d->driver_fd, mesh_fd(e->mesh), wake_by(e));
     atomic_store(&d->driver, DRIVER_RUNS);
     mesh_sleep_end(e->mesh);
 }
 
-void drive_until(struct engine *e, struct slot *slot)
+static void until(struct engine *e, struct slot *slot, enum goal goal)
 {
     struct drive *d = &e->drive;
     struct spin_state spin = {0};
     bool prioritized = false;
-    for (unsigned n = 1; !is_done(slot) && !wanted_elsewhere(d); n++) {
+    for (unsigned n = 1; !is_over(slot, goal) && !wanted_elsewhere(d); n++) {
         if (!prioritized && slot->state == SLOT_NEGOTIATING) {
-            turn_prioritize(e, slot);
+            turn_prioritize(e, slot, PRIORITY_WAITED);
             prioritized = true;
         }
         if (turn(e, n % FULL_EACH ? TURN_SPIN : TURN_FULL)) {
             spin = (struct spin_state){0};
             continue;
         }
-        if (is_done(slot))
+        if (is_over(slot, goal))
             return;
         if (drive_pause(e, &spin))
             continue;
-        sleep_as_driver(e, slot);
+        sleep_as_driver(e, slot, goal);
         spin = (struct spin_state){0};
         n = FULL_EACH - 1; /* makes the next turn a full one */
     }
 }
 
-void drive_prioritize(struct engine *e, struct slot *slot)
+void drive_until(struct engine *e, struct slot *slot)
 {
-    if (atomic_exchange(&slot->prioritized, 1))
+    until(e, slot, GOAL_DONE);
+}
+
+void drive_prioritize(struct engine *e, struct slot *slot, enum priority priority)
+{
+    int before = PRIORITY_NONE;
+    while (before < (int)priority &&
+           !atomic_compare_exchange_weak(&slot->prioritized, &before, (int)priority))
+        ;
+    if (before >= (int)priority)
         return;
     atomic_fetch_add(&e->drive.priority_requests, 1);
     wake_driver(&e->drive);
@@ -288,25 +261,35 @@ void drive_prioritize(struct engine *e, struct slot *slot)
         wake_thread(&e->drive);
 }
 
-void drive_wait(struct engine *e, struct slot *slot)
+static void wait_for(struct engine *e, struct slot *slot, enum goal goal)
 {
     struct drive *d = &e->drive;
-    while (!is_done(slot)) {
+    while (!is_over(slot, goal)) {
         if (!wanted_elsewhere(d) && drive_try(e)) {
-            drive_until(e, slot);
+            until(e, slot, goal);
             drive_leave(e);
             continue;
         }
-        drive_prioritize(e, slot);
+        drive_prioritize(e, slot, PRIORITY_WAITED);
         atomic_fetch_add(&d->waiters, 1);
         uint32_t t = atomic_load(&d->turn);
-        if (!is_done(slot) && (atomic_load(&d->driver) || wanted_elsewhere(d)))
+        if (!is_over(slot, goal) && (atomic_load(&d->driver) || wanted_elsewhere(d)))
             futex_wait(&d->turn, t, RECHECK_NS);
         atomic_fetch_sub(&d->waiters, 1);
     }
     /* The last driver may have left work to this caller; hand it to the thread. */
     if (atomic_load(&d->work) && !atomic_load(&d->driver))
         wake_thread(d);
+}
+
+void drive_wait(struct engine *e, struct slot *slot)
+{
+    wait_for(e, slot, GOAL_DONE);
+}
+
+void drive_wait_aloft(struct engine *e, struct slot *slot)
+{
+    wait_for(e, slot, GOAL_ALOFT);
 }
 
 /* A small operation on one host: starting it is all that peers need of this rank, and most callers
@@ -335,6 +318,7 @@ void drive_submitted(struct engine *e)
     if (e->failed || negotiate_frozen(e->neg)) {
         turn_note(e);
         patient = start_small(e);
+        gpu_lane_launch(e);
     }
     bool work = turn_needed(e);
     /* the thread sleeps until `due`, which is too late */
@@ -394,10 +378,10 @@ static void sleep_idle(struct engine *e)
 static bool drive_alone(struct engine *e)
 {
     struct drive *d = &e->drive;
-    struct spin_state spin = {0};
+    struct spin_state spin = {.patient = true};
     while (!wanted_elsewhere(d) && !atomic_load(&d->waiters)) {
         if (turn(e, TURN_FULL))
-            spin = (struct spin_state){0};
+            spin = (struct spin_state){.patient = true};
         else if (batches_idle(&e->batches) || !drive_pause(e, &spin))
             return true;
     }

@@ -21,6 +21,8 @@
 #include <stdint.h>
 
 #include "core/base/err.h"
+#include "core/coll/coll.h"
+#include "core/engine/queue.h"
 
 struct engine;
 struct slot;
@@ -30,6 +32,7 @@ struct slot;
 struct spin_state {
     uint64_t since;
     int yields;
+    bool patient; /* no caller waits: does not spin if nothing has to follow at once (COLL_NAPS) */
 };
 
 enum driver { DRIVER_NONE, DRIVER_RUNS, DRIVER_SLEEPS };
@@ -83,11 +86,17 @@ void drive_until(struct engine *e, struct slot *slot);
 /* Returns when the slot is done. */
 void drive_wait(struct engine *e, struct slot *slot);
 
+/* Returns when the slot is done, or a stream can wait for it (slot.aloft). */
+void drive_wait_aloft(struct engine *e, struct slot *slot);
+
 /* Called after a submission: has a driver look at it. */
 void drive_submitted(struct engine *e);
 
 /* Tells the driver that a caller waits for this slot, or polls it, without being the driver. */
-void drive_prioritize(struct engine *e, struct slot *slot);
+void drive_prioritize(struct engine *e, struct slot *slot, enum priority priority);
+
+/* What the driver waits for. */
+enum coll_wait drive_wait_kind(const struct engine *e);
 
 /* Spins or yields once. Returns false when the driver should sleep instead. */
 bool drive_pause(const struct engine *e, struct spin_state *p);

@@ -91,6 +91,8 @@ int engine_negotiate_anew(struct engine *e, struct err *err)
 {
     int rc = control_init(e, err);
     if (rc == 0)
+        rc = whole_begin(e, e->batches.gpu.finished, err);
+    if (rc == 0)
         rc = create_negotiate(e, err);
     e->next_tick = 0;
     e->spin = mesh_may_spin(e->mesh);
@@ -111,7 +113,8 @@ static void destroy_parts(struct engine *e)
     if (!device_end(e->backends.device)) {
         /* The GPU hangs. Freeing its memory would hang as well, so the process keeps it until it
          * exits. */
-        launch_gpu_abandon(&e->batches.gpu);
+        launch_gpu_abandon(&e->batches.launch.gpu);
+        launch_gpu_abandon(&e->batches.gpu.launch.gpu);
         if (e->queue)
             gpu_events_abandon(&e->queue->gpu_events);
     }

@@ -80,10 +80,14 @@ struct engine {
     struct control control;
     struct ids ids;
     struct batches batches;
+    int64_t *splits;         /* [size] rows of an alltoall, by mesh rank: launch_wire_splits() */
     uint64_t next_tick;      /* clock time at which negotiation has to be called; 0: at once */
     struct slot *submitting; /* the slot that is in negotiate_submit() now */
     /* set by a callback that failed; the turn then ends with engine_fail() */
     struct err trouble;
+    /* This rank or another one cannot run what others have begun on their GPUs (owed.h): an elastic
+     * job begins it anew, in the next epoch. Code 0: no. */
+    struct err conflict;
     bool failed;
     bool broken;        /* the mesh has failed too: nothing can be sent */
     bool said_bye;      /* the agent was told that this rank takes part in no further operation */

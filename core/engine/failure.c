@@ -31,8 +31,8 @@ static void abandon_tensors(struct engine *e, const char *who, struct err *err)
             "write its tensors: do not use or free them before this process ends",
             why.msg, who);
     e->backends.abandoned = true;
-    e->batches.scratch = NULL;
-    e->batches.scratch_cap = 0;
+    e->batches.launch.scratch = NULL;
+    e->batches.launch.scratch_cap = 0;
     queue_abandon(e->queue);
 }
 
@@ -43,6 +43,8 @@ void engine_fail_all(struct engine *e, const struct err *why)
      * failure. */
     coll_stop(e->coll);
     coll_stop(e->repair.old_coll);
+    if (!gpu_lane_idle(&e->batches.gpu))
+        device_end(e->backends.device);
     if (coll_abandoned(e->coll))
         abandon_tensors(e, coll_abandoned(e->coll), err);
     batches_drop(e);

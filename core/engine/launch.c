@@ -9,9 +9,39 @@
 
 #include "core/engine/engine.h"
 
-void launch_fill_op(struct engine *e, const struct signature *sig)
+int launch_init(struct launch *l, struct err *err)
 {
-    e->batches.op = (struct coll_op){
+    l->tensors_cap = 64;
+    l->tensors = calloc(l->tensors_cap, sizeof(*l->tensors));
+    l->ready = calloc(l->tensors_cap, sizeof(*l->ready));
+    return l->tensors && l->ready ? 0 : err_set(err, ENOMEM, "no memory for operations");
+}
+
+int launch_resize(struct launch *l, int size, struct err *err)
+{
+    free(l->send_counts);
+    free(l->recv_counts);
+    l->send_counts = calloc((size_t)size, sizeof(*l->send_counts));
+    l->recv_counts = calloc((size_t)size, sizeof(*l->recv_counts));
+    return l->send_counts && l->recv_counts
+               ? 0
+               : err_set(err, ENOMEM, "no memory for operations of %d ranks", size);
+}
+
+void launch_fini(struct launch *l)
+{
+    free(l->tensors);
+    free(l->ready);
+    free(l->send_counts);
+    free(l->recv_counts);
+    free(l->scratch);
+    launch_gpu_fini(&l->gpu);
+    *l = (struct launch){.n = 0};
+}
+
+void launch_fill_op(struct engine *e, struct launch *l, const struct signature *sig)
+{
+    l->op = (struct coll_op){
         .kind = (enum hvd_kind)sig->kind,
         .dtype = (enum hvd_dtype)sig->dtype,
         .op = (enum hvd_op)sig->op,
@@ -20,7 +50,7 @@ void launch_fill_op(struct engine *e, const struct signature *sig)
         .contributors = e->size,
         .device = -1,
         .root = launch_root(e, sig),
-        .tensors = e->batches.tensors,
+        .tensors = l->tensors,
         .n = 1,
     };
 }
@@ -37,9 +67,9 @@ const int64_t *launch_wire_splits(struct engine *e, const struct slot *s)
     const struct world_map *map = engine_map_of(e, &s->facts.sig);
     for (int r = 0; r < e->size; r++) {
         int at = map->to_world[r]; /* -1: a joiner that the user's world does not have yet */
-        e->batches.splits[r] = at < 0 ? 0 : s->splits[at];
+        e->splits[r] = at < 0 ? 0 : s->splits[at];
     }
-    return e->batches.splits;
+    return e->splits;
 }
 
 static bool fusable(const struct slot *a, const struct slot *b)
@@ -51,50 +81,47 @@ static bool fusable(const struct slot *a, const struct slot *b)
 }
 
 /* Room for n tensors of one operation. */
-static int make_room(struct engine *e, size_t n)
+static int make_room(struct engine *e, struct launch *l, size_t n)
 {
-    struct batches *b = &e->batches;
-    if (n <= b->tensors_cap)
+    if (n <= l->tensors_cap)
         return 0;
-    struct coll_tensor *tensors = realloc(b->tensors, 2 * n * sizeof(*tensors));
+    struct coll_tensor *tensors = realloc(l->tensors, 2 * n * sizeof(*tensors));
     if (tensors)
-        b->tensors = tensors;
-    void **ready = tensors ? realloc(b->ready, 2 * n * sizeof(*ready)) : NULL;
+        l->tensors = tensors;
+    void **ready = tensors ? realloc(l->ready, 2 * n * sizeof(*ready)) : NULL;
     if (!ready)
         return err_set(&e->trouble, ENOMEM, "no memory to fuse %zu tensors", n);
     counter_add(&e->counters.allocations, 2);
-    b->ready = ready;
-    b->tensors_cap = 2 * n;
+    l->ready = ready;
+    l->tensors_cap = 2 * n;
     return 0;
 }
 
-static int fuse(struct engine *e, const struct batch *batch)
+static int fuse(struct engine *e, struct launch *l, const struct batch *batch)
 {
-    struct batches *b = &e->batches;
     size_t n = 1, left = batch->n - batch->at;
     struct slot *const *slots = batch->slots + batch->at;
     while (n < left && fusable(slots[0], slots[n]))
         n++;
-    int rc = make_room(e, n);
-    b->op.tensors = b->tensors;
+    int rc = make_room(e, l, n);
+    l->op.tensors = l->tensors;
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < n; i++) {
-        b->tensors[i] = (struct coll_tensor){
+        l->tensors[i] = (struct coll_tensor){
             .in = slots[i]->in, .out = slots[i]->out, .count = slots[i]->facts.count};
-        b->ready[i] = slots[i]->ready;
+        l->ready[i] = slots[i]->ready;
     }
-    b->op.ready = b->op.device < 0 ? NULL : b->ready;
-    b->op.n = b->op_n = n;
+    l->op.ready = l->op.device < 0 ? NULL : l->ready;
+    l->op.n = l->n = n;
     return 0;
 }
 
 /* Converts rows per rank into elements per rank. The result goes to the user's output if it fits;
  * otherwise it is allocated. Negotiation has compared the ranks' numbers, but their sum may still
  * overflow. */
-static int place_result(struct engine *e, struct slot *s)
+static int place_result(struct engine *e, struct launch *l, struct slot *s)
 {
-    struct batches *b = &e->batches;
     const struct world_map *map = engine_map_of(e, &s->facts.sig);
     size_t total = 0, bytes = 0;
     s->result_rows = 0;
@@ -106,46 +133,44 @@ static int place_result(struct engine *e, struct slot *s)
             __builtin_add_overflow(total, count, &total) ||
             __builtin_add_overflow(s->result_rows, rows, &s->result_rows))
             return err_set(&e->trouble, EOVERFLOW, "%s: the result is too large", s->name);
-        b->recv_counts[r] = count;
+        l->recv_counts[r] = count;
     }
-    if (__builtin_mul_overflow(total, hvd_dtype_size(b->op.dtype), &bytes))
+    if (__builtin_mul_overflow(total, hvd_dtype_size(l->op.dtype), &bytes))
         return err_set(&e->trouble, EOVERFLOW, "%s: the result is too large", s->name);
-    b->op.recv_counts = b->recv_counts;
+    l->op.recv_counts = l->recv_counts;
     bool fits = s->out && total <= s->facts.out_count;
     if (queue_make_result(e->queue, s, fits ? 0 : bytes, &e->trouble) < 0)
         return err_prefix(&e->trouble, "%s", s->name);
     if (fits)
         return 0;
     counter_add(&e->counters.allocations, 1);
-    b->tensors[0].out = s->result;
+    l->tensors[0].out = s->result;
     return 0;
 }
 
 /* Scratch memory on the device of the operation's tensors. NULL: e->trouble is set. */
-static uint8_t *scratch(struct engine *e, const struct slot *s, size_t bytes)
+static uint8_t *scratch(struct engine *e, struct launch *l, const struct slot *s, size_t bytes)
 {
-    struct batches *b = &e->batches;
     if (s->device >= 0)
-        return launch_gpu_scratch(e, s, bytes);
-    if (bytes <= b->scratch_cap)
-        return b->scratch;
-    free(b->scratch);
-    b->scratch = malloc(bytes);
-    b->scratch_cap = b->scratch ? bytes : 0;
-    if (!b->scratch)
+        return launch_gpu_scratch(e, &l->gpu, s, bytes);
+    if (bytes <= l->scratch_cap)
+        return l->scratch;
+    free(l->scratch);
+    l->scratch = malloc(bytes);
+    l->scratch_cap = l->scratch ? bytes : 0;
+    if (!l->scratch)
         err_set(&e->trouble, ENOMEM, "%s: no memory for %zu bytes of scratch memory", s->name,
                 bytes);
-    return b->scratch;
+    return l->scratch;
 }
 
 /* The input has rows for lost ranks between those for survivors. Copies the survivors' rows
  * together. */
-static int pack_alltoall(struct engine *e, struct slot *s)
+static int pack_alltoall(struct engine *e, struct launch *l, struct slot *s)
 {
-    struct batches *b = &e->batches;
-    size_t row = s->facts.inner * hvd_dtype_size(b->op.dtype), at = 0, count = 0;
+    size_t row = s->facts.inner * hvd_dtype_size(l->op.dtype), at = 0, count = 0;
     const uint8_t *in = s->in;
-    uint8_t *packed = scratch(e, s, s->facts.count * hvd_dtype_size(b->op.dtype) + 1);
+    uint8_t *packed = scratch(e, l, s, s->facts.count * hvd_dtype_size(l->op.dtype) + 1);
     if (!packed)
         return e->trouble.code;
     const struct world *w = engine_world_of(e, &s->facts.sig);
@@ -153,7 +178,7 @@ static int pack_alltoall(struct engine *e, struct slot *s)
     for (int r = 0; r < w->size; r++) {
         size_t bytes = (size_t)s->splits[r] * row;
         if (map->to_mesh[r] >= 0 && bytes > 0) {
-            int rc = s->device < 0 ? 0 : launch_gpu_pack(e, s, packed + at, in, bytes);
+            int rc = s->device < 0 ? 0 : launch_gpu_pack(e, &l->gpu, s, packed + at, in, bytes);
             if (rc < 0)
                 return rc;
             if (s->device < 0)
@@ -163,64 +188,66 @@ static int pack_alltoall(struct engine *e, struct slot *s)
         }
         in += bytes;
     }
-    b->tensors[0].in = packed;
-    b->tensors[0].count = count;
-    return s->device < 0 ? 0 : launch_gpu_packed(e, s);
+    l->tensors[0].in = packed;
+    l->tensors[0].count = count;
+    if (s->device < 0)
+        return 0;
+    int rc = launch_gpu_packed(e, &l->gpu, s);
+    l->ready[0] = l->gpu.packed;
+    return rc;
 }
 
 /* No rank receives the rows of lost ranks. Every rank allreduces the whole tensor and takes its own
  * rows. */
-static int replace_reducescatter(struct engine *e, struct slot *s)
+static int replace_reducescatter(struct engine *e, struct launch *l, struct slot *s)
 {
-    struct batches *b = &e->batches;
     const struct world *w = engine_world_of(e, &s->facts.sig);
-    size_t elem = hvd_dtype_size(b->op.dtype), before = 0;
-    uint8_t *sums = scratch(e, s, s->facts.count * elem + 1);
+    size_t elem = hvd_dtype_size(l->op.dtype), before = 0;
+    uint8_t *sums = scratch(e, l, s, s->facts.count * elem + 1);
     if (!sums)
         return e->trouble.code;
     for (int r = 0; r < w->rank; r++)
         before += (size_t)request_rows(s->facts.sig.shape[0], r, w->size) * s->facts.inner;
-    b->op.kind = HVD_ALLREDUCE;
-    b->tensors[0].out = sums;
-    b->pending_copy =
+    l->op.kind = HVD_ALLREDUCE;
+    l->tensors[0].out = sums;
+    l->pending_copy =
         (struct pending_copy){s->device, s->out, sums + before * elem, s->facts.out_count * elem};
     return 0;
 }
 
-void launch_finish(struct engine *e)
+void launch_finish(struct engine *e, struct launch *l)
 {
-    struct pending_copy *a = &e->batches.pending_copy;
+    struct pending_copy *a = &l->pending_copy;
     if (a->bytes > 0 && a->device >= 0)
-        launch_gpu_copy(e, a->device, a->to, a->from, a->bytes);
+        launch_gpu_copy(e, &l->gpu, a->device, a->to, a->from, a->bytes);
     else if (a->bytes > 0)
         memcpy(a->to, a->from, a->bytes);
     *a = (struct pending_copy){0};
 }
 
-static int set_counts(struct engine *e, struct slot *s)
+static int set_counts(struct engine *e, struct launch *l, struct slot *s)
 {
-    struct batches *b = &e->batches;
     const bool same = engine_map_of(e, &s->facts.sig)->same;
-    switch (b->op.kind) {
+    switch (l->op.kind) {
     case HVD_ALLTOALL:
         for (int r = 0; r < e->size; r++)
-            b->send_counts[r] = (size_t)launch_wire_splits(e, s)[r] * s->facts.inner;
-        b->op.send_counts = b->send_counts;
+            l->send_counts[r] = (size_t)launch_wire_splits(e, s)[r] * s->facts.inner;
+        l->op.send_counts = l->send_counts;
         if (!same) {
-            int rc = pack_alltoall(e, s);
+            int rc = pack_alltoall(e, l, s);
             if (rc < 0)
                 return rc;
         }
-        return place_result(e, s);
+        return place_result(e, l, s);
     case HVD_ALLGATHER:
-        return place_result(e, s);
+        return place_result(e, l, s);
     case HVD_REDUCESCATTER:
         if (!same)
-            return replace_reducescatter(e, s);
+            return replace_reducescatter(e, l, s);
         for (int r = 0; r < e->size; r++)
-            b->recv_counts[r] =
+            l->recv_counts[r] =
                 (size_t)request_rows(s->facts.sig.shape[0], r, e->size) * s->facts.inner;
-        b->op.recv_counts = b->recv_counts;
+        l->op.recv_counts = l->recv_counts;
         return 0;
     case HVD_ALLREDUCE:
     case HVD_BROADCAST:
@@ -231,18 +258,17 @@ static int set_counts(struct engine *e, struct slot *s)
     return 0;
 }
 
-int launch_prepare(struct engine *e, struct batch *batch)
+int launch_prepare(struct engine *e, struct launch *l, struct batch *batch)
 {
-    struct batches *b = &e->batches;
     struct slot *s = batch->slots[batch->at];
-    b->pending_copy = (struct pending_copy){0};
-    launch_fill_op(e, &s->facts.sig);
-    b->op.device = s->device;
-    if (b->op.kind == HVD_ALLREDUCE)
-        return fuse(e, batch);
-    b->tensors[0] = (struct coll_tensor){.in = s->in, .out = s->out, .count = s->facts.count};
-    b->ready[0] = s->ready;
-    b->op.ready = s->device < 0 ? NULL : b->ready;
-    b->op_n = 1;
-    return set_counts(e, s);
+    l->pending_copy = (struct pending_copy){0};
+    launch_fill_op(e, l, &s->facts.sig);
+    l->op.device = s->device;
+    if (l->op.kind == HVD_ALLREDUCE)
+        return fuse(e, l, batch);
+    l->tensors[0] = (struct coll_tensor){.in = s->in, .out = s->out, .count = s->facts.count};
+    l->ready[0] = s->ready;
+    l->op.ready = s->device < 0 ? NULL : l->ready;
+    l->n = 1;
+    return set_counts(e, l, s);
 }

@@ -1,23 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * launch: turns slots of a batch into a collective operation: counts, fused tensors, memory for
- * results. Called with the progress lock held.
+ * results. A struct launch has one operation at a time. Called with the progress lock held. A
+ * failure is set in e->trouble.
  */
 #ifndef HVD_ENGINE_LAUNCH_H
 #define HVD_ENGINE_LAUNCH_H
 
+#include <stddef.h>
 #include <stdint.h>
+
+#include "core/coll/coll.h"
+#include "core/engine/launch_gpu.h"
 
 struct batch;
 struct engine;
 struct signature;
 struct slot;
 
-/* Fills e->batches.op and op_n with the batch's next operation. A failure is set in e->trouble. */
-int launch_prepare(struct engine *e, struct batch *batch);
+/* A copy to make after an operation: bytes from `from` to `to`. bytes 0: no copy. */
+struct pending_copy {
+    int device; /* GPU that holds both buffers; -1: host memory */
+    void *to;
+    const void *from;
+    size_t bytes;
+};
 
-/* Called after the operation: makes the copy in batches.pending_copy, if there is one. */
-void launch_finish(struct engine *e);
+struct launch {
+    struct coll_op op; /* points to the lists below */
+    size_t n;          /* slots of the batch that are in op */
+    struct coll_tensor *tensors;
+    void **ready; /* [tensors_cap] events after which GPU tensors may be used */
+    size_t tensors_cap;
+    size_t *send_counts, *recv_counts; /* [size] elements for and from each mesh rank */
+    /* buffer for packed tensors; used only while the mesh has fewer ranks than the world */
+    uint8_t *scratch;
+    size_t scratch_cap;
+    struct launch_gpu gpu; /* the same buffer on a GPU */
+    struct pending_copy pending_copy;
+};
+
+int launch_init(struct launch *l, struct err *err);
+void launch_fini(struct launch *l);
+
+/* Resizes the per-rank arrays to the ranks of a new epoch. */
+int launch_resize(struct launch *l, int size, struct err *err);
+
+/* Fills l->op and l->n with the batch's next operation. */
+int launch_prepare(struct engine *e, struct launch *l, struct batch *batch);
+
+/* Called after the operation: makes l->pending_copy, if there is one. */
+void launch_finish(struct engine *e, struct launch *l);
 
 /* The root's rank in the mesh; -1 when the root is lost; 0 for operations without a root. */
 int launch_root(const struct engine *e, const struct signature *sig);
@@ -25,7 +58,7 @@ int launch_root(const struct engine *e, const struct signature *sig);
 /* An alltoall's splits by mesh rank, valid until the next call. NULL for other operations. */
 const int64_t *launch_wire_splits(struct engine *e, const struct slot *slot);
 
-/* Fills e->batches.op with what the signature determines, for one tensor and without counts. */
-void launch_fill_op(struct engine *e, const struct signature *sig);
+/* Fills l->op with what the signature determines, for one tensor and without counts. */
+void launch_fill_op(struct engine *e, struct launch *l, const struct signature *sig);
 
 #endif

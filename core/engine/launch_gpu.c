@@ -7,18 +7,17 @@
 #include "core/backend/gpu.h"
 #include "core/engine/engine.h"
 
-static int enter(struct engine *e, int device, struct cuda_visit *ret)
+static int enter(struct engine *e, struct launch_gpu *g, int device, struct cuda_visit *ret)
 {
-    struct launch_gpu *g = &e->batches.gpu;
     int rc = device_gpu(e->backends.device, device, &g->gpu, &e->trouble);
     return rc == 0 ? cuda_enter(g->gpu->device, ret, &e->trouble) : rc;
 }
 
-uint8_t *launch_gpu_scratch(struct engine *e, const struct slot *s, size_t bytes)
+uint8_t *launch_gpu_scratch(struct engine *e, struct launch_gpu *g, const struct slot *s,
+                            size_t bytes)
 {
-    struct launch_gpu *g = &e->batches.gpu;
     struct cuda_visit visit = {0};
-    int rc = enter(e, s->device, &visit);
+    int rc = enter(e, g, s->device, &visit);
     if (rc == 0)
         rc = gpu_reserve(g->gpu, &g->scratch, bytes, &e->trouble);
     if (rc == 0 && !g->packed)
@@ -29,12 +28,12 @@ uint8_t *launch_gpu_scratch(struct engine *e, const struct slot *s, size_t bytes
     return rc == 0 ? g->scratch.at : NULL;
 }
 
-int launch_gpu_pack(struct engine *e, const struct slot *s, void *to, const void *from,
-                    size_t bytes)
+int launch_gpu_pack(struct engine *e, struct launch_gpu *g, const struct slot *s, void *to,
+                    const void *from, size_t bytes)
 {
     struct cuda_visit visit = {0};
-    int rc = enter(e, s->device, &visit);
-    const struct gpu *gpu = e->batches.gpu.gpu;
+    int rc = enter(e, g, s->device, &visit);
+    const struct gpu *gpu = g->gpu;
     if (rc == 0)
         rc = cuda_stream_wait(gpu->device, gpu->stream, s->ready, &e->trouble);
     if (rc == 0)
@@ -43,24 +42,22 @@ int launch_gpu_pack(struct engine *e, const struct slot *s, void *to, const void
     return rc;
 }
 
-int launch_gpu_packed(struct engine *e, const struct slot *s)
+int launch_gpu_packed(struct engine *e, struct launch_gpu *g, const struct slot *s)
 {
-    struct launch_gpu *g = &e->batches.gpu;
     struct cuda_visit visit = {0};
-    int rc = enter(e, s->device, &visit);
+    int rc = enter(e, g, s->device, &visit);
     /* Without any copy the stream has not waited for the slot's event yet. */
     if (rc == 0)
         rc = cuda_stream_wait(g->gpu->device, g->gpu->stream, s->ready, &e->trouble);
     if (rc == 0)
         rc = cuda_event_record(g->gpu->device, g->packed, g->gpu->stream, &e->trouble);
     cuda_leave(&visit);
-    e->batches.ready[0] = g->packed;
     return rc;
 }
 
-int launch_gpu_copy(struct engine *e, int device, void *to, const void *from, size_t bytes)
+int launch_gpu_copy(struct engine *e, struct launch_gpu *g, int device, void *to, const void *from,
+                    size_t bytes)
 {
-    struct launch_gpu *g = &e->batches.gpu;
     int rc = device_gpu(e->backends.device, device, &g->gpu, &e->trouble);
     return rc == 0 ? gpu_copy_now(g->gpu, to, from, bytes, &e->trouble) : rc;
 }

@@ -221,9 +221,11 @@ static int fill_slot(struct queue *q, struct slot *s, const struct hvd_request *
     s->has_id = false;
     s->ranks = q->size;
     s->result_rows = 0;
+    s->flight = NULL;
     s->submit_ns = now;
     s->batch_ns = s->start_ns = 0;
     atomic_store_explicit(&s->done, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->aloft, 0, memory_order_relaxed);
     atomic_store_explicit(&s->prioritized, 0, memory_order_relaxed);
     return 0;
 }

@@ -30,13 +30,16 @@ enum slot_state {
     SLOT_DONE,
 };
 
+/* What callers do about an operation. */
+enum priority { PRIORITY_NONE, PRIORITY_POLLED, PRIORITY_WAITED };
+
 struct slot {
     _Atomic hvd_handle handle; /* 0: free */
     _Atomic hvd_handle
         open; /* the handle, or 0 while a thread is in hvd_wait() on it; see queue_claim() */
     _Atomic int done;        /* status and result are final */
     uint32_t index;          /* index in the queue's blocks */
-    _Atomic int prioritized; /* a caller waits for this operation or polls it */
+    _Atomic int prioritized; /* enum priority */
     enum slot_state state;   /* owned by the driver, under the progress lock */
     int status;              /* how the operation ended: 0 or -errno */
     char *text;              /* why the operation failed; NULL: no text */
@@ -45,11 +48,15 @@ struct slot {
     void *out;
     int device;               /* GPU of both buffers, -1: host memory */
     struct CUevent_st *ready; /* GPU: event after which the engine may use both buffers */
-    int64_t *splits;          /* [size] alltoall: rows for each rank */
-    int64_t *rows;            /* [size] allgather, alltoall: rows from each rank */
-    size_t rows_cap;          /* allocated length of splits and of rows */
-    int ranks;                /* size of the world in which the operation was submitted */
-    void *result; /* allgather, alltoall: allocated output, until release; NULL: it is in out */
+    /* GPU: the operation that NCCL runs, and whether its completion event is recorded: then a
+     * stream can wait for it. In an elastic job aloft stays 0. */
+    struct nccl_flight *flight;
+    _Atomic int aloft;
+    int64_t *splits; /* [size] alltoall: rows for each rank */
+    int64_t *rows;   /* [size] allgather, alltoall: rows from each rank */
+    size_t rows_cap; /* allocated length of splits and of rows */
+    int ranks;       /* size of the world in which the operation was submitted */
+    void *result;    /* allgather, alltoall: allocated output, until release; NULL: it is in out */
     struct cuda_memory on_gpu; /* GPU memory of result */
     int64_t result_rows;
     uint64_t id; /* negotiation's id for the operation */

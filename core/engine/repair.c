@@ -32,7 +32,9 @@ void repair_report(struct engine *e)
                               .done = e->done,
                               .started = st.started,
                               .whole = st.whole,
-                              .pieces = st.pieces};
+                              .pieces = st.pieces,
+                              .gpu_done = e->batches.gpu.finished,
+                              .gpu_whole = e->batches.gpu.whole.own};
     for (uint32_t i = 0; i < st.pieces && i < REPORT_PIECES_MAX; i++)
         f->mine.final[i] = st.final[i];
 }
@@ -77,6 +79,7 @@ static void revoke_epoch(struct engine *e)
     e->coll = NULL;
     if (!f->active)
         repair_report(e);
+    gpu_lane_revoke(e); /* after the report: from here on nothing counts as whole */
     f->active = true;
 }
 
@@ -94,7 +97,8 @@ static void mark_new(struct boot *boot, const struct report *reports)
 }
 
 /* Reads all reports and makes the decision. It stays valid even if this epoch fails: pieces that
- * were decided to be final remain final in this rank's own report. */
+ * were decided to be final remain final in this rank's own report, and batches on GPUs that are to
+ * be run again are not whole any more. */
 static int take_reports(struct engine *e, struct err *err)
 {
     struct repair *f = &e->repair;
@@ -111,6 +115,8 @@ static int take_reports(struct engine *e, struct err *err)
     int rc = decision_make(reports, e->boot.size, e->boot.departed_done, e->boot.rank, d, err);
     if (rc == 0 && d->pieces > 0 && f->mine.done == d->done && f->mine.pieces == d->pieces)
         memcpy(f->mine.final, d->final, sizeof(d->final));
+    if (rc == 0 && f->mine.has_state)
+        f->mine.gpu_whole = d->gpu_done;
     return rc;
 }
 
@@ -199,8 +205,10 @@ int repair_first_epoch(struct engine *e, uint64_t deadline, struct err *err)
         rc = connect_epoch(e, &deadline, err);
     while (e->boot.elastic && may_try_again(rc) && !deadline_passed(deadline));
     /* A joiner continues the members' operation count. */
-    if (rc == 0)
+    if (rc == 0) {
         e->done = e->repair.decision.done;
+        e->batches.gpu.finished = e->repair.decision.gpu_done;
+    }
     return rc;
 }
 
@@ -235,7 +243,7 @@ static void give_up_coll(struct engine *e)
     struct coll_standing st = {0};
     if (e->coll)
         coll_standing(e->coll, &st);
-    if (st.started && !f->old_coll && e->batches.running && e->batches.op.device >= 0) {
+    if (st.started && !f->old_coll && e->batches.running && e->batches.launch.op.device >= 0) {
         f->old_coll = e->coll;
         f->old_mesh = e->mesh;
     } else {

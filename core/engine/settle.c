@@ -127,7 +127,7 @@ static int run_safely(struct engine *e, const struct coll_op *op, struct err *er
 static int run_rest(struct engine *e, const struct decision *d, struct err *err)
 {
     struct repair *f = &e->repair;
-    struct coll_op op = e->batches.op;
+    struct coll_op op = e->batches.launch.op;
     f->rest.n = 0;
     int rc = coll_settle(f->old_coll, d->final, &f->rest);
     if (rc < 0)
@@ -173,10 +173,10 @@ static void count(struct engine *e)
 {
     struct batches *b = &e->batches;
     e->done++;
-    launch_finish(e);
+    launch_finish(e, &e->batches.launch);
     b->running = false;
     if (b->active)
-        b->active->at += b->op_n;
+        b->active->at += b->launch.n;
 }
 
 /* ---- the batch of that operation ------------------------------------------------------------ */
@@ -184,7 +184,7 @@ static void count(struct engine *e)
 static int run_host(struct engine *e, const struct coll_op *op, struct err *err)
 {
     struct batches *b = &e->batches;
-    int rc = save_inputs(&e->repair, b->tensors, op->n, hvd_dtype_size(op->dtype), err);
+    int rc = save_inputs(&e->repair, b->launch.tensors, op->n, hvd_dtype_size(op->dtype), err);
     return rc == 0 ? run_safely(e, op, err) : rc;
 }
 
@@ -200,22 +200,39 @@ static int run_on_gpu(struct engine *e, const struct coll_op *op, struct err *er
     return rc;
 }
 
+/* Sets up the GPUs of this epoch, which other ranks of the batch do as well. */
+static int set_up_gpu(struct engine *e, struct err *err)
+{
+    struct batches *b = &e->batches;
+    batches_fill_setup(e, b->active);
+    b->running = true;
+    set_whole(e, false);
+    int rc = run(e, &b->launch.op, err);
+    if (rc == 0)
+        count(e);
+    return rc;
+}
+
 /* Runs the remaining operations of a batch that has a finished one: all ranks have the finished
  * one, and no caller may see a partial batch. */
 static int run_batch(struct engine *e, struct err *err)
 {
     struct batches *b = &e->batches;
     while (b->active && b->active->at > 0 && b->active->at < b->active->n) {
-        int rc = launch_prepare(e, b->active);
+        bool on_gpu = b->active->slots[0]->device >= 0;
+        int rc = on_gpu && !device_is_ready(e->backends.device) ? set_up_gpu(e, err) : 0;
+        if (rc < 0)
+            return rc;
+        rc = launch_prepare(e, &b->launch, b->active);
         if (rc < 0) {
             *err = e->trouble;
             return rc;
         }
         b->running = true;
-        struct coll_op op = b->op;
+        struct coll_op op = b->launch.op;
         /* On a GPU e->coll may keep a pointer to the operation for the next repair, so it must be
-         * b->op, not the local copy. */
-        rc = op.device < 0 ? run_host(e, &op, err) : run_on_gpu(e, &b->op, err);
+         * b->launch.op, not the local copy. */
+        rc = op.device < 0 ? run_host(e, &op, err) : run_on_gpu(e, &b->launch.op, err);
         if (rc < 0)
             return rc;
         count(e);
@@ -229,6 +246,7 @@ int settle(struct engine *e, struct err *err)
     const struct decision *d = &e->repair.decision;
     int rc = 0;
     inject_point("settle");
+    gpu_lane_settle(e, d->gpu_done);
     if (d->what == DECISION_FINISH)
         rc = finish(e, err);
     else if (d->what == DECISION_REST)

@@ -23,7 +23,7 @@ static void finish_with(struct engine *e, struct slot *slot, const struct err *e
     if (slot->has_id)
         ids_remove(&e->ids, slot->id, slot);
     if (timeline_on(&e->timeline))
-        batches_tell_timeline(e, slot, 0, err->code);
+        batches_tell_timeline(e, slot, 0, coll_algorithm(e->coll), err->code);
     if (slot == &e->fast) {
         slot->status = err->code;
         slot->text = strdup(err->msg);
@@ -118,6 +118,10 @@ static void on_waiting_in(void *ctx, char *text, size_t size)
 static void on_lost(void *ctx, int rank, const struct err *err)
 {
     struct engine *e = ctx;
+    if (rank < 0 && err->code == -EINVAL && e->boot.elastic) {
+        e->conflict = *err;
+        return;
+    }
     if (rank < 0) {
         engine_fail(e, err); /* all ranks get the same error */
         return;
@@ -127,10 +131,24 @@ static void on_lost(void *ctx, int rank, const struct err *err)
         e->trouble = *err;
 }
 
+/* NCCL cannot take back what it has begun. The root's GPUs are set up when the log repeats itself:
+ * names are submitted again only when they are done. */
+static bool on_binds(void *ctx, const struct signature *sig)
+{
+    struct engine *e = ctx;
+    struct launch *l = &e->batches.gpu.launch;
+    struct err unsaid = {0};
+    if (sig->device < 0 || !device_is_ready(e->backends.device))
+        return false;
+    launch_fill_op(e, l, sig);
+    return device_by_nccl(e->backends.device, &l->op, &unsaid) == 1;
+}
+
 const struct negotiate_ops turn_negotiate_ops = {
     .send = control_send,
     .batch = batches_on_batch,
     .fail = on_fail,
+    .binds = on_binds,
     .dropped = batches_on_dropped,
     .thawed = batches_on_thawed,
     .stalled = on_stalled,
@@ -138,21 +156,24 @@ const struct negotiate_ops turn_negotiate_ops = {
     .lost = on_lost,
 };
 
-void turn_prioritize(struct engine *e, struct slot *slot)
+void turn_prioritize(struct engine *e, struct slot *slot, enum priority priority)
 {
+    bool waits = priority == PRIORITY_WAITED;
     /* Also for a slot in a running batch, so that the stall report can name what this rank waits
      * for. */
-    atomic_store_explicit(&slot->prioritized, 1, memory_order_relaxed);
+    if (waits)
+        atomic_store_explicit(&slot->prioritized, PRIORITY_WAITED, memory_order_relaxed);
     if (slot->state != SLOT_NEGOTIATING || !slot->has_id)
         return;
-    negotiate_prioritize(e->neg, slot->id, clock_ns());
+    negotiate_prioritize(e->neg, slot->id, waits, clock_ns());
     e->next_tick = 0;
 }
 
 static void prioritize_one(void *ctx, struct slot *slot)
 {
-    if (atomic_load_explicit(&slot->prioritized, memory_order_relaxed))
-        turn_prioritize(ctx, slot);
+    int priority = atomic_load_explicit(&slot->prioritized, memory_order_relaxed);
+    if (priority)
+        turn_prioritize(ctx, slot, (enum priority)priority);
 }
 
 void turn_submit(struct engine *e, struct slot *slot, uint64_t now)
@@ -187,8 +208,7 @@ void turn_submit(struct engine *e, struct slot *slot, uint64_t now)
     slot->has_id = true;
     if (ids_put(&e->ids, slot->id, slot) < 0)
         err_set(&e->trouble, ENOMEM, "no memory for more tensors");
-    if (atomic_load_explicit(&slot->prioritized, memory_order_relaxed))
-        turn_prioritize(e, slot);
+    prioritize_one(e, slot);
 }
 
 static bool take_new(struct engine *e)
@@ -214,6 +234,12 @@ static bool take_priority_requests(struct engine *e)
     return true;
 }
 
+/* Whether the batch can be finished although ranks have departed. NULL: there is none. */
+static bool can_end(const struct engine *e, const struct batch *batch)
+{
+    return !batch || !batch->frozen || batch->index < e->control.departed_at;
+}
+
 /* After a farewell: operations that cannot be finished without the departed rank fail now instead
  * of waiting. */
 static void check_farewell(struct engine *e, uint64_t now)
@@ -224,16 +250,17 @@ static void check_farewell(struct engine *e, uint64_t now)
     if (!pending || atomic_load(&e->drive.closing))
         return;
     const struct batch *next = e->batches.active ? e->batches.active : e->batches.first;
-    if (next && (!next->frozen || next->index < c->departed_at))
+    const struct batch *on_gpu = e->batches.gpu.first;
+    if ((next || on_gpu) && can_end(e, next) && can_end(e, on_gpu))
         return;
     /* The departed rank has run more of the plan than this rank, so these batches can still be
      * finished here. */
-    if (!next && negotiate_frozen(e->neg) && e->batches.frozen < c->departed_at &&
+    if (!next && !on_gpu && negotiate_frozen(e->neg) && e->batches.frozen < c->departed_at &&
         now - c->departed_ns < FAREWELL_NS)
         return;
     /* The departed rank will never enter an operation that this rank has begun, so no rank can
      * finish it. */
-    if (e->batches.running)
+    if (e->batches.running && !can_end(e, next))
         coll_cancel(e->coll);
     struct err err;
     err_set(&err, ESHUTDOWN, "rank %d has shut down", c->first_departed);
@@ -302,6 +329,12 @@ static void check_trouble(struct engine *e)
 {
     if (e->failed)
         return; /* after a failed repair there is no negotiation */
+    if (e->conflict.code) {
+        struct err why = e->conflict;
+        e->conflict.code = 0;
+        engine_repair(e, &why);
+        return;
+    }
     int rc = e->trouble.code ? 0 : negotiate_failed(e->neg);
     if (rc == -ENOMEM)
         err_set(&e->trouble, ENOMEM, "no memory to negotiate");
@@ -347,6 +380,8 @@ bool turn(struct engine *e, enum turn_depth depth)
     if (e->failed)
         return true;
     if (batches_progress(e))
+        moved = true;
+    if (!e->failed && !e->trouble.code && gpu_lane_progress(e))
         moved = true;
     if (moved || depth == TURN_FULL)
         report_progress(e, now);

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/engine/queue.h"
 #include "core/negotiate/negotiate.h"
 
 struct engine;
@@ -34,8 +35,8 @@ void turn_submit(struct engine *e, struct slot *slot, uint64_t now);
 /* Takes new submissions into negotiation, but starts no operation. */
 void turn_note(struct engine *e);
 
-/* Tells negotiation that a caller is blocked on this slot. */
-void turn_prioritize(struct engine *e, struct slot *slot);
+/* Tells negotiation that a caller polls this slot or is blocked on it. */
+void turn_prioritize(struct engine *e, struct slot *slot, enum priority priority);
 
 /* Returns true when there is work for a driver. */
 bool turn_needed(struct engine *e);

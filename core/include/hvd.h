@@ -223,6 +223,22 @@ HVD_API int hvd_poll(hvd_handle handle);
  * Threads: any, one for each handle. */
 HVD_API int hvd_wait(hvd_handle handle);
 
+/* For a program that goes on with GPU work: makes later work on `stream` wait for the operation,
+ * without waiting for the GPU on the host.
+ *
+ * Returns: 0 when the operation is enqueued on this rank's GPU and the stream waits for its end.
+ *   That is not before every rank has submitted it (or, when the program repeats itself, before
+ * this rank has submitted all operations that are fused with it). In an elastic job, for tensors in
+ *   host memory, and where tensors of GPUs go through the host's memory: 0 when the operation has
+ *   finished or failed.
+ * Errors: -EINVAL: unknown handle. -EBUSY: the stream is being captured into a graph. Errors of the
+ *   operation are those of hvd_wait(), which has to be called later in any case. If it fails, the
+ *   work on the stream has used undefined values.
+ * Owner: the engine uses the tensors until hvd_wait() has returned. Work on the stream may use
+ *   them, too. After 0 hvd_result() may be called.
+ * Threads: any. */
+HVD_API int hvd_wait_stream(hvd_handle handle, void *stream);
+
 /* What an allgather or alltoall has received. Memory of the engine stays valid until hvd_release().
  * On a GPU the engine then reuses it for another result: work that reads it must have ended by
  * then, or be on the stream of the requests that follow. */
@@ -235,9 +251,10 @@ struct hvd_result {
     int ranks;             /* of the world in which it was submitted; size() may differ by now */
 };
 
-/* Fills ret_result for a handle of an allgather or alltoall for which hvd_wait() has returned 0.
+/* Fills ret_result for a handle of an allgather or alltoall for which hvd_wait() or
+ * hvd_wait_stream() has returned 0.
  *
- * Returns: 0; -EINVAL: unknown handle, or hvd_wait() has not returned 0 for it.
+ * Returns: 0; -EINVAL: unknown handle, or neither has returned 0 for it.
  * Owner: data and splits belong to the engine (unless data is the request's output) until
  *   hvd_release(), which has to be called once for each such handle.
  * Threads: any. */

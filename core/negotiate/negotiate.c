@@ -178,13 +178,13 @@ int negotiate_submit(struct negotiate *n, const char *name, const struct signatu
     return 0;
 }
 
-void negotiate_prioritize(struct negotiate *n, uint64_t id, uint64_t now)
+void negotiate_prioritize(struct negotiate *n, uint64_t id, bool waits, uint64_t now)
 {
     struct tensor *e = tensors_by_ticket(&n->table, id);
     if (!e || (e->state != TENSOR_SUBMITTED && e->state != TENSOR_OWED))
         return;
     n->now = now;
-    e->waited = true;
+    e->waited = e->waited || waits;
     if (e->state == TENSOR_OWED)
         return;
     if (n->frozen)

@@ -139,11 +139,12 @@ int negotiate_submit(struct negotiate *n, const char *name, const struct signatu
                      const int64_t *splits, uint64_t now, uint64_t *ret_id, struct err *err);
 
 /* A caller on this rank waits for this tensor or polls it: its batch need not wait to fill up.
- * In a frozen schedule a thaw is requested if its batch stays incomplete for a cycle. If its batch
- * is bound, and has to wait for an owed batch of which this rank has not submitted all, every rank
- * ends (ops.lost) once this rank has submitted nothing for a second. Cheap and repeatable; the id
- * of a finished tensor is ignored. Messages are sent by the next negotiate_tick(). */
-void negotiate_prioritize(struct negotiate *n, uint64_t id, uint64_t now);
+ * In a frozen schedule a thaw is requested if its batch stays incomplete for a cycle. waits: it
+ * does not poll. If then its batch is bound, and has to wait for an owed batch of which this rank
+ * has not submitted all, every rank ends (ops.lost) once this rank has submitted nothing for a
+ * second. Cheap and repeatable; the id of a finished tensor is ignored. Messages are sent by the
+ * next negotiate_tick(). */
+void negotiate_prioritize(struct negotiate *n, uint64_t id, bool waits, uint64_t now);
 
 /* Processes a message from a child (its rank) or the parent (NEGOTIATE_PARENT). The bytes are
  * untrusted: -EPROTO for a malformed message, after which the state is undefined. Call

@@ -165,15 +165,25 @@ static void write_plan(struct negotiate *n, const struct unit *units, uint32_t n
     put_u32_at(&n->down, nbatches_at, nbatches);
 }
 
-/* Whether the plan may have the tensor e, which is at `place`. A rank that follows the plan begins
- * a bound batch with the tables of the last time, which are wrong if another rank has changed its
- * part. So the plan has no bound batch with tables. alone: neither the batch nor the group has the
+/* Whether NCCL ends the operation on no rank before every rank has begun it. The root of a
+ * broadcast may be ahead, and so may a rank that has nothing to receive. */
+static bool all_wait(const struct negotiate *n, const struct signature *sig)
+{
+    bool reduces = sig->kind == HVD_ALLREDUCE || sig->kind == HVD_REDUCESCATTER;
+    bool scatters = sig->kind == HVD_REDUCESCATTER;
+    return reduces && signature_bytes(sig) > 0 && (!scatters || sig->shape[0] >= n->config.size);
+}
+
+/* Whether the plan may have the tensor e, which is at `place`. After a thaw a rank owes each bound
+ * batch of the plan at most once (owed.h), which needs all_wait(). And it begins a bound batch with
+ * the tables of the last time, which are wrong if another rank has changed its part: this excludes
+ * allgathers and all-to-alls. alone: neither the batch nor the group has the
  * tensor before it, too. Otherwise both are bound or none is: a thaw would drop only one of them.
  */
 static bool may_plan(const struct negotiate *n, const struct tensor *e, uint64_t place, bool alone)
 {
     bool bound = decide_binds(n, &e->cached);
-    return !(bound && signature_has_dim0(&e->cached)) && (alone || bound == binds_at(n, place - 1));
+    return (!bound || all_wait(n, &e->cached)) && (alone || bound == binds_at(n, place - 1));
 }
 
 /* Whether every tensor of this part of the log is still cached, and nothing else is in flight. */

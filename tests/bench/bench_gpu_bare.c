@@ -77,7 +77,11 @@ static void join(struct bench *b)
     }
     while (!atomic_load(&b->board->ready))
         gpu_model_nap(NAP_NS);
-    NC(b, ncclCommInitRank, &b->comm, b->model.ranks, b->board->id, b->rank);
+    struct nccl_abi_config config = {.size = sizeof(config),
+                                     .magic = NCCL_ABI_MAGIC,
+                                     .version = NCCL_ABI_CONFIG_VERSION,
+                                     .blocking = 1};
+    NC(b, ncclCommInitRankConfig, &b->comm, b->model.ranks, b->board->id, b->rank, &config);
 }
 
 static void sum(struct bench *b, size_t count)

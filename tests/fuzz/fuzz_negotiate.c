@@ -155,7 +155,7 @@ static void submit(struct world *w, const uint8_t *bytes, size_t len)
     else if (find(w, w->ids[i]) < 0)
         abort();
     id = w->ids[i];
-    negotiate_prioritize(w->n, id, w->now);
+    negotiate_prioritize(w->n, id, true, w->now);
 }
 
 static bool message(struct world *w, int from, const uint8_t *bytes, size_t len)

@@ -67,10 +67,12 @@ static int advance(struct coll *coll, struct gpu_rank *me)
         return saying(coll, me);
     case GPU_PREPARING: /* in the first operation this comes before the communicator */
         me->stage = GPU_FORMING;
-        return nccl_run_prepare(me->run, me->r.mesh, coll->op, &me->err);
+        return nccl_run_possible(me->run, coll->op, &me->err);
     case GPU_FORMING:
         me->stage = GPU_GATHERING;
         rc = nccl_run_form(me->run, coll, &me->err);
+        if (rc == 0)
+            rc = nccl_run_restore(me->run, &me->err);
         me->stage = rc == 1 ? GPU_FORMING : GPU_GATHERING;
         return rc;
     case GPU_GATHERING:
@@ -82,11 +84,15 @@ static int advance(struct coll *coll, struct gpu_rank *me)
         if (me->breaks)
             me->fake->break_device(me->gpu->device->ordinal, CUDA_ILLEGAL_ADDRESS);
         me->stage = GPU_RUNNING;
-        return nccl_run_launch(me->run, &me->err);
+        return nccl_run_add(me->run, coll->op, false, &me->flight, &me->err);
     case GPU_RUNNING:
         break;
     }
-    return nccl_run_progress(me->run, &me->err);
+    rc = nccl_run_progress(me->run, &me->err);
+    if (rc < 0 || nccl_run_landed(me->run) == 0)
+        return rc < 0 ? rc : 1;
+    nccl_run_release(me->run, 1);
+    return 0;
 }
 
 static int by_nccl_start(struct coll *coll, void *state, struct err *err)
@@ -268,6 +274,8 @@ int gpu_rank_epoch(struct gpu_rank *me, const int *ports, int epoch, int rank, i
 {
     char text[64];
     bool quiet = me->r.quiet;
+    nccl_run_abort(me->run);
+    nccl_run_give_back(me->run);
     coll_rank_close(&me->r);
     snprintf(text, sizeof(text), "127.0.0.1:%d", ports[epoch]);
     setenv("HVD_RENDEZVOUS", text, 1);

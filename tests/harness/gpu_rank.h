@@ -2,9 +2,9 @@
  *
  * gpu_rank: a rank of a test of core/backend/nccl_run: a mesh and a coll without the engine, a GPU
  * of the fake driver, NCCL of tests/fake, and between them an algorithm that does what the engine's
- * does. In an epoch's first operation all ranks report what they have. Then inputs are prepared, a
- * communicator is formed if none exists, all ranks gather, and the operation is launched. For
- * forked ranks only: errors are printed and returned, never asserted.
+ * does. In an epoch's first operation all ranks report what they have, and form a communicator.
+ * Then all ranks gather, and the operation is launched. For forked ranks only: errors are printed
+ * and returned, never asserted.
  */
 #ifndef HVD_TESTS_HARNESS_GPU_RANK_H
 #define HVD_TESTS_HARNESS_GPU_RANK_H
@@ -25,6 +25,7 @@ struct gpu_rank {
     struct gpu *gpu;
     struct cuda_visit visit; /* the GPU's context is pushed until gpu_rank_close() */
     struct nccl_run *run;
+    struct nccl_flight *flight; /* the operation in flight */
     struct CUstream_st *stream; /* the user's stream */
     struct CUevent_st *event;
     struct cuda_memory memory, locked;

@@ -222,14 +222,14 @@ static bool program_step(struct sim_rank *r)
         break;
     case SIM_WAIT:
         if (t->state == SIM_UNDER_WAY) {
-            negotiate_prioritize(r->n, t->id, s->now);
+            negotiate_prioritize(r->n, t->id, true, s->now);
             return false;
         }
         r->at++;
         break;
     case SIM_PRIORITIZE:
         if (t->state == SIM_UNDER_WAY)
-            negotiate_prioritize(r->n, t->id, s->now);
+            negotiate_prioritize(r->n, t->id, true, s->now);
         r->at++;
         break;
     case SIM_SLEEP:

@@ -3,8 +3,8 @@
  * Operations on a GPU by NCCL (core/backend/nccl_run), on real meshes without the engine. Each rank
  * has a GPU of the fake driver and the NCCL of tests/fake, whose launches run on the fake's
  * streams. Every kind, dtype and operation, odd sizes, fused tensors, in place and not, scaled,
- * with kernels and without, three versions of NCCL; late inputs, slow streams, cancelled
- * operations, and what the steady state creates. Failures are in test_nccl_run_faults.
+ * with kernels and without, three versions of NCCL; late inputs, slow streams, several operations
+ * in flight, and what the steady state creates. Failures are in test_nccl_run_faults.
  *
  * timeout: 600
  * takes: 9 s
@@ -16,9 +16,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "core/base/clock.h"
 #include "core/coll/algorithm.h"
 #include "tests/harness/gpu_rank.h"
 #include "tests/harness/pattern.h"
@@ -65,7 +67,7 @@ static int refused(struct gpu_rank *me, const struct gpu_rank_sum *s)
     op.device = me->gpu->device->ordinal;
     op.prescale = s->scaled ? 2 : 1;
     op.postscale = s->scaled ? 0.5 : 1;
-    int rc = nccl_run_prepare(me->run, me->r.mesh, &op, &err);
+    int rc = nccl_run_possible(me->run, &op, &err);
     bool bool_average = s->dtype == HVD_BOOL && s->op == HVD_AVERAGE;
     if (rc != -ENOTSUP || !strstr(err.msg, bool_average ? "bool has no average" : "HVD_KERNELS"))
         return FAIL("%s %s: %d %s", hvd_dtype_name(s->dtype), hvd_op_name(s->op), rc, err.msg);
@@ -322,53 +324,101 @@ static int steady(struct gpu_rank *me)
     return rc;
 }
 
-/* In place, so that inputs are outputs. */
-static int take_back(struct gpu_rank *me, enum hvd_dtype dtype, size_t count, size_t n)
+/* Operations of growing size are in flight while the stream of the inputs stands still, with
+ * retained inputs and without. None lands before it moves; then all do, in order, with the right
+ * sums. */
+#define FLOCK 7
+
+static void flock_op(struct gpu_rank *me, size_t i, struct coll_tensor t[2], struct coll_op *op)
 {
-    struct coll_tensor t[3];
-    size_t bytes = count * hvd_dtype_size(dtype);
-    for (size_t i = 0; i < n; i++) {
-        uint8_t *at = me->in + i * bytes;
-        t[i] = (struct coll_tensor){at, at, count};
-    }
-    struct coll_op op = coll_rank_op(&me->r, HVD_ALLREDUCE, dtype, HVD_SUM, t, n);
-    op.device = me->gpu->device->ordinal;
-    int rc = nccl_run_prepare(me->run, me->r.mesh, &op, &me->err);
-    if (rc == 0 && nccl_run_prepare(me->run, me->r.mesh, &op, &me->err) != -EBUSY)
-        return FAIL("prepared twice");
-    nccl_run_cancel(me->run);
-    return rc < 0 ? FAIL("%d %s", rc, me->err.msg) : 0;
+    const size_t count = (size_t)1000 << i;
+    uint8_t *at = me->in + 8 * ((size_t)1000 << i);
+    for (size_t k = 0; k < 2; k++)
+        t[k] = (struct coll_tensor){at + 4 * k * count, at + 4 * k * count, count};
+    *op = coll_rank_op(&me->r, HVD_ALLREDUCE, i % 3 ? HVD_FLOAT32 : HVD_INT32, HVD_SUM, t,
+                       i % 2 ? 2 : 1);
+    op->device = me->gpu->device->ordinal;
 }
 
-/* Operations are prepared and cancelled, with growing buffers, while the stream stands still. No
- * rank waits for the stream, and the copies stay in place until the stream moves again. */
-static int taken_back(struct gpu_rank *me)
+static int add_flock(struct gpu_rank *me)
 {
-    static const size_t counts[] = {100, 50000, 120000, 300000};
+    struct coll_tensor t[2];
+    struct coll_op op;
+    void *ready[2] = {me->event, me->event};
+    for (size_t i = 0; i < FLOCK; i++) {
+        flock_op(me, i, t, &op);
+        op.ready = ready;
+        int rc = nccl_run_add(me->run, &op, i % 2, &me->flight, &me->err);
+        for (int k = 0; k < 5 && rc == 0; k++)
+            rc = nccl_run_progress(me->run, &me->err);
+        if (rc < 0)
+            return rc;
+        if (nccl_run_landed(me->run) > 0)
+            return FAIL("operation %zu has landed", i);
+    }
+    return 0;
+}
+
+static int land_flock(struct gpu_rank *me)
+{
+    uint64_t deadline = deadline_in_ms(20000);
+    int rc = 0;
+    while (rc == 0 && nccl_run_landed(me->run) < FLOCK && !deadline_passed(deadline)) {
+        rc = nccl_run_progress(me->run, &me->err);
+        usleep(100);
+    }
+    if (rc == 0 && nccl_run_landed(me->run) != FLOCK)
+        rc = FAIL("%zu have landed", nccl_run_landed(me->run));
+    if (rc == 0)
+        nccl_run_release(me->run, FLOCK);
+    return rc;
+}
+
+static int check_flock(struct gpu_rank *me)
+{
+    int rc = gpu_rank_fetch(me, me->in, GPU_RANK_ROOM);
+    const int32_t *ints = (const int32_t *)me->host;
+    const float *floats = (const float *)me->host;
+    for (size_t i = 0; i < FLOCK && rc == 0; i++) {
+        struct coll_tensor t[2];
+        struct coll_op op;
+        flock_op(me, i, t, &op);
+        size_t from = (size_t)((const uint8_t *)t[0].in - me->in) / 4;
+        for (size_t k = 0; k < op.n * t[0].count && rc == 0; k++) {
+            double got = i % 3 ? floats[from + k] : ints[from + k];
+            if (got != 3.0 * (double)(k % 100))
+                rc = FAIL("operation %zu, element %zu: %f", i, k, got);
+        }
+    }
+    return rc;
+}
+
+static int flock(struct gpu_rank *me)
+{
     int rc = gpu_rank_check(me);
-    memset(me->host, 0x3c, GPU_RANK_ROOM);
+    for (size_t i = 0; i < FLOCK; i++) {
+        struct coll_tensor t[2];
+        struct coll_op op;
+        flock_op(me, i, t, &op);
+        uint8_t *at = me->host + ((const uint8_t *)t[0].in - me->in);
+        for (size_t k = 0; k < op.n * t[0].count; k++) {
+            int32_t value = (me->r.mesh->rank + 1) * (int32_t)(k % 100);
+            float real = (float)value;
+            memcpy(at + 4 * k, i % 3 ? (void *)&real : (void *)&value, 4);
+        }
+    }
+    me->fake->stall(true);
     if (rc == 0)
         rc = cuda_copy(me->gpu->device, CUDA_COPY_IN, me->in, me->host, GPU_RANK_ROOM, me->stream,
                        &me->err);
     if (rc == 0)
-        rc = gpu_rank_fetch(me, me->in, 8); /* until the device has it */
-    me->fake->stall(true);
-    for (size_t i = 0; i < COUNT(counts) && rc == 0; i++) {
-        rc = take_back(me, HVD_FLOAT32, counts[i], 3);
-        if (rc == 0)
-            rc = take_back(me, HVD_FLOAT32, counts[i], 1);
-    }
-    if (rc == 0 && nccl_run_drained(me->run, &me->err) != 1)
-        rc = FAIL("inputs are still read");
-    me->fake->stall(false);
-    if (rc == 0 && gpu_rank_drain(me) != 0)
-        rc = FAIL("it does not come to its end: %s", me->err.msg);
+        rc = cuda_event_record(me->gpu->device, me->event, me->stream, &me->err);
     if (rc == 0)
-        rc = gpu_rank_fetch(me, me->in, GPU_RANK_ROOM);
-    for (size_t i = 0; i < GPU_RANK_ROOM && rc == 0; i++)
-        if (me->host[i] != 0x3c)
-            rc = FAIL("byte %zu was overwritten", i);
-    return rc == 0 ? gpu_rank_check(me) : rc;
+        rc = add_flock(me);
+    me->fake->stall(false);
+    if (rc == 0)
+        rc = land_flock(me);
+    return rc == 0 ? check_flock(me) : rc;
 }
 
 static int words(struct gpu_rank *me)
@@ -464,9 +514,9 @@ static void test_slow(void **state)
     unsetenv("FAKE_NCCL_POLLS");
 }
 
-static void test_taken_back(void **state)
+static void test_flock(void **state)
 {
-    run_job("aa", newest, true, taken_back, 0);
+    run_job("aa", newest, true, flock, 0);
     run_job("aa", newest, false, words, 0);
     run_job("aa", newest, true, words, 0);
 }
@@ -474,9 +524,8 @@ static void test_taken_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dtypes), cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_fused),  cmocka_unit_test(test_kinds),
-        cmocka_unit_test(test_slow),   cmocka_unit_test(test_taken_back),
+        cmocka_unit_test(test_dtypes), cmocka_unit_test(test_sizes), cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_kinds),  cmocka_unit_test(test_slow),  cmocka_unit_test(test_flock),
     };
     return cmocka_run_group_tests_name("multi/nccl_run", tests, NULL, NULL);
 }

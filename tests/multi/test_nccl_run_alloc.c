@@ -124,6 +124,31 @@ static int allocations(struct gpu_rank *me)
     return 0;
 }
 
+/* While an operation is in flight, a lack of memory for the next one is no failure: it can be added
+ * when that one has ended. */
+static int starve(struct gpu_rank *me, const struct coll_op *large)
+{
+    struct coll_tensor t[2] = {
+        {me->memory.at, me->memory.at, 100},
+        {(uint8_t *)me->memory.at + 4096, (uint8_t *)me->memory.at + 4096, 100}};
+    struct coll_op small = *large;
+    uint64_t deadline = deadline_in_ms(10000);
+    small.tensors = t;
+    int rc = nccl_run_add(me->run, &small, false, &me->flight, &me->err);
+    if (rc < 0)
+        return FAIL("%s", me->err.msg);
+    setenv("FAKE_CUDA", "count=8;cuMemAlloc_v2=2", 1);
+    rc = nccl_run_add(me->run, large, false, &me->flight, &me->err);
+    setenv("FAKE_CUDA", "count=8", 1);
+    if (rc != -EAGAIN)
+        return FAIL("%d %s", rc, me->err.msg);
+    while (nccl_run_landed(me->run) == 0 && !deadline_passed(deadline))
+        if (nccl_run_progress(me->run, &me->err) < 0)
+            return FAIL("%s", me->err.msg);
+    nccl_run_release(me->run, 1);
+    return 0;
+}
+
 /* The GPU has no memory for a larger buffer: an error, and the present buffer stays. */
 static int short_of_memory(struct gpu_rank *me)
 {
@@ -141,14 +166,17 @@ static int short_of_memory(struct gpu_rank *me)
         t[i] = (struct coll_tensor){me->memory.at, me->memory.at, more[i]};
     struct coll_op op = coll_rank_op(&me->r, HVD_ALLREDUCE, HVD_FLOAT32, HVD_SUM, t, 2);
     setenv("FAKE_CUDA", "count=8;cuMemAlloc_v2=2", 1);
-    rc = nccl_run_prepare(me->run, me->r.mesh, &op, &me->err);
+    rc = nccl_run_add(me->run, &op, false, &me->flight, &me->err);
     if (rc != -ENOMEM || !strstr(me->err.msg, "240000 bytes of the device's memory"))
         return FAIL("%d %s", rc, me->err.msg);
     setenv("FAKE_CUDA", "count=8", 1);
+    if (starve(me, &op) != 0)
+        return 1;
     if (gpu_rank_allreduce(me, &few) != 0)
         return FAIL("what was there does not serve any more: %s", me->err.msg);
-    rc = nccl_run_prepare(me->run, me->r.mesh, &op, &me->err);
-    nccl_run_cancel(me->run);
+    rc = nccl_run_add(me->run, &op, false, &me->flight, &me->err);
+    nccl_run_abort(me->run);
+    nccl_run_give_back(me->run);
     if (rc == 0 && gpu_rank_drain(me) != 0)
         rc = -EIO;
     int left = gpu_rank_close_gpu(me);

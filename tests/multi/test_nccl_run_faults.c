@@ -359,7 +359,7 @@ static int misfit(int rank, int size, void *arg)
         rc = strstr(words, m->words) ? 0 : FAIL("%s", words);
     if (rc == 0 && m->verdict == NCCL_BAD) {
         struct coll_op op = {.device = 0};
-        if (nccl_run_prepare(me.run, me.r.mesh, &op, &me.err) != -ENOTCONN)
+        if (nccl_run_add(me.run, &op, false, &me.flight, &me.err) != -ENOTCONN)
             rc = FAIL("there is a communicator");
     }
     int bad = gpu_rank_close(&me);
@@ -409,7 +409,7 @@ static int half(int rank, int size, void *arg)
         rc = gpu_rank_allreduce(&me, &sums[i]);
     struct coll_tensor t = {me.in, me.out, 10};
     struct coll_op op = coll_rank_op(&me.r, HVD_ALLREDUCE, HVD_INT16, HVD_SUM, &t, 1);
-    if (rc == 0 && nccl_run_prepare(me.run, me.r.mesh, &op, &me.err) != -ENOTSUP)
+    if (rc == 0 && nccl_run_possible(me.run, &op, &me.err) != -ENOTSUP)
         rc = FAIL("int16 without kernels");
     if (rc == 0 && !strstr(me.err.msg, rank == 1 ? "gpu-arch-support" : "another rank lacks them"))
         rc = FAIL("%s", me.err.msg);

@@ -168,7 +168,7 @@ static bool is_stuck(const struct task *list)
 
 static bool is_given_up(const struct ncclComm *c)
 {
-    return atomic_load(&c->aborted) || atomic_load(&c->stopped);
+    return atomic_load(&c->aborted);
 }
 
 static bool when(void *arg, uint64_t ready, uint64_t *ret_start, uint64_t *ret_end,

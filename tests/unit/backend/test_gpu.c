@@ -98,9 +98,9 @@ static void test_await(void **state)
     }
     void *const events[] = {ready[0], ready[0], NULL, ready[1]};
     const struct coll_op op = {.n = 4, .ready = events}, none = {.n = 4};
-    assert_int_equal(gpu_await(gpu, &none, &err), 0);
+    assert_int_equal(gpu_await(gpu, gpu->stream, &none, &err), 0);
     long waits = fake->calls("cuStreamWaitEvent");
-    assert_int_equal(gpu_await(gpu, &op, &err), 0);
+    assert_int_equal(gpu_await(gpu, gpu->stream, &op, &err), 0);
     assert_int_equal(fake->calls("cuStreamWaitEvent"), waits + 2);
     assert_int_equal(cuda_event_get(d, &done, &err), 0);
     assert_int_equal(cuda_copy(d, CUDA_COPY_INSIDE, at + 24, at + 8, 16, gpu->stream, &err), 0);

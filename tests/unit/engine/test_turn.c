@@ -61,7 +61,7 @@ static void test_waits_in_what_runs(void **state)
     struct slot *slot = submitted(e, "grad");
     assert_ptr_equal(queue_take(e->queue), slot);
     slot->state = SLOT_BATCHED;
-    turn_prioritize(e, slot);
+    turn_prioritize(e, slot, PRIORITY_WAITED);
     expect_waiting(e, "hvd_wait(grad)");
 }
 
@@ -71,7 +71,7 @@ static void test_waits_in_the_fast_path(void **state)
     memcpy(e->fast.name, "step", 5);
     e->fast_busy = true;
     e->fast.state = SLOT_BATCHED;
-    turn_prioritize(e, &e->fast);
+    turn_prioritize(e, &e->fast, PRIORITY_WAITED);
     expect_waiting(e, "hvd_wait(step)");
 }
 
@@ -81,7 +81,7 @@ static void test_waits_in_many(void **state)
     struct engine *e = *state;
     char text[100];
     for (int i = 0; i < 5; i++)
-        turn_prioritize(e, submitted(e, names[i]));
+        turn_prioritize(e, submitted(e, names[i]), PRIORITY_WAITED);
     turn_negotiate_ops.waiting_in(e, text, sizeof(text));
     assert_non_null(strstr(text, "hvd_wait("));
     assert_non_null(strstr(text, " and 2 more"));

@@ -260,7 +260,7 @@ static void test_bad_arguments(void **state)
     sig.kind = HVD_ALLTOALL;
     assert_int_equal(negotiate_submit(n, "x", &sig, NULL, 0, &id, &err), -EINVAL);
     assert_int_equal(id, 7);
-    negotiate_prioritize(n, 12345, 0);
+    negotiate_prioritize(n, 12345, true, 0);
     negotiate_done(n, 0);
     sim_fini(&s);
 }

@@ -163,7 +163,7 @@ static void submit(struct world *w, int rank, const char *name, int64_t rows)
     assert_true(node->nasked < LOG);
     node->asked[node->nasked].id = id;
     strcpy(node->asked[node->nasked++].name, name);
-    negotiate_prioritize(node->n, id, w->now);
+    negotiate_prioritize(node->n, id, true, w->now);
 }
 
 static void tick(struct world *w, int rank)

@@ -170,7 +170,7 @@ static void one_round(struct node *nodes, const char (*names)[16], uint64_t *now
             uint64_t id;
             assert_int_equal(negotiate_submit(nodes[i].n, names[at], &sig, NULL, *now, &id, NULL),
                              0);
-            negotiate_prioritize(nodes[i].n, id, *now);
+            negotiate_prioritize(nodes[i].n, id, true, *now);
         }
     *now += 100;
     pump(nodes, *now);

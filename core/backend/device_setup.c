@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device_setup: the setup of an epoch (device.h) as an algorithm of coll's, for a barrier on a
+ * device: every rank reports what it has, all choose the same way from that, and the communicator
+ * is created. No rank ends it before all ranks can use the way.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/backend/device_private.h"
+#include "core/backend/gpu.h"
+#include "core/backend/staged.h"
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/base/inject.h"
+#include "core/base/log.h"
+
+#define LEAVE_MS 10000 /* time for a rank that does not fit to leave */
+
+enum phase { ASK, FORM };
+
+struct setup {
+    struct device *d;
+    enum phase phase;
+    struct said mine, *all; /* [size] */
+    size_t *counts;         /* [size] */
+    struct coll_tensor tensor;
+    struct coll_op part;
+    int unfit;        /* a rank that has to leave; -1: none */
+    uint64_t give_up; /* when that rank is taken as lost */
+    bool refused;     /* all ranks have failed to find a way */
+};
+
+/* ---- ask ------------------------------------------------------------------------------------ */
+
+/* Collects what this rank reports; loads NCCL the first time. */
+static int say(struct device *d, int rank, struct said *ret, struct err *err)
+{
+    int rc = 0;
+    memset(ret, 0, sizeof(*ret)); /* it is sent as bytes: no uninitialized padding */
+    ret->fallback = d->ways.fallback;
+    ret->newcomer = d->newcomer;
+    if (d->ways.nccl && !d->nccl)
+        rc = nccl_run_create(d->gpu, NULL, &d->nccl, err);
+    if (rc == 0 && d->nccl)
+        nccl_run_say(d->nccl, rank, &ret->nccl);
+    return rc;
+}
+
+static int ask(struct coll *coll, struct setup *s, struct err *err)
+{
+    size_t size = (size_t)coll->mesh->size;
+    inject_point("ask");
+    int rc = say(s->d, coll->mesh->rank, &s->mine, err);
+    free(s->all);
+    free(s->counts);
+    s->all = calloc(size, sizeof(*s->all));
+    s->counts = calloc(size, sizeof(*s->counts));
+    if (rc == 0 && (!s->all || !s->counts))
+        rc = err_set(err, ENOMEM, "no memory to ask %zu ranks", size);
+    if (rc < 0)
+        return rc;
+    for (size_t r = 0; r < size; r++)
+        s->counts[r] = sizeof(s->mine);
+    s->tensor = (struct coll_tensor){&s->mine, s->all, sizeof(s->mine)};
+    s->part = (struct coll_op){.kind = HVD_ALLGATHER,
+                               .dtype = HVD_UINT8,
+                               .prescale = 1.0,
+                               .postscale = 1.0,
+                               .contributors = coll->mesh->size,
+                               .device = -1,
+                               .tensors = &s->tensor,
+                               .n = 1,
+                               .recv_counts = s->counts};
+    return coll_part_start(coll, &s->part, err);
+}
+
+/* ---- choose --------------------------------------------------------------------------------- */
+
+static int refuse(const struct device *d, const struct err *why, struct err *err)
+{
+    if (!d->ways.nccl)
+        return err_set(err, ENOTSUP, "HVD_BACKEND excludes every way for tensors of a GPU");
+    return err_set(
+        err, ENOTSUP,
+        "%s; HVD_GPU_FALLBACK=1 would let tensors go through the host's memory, which is "
+        "slower",
+        why->msg);
+}
+
+/* Joiners that do not fit leave; the other ranks wait for that. */
+static int part(const struct coll *coll, struct setup *s, const bool *unfit, const struct err *why,
+                struct err *err)
+{
+    int size = coll->mesh->size, me = coll->mesh->rank, first = 0;
+    if (unfit[me])
+        return err_set(err, EXDEV, "rank %d does not fit the ranks that it has joined: %s", me,
+                       why->msg);
+    s->give_up = deadline_in_ms(LEAVE_MS);
+    for (s->unfit = 0; !unfit[s->unfit];)
+        s->unfit++;
+    while (first < size && unfit[first])
+        first++;
+    if (me == first)
+        log_warn("rank %d has joined but does not fit: the other ranks continue without it: %s",
+                 s->unfit, why->msg);
+    return 0;
+}
+
+static int choose_way(const struct coll *coll, struct setup *s, struct err *err)
+{
+    struct device *d = s->d;
+    int size = coll->mesh->size;
+    struct err why = {0};
+    bool all_allow = true;
+    for (int r = 0; r < size; r++)
+        all_allow = all_allow && s->all[r].fallback;
+    d->staged_too = d->ways.staged || all_allow || size == 1;
+    enum nccl_verdict verdict = NCCL_BAD;
+    if (d->nccl) {
+        auto_free struct nccl_fact *facts = calloc((size_t)size, sizeof(*facts));
+        if (!facts)
+            return err_set(err, ENOMEM, "no memory for the reports of %d ranks", size);
+        for (int r = 0; r < size; r++)
+            facts[r] = s->all[r].nccl;
+        verdict = nccl_run_hear(d->nccl, facts, coll->mesh->rank, size, &why);
+    }
+    d->way = verdict != NCCL_BAD ? DEVICE_NCCL : d->staged_too ? DEVICE_STAGED : DEVICE_NONE;
+    if (coll->mesh->rank == 0 && d->told != d->way && why.msg[0] && d->way != DEVICE_NONE)
+        log_warn("%s%s", why.msg, verdict == NCCL_BAD ? "; through the host's memory instead" : "");
+    return d->way == DEVICE_NONE ? refuse(d, &why, err) : 0;
+}
+
+/* -ENOTSUP: there is no way, on any rank. -EXDEV: this rank has joined and does not fit. */
+static int choose(const struct coll *coll, struct setup *s, struct err *err)
+{
+    int size = coll->mesh->size;
+    struct err why = {0};
+    auto_free bool *unfit = calloc((size_t)size, sizeof(*unfit));
+    if (!unfit)
+        return err_set(err, ENOMEM, "no memory for the reports of %d ranks", size);
+    int n = device_fit(&s->d->ways, s->all, size, coll->mesh->rank, unfit, &why);
+    if (n < 0)
+        return err_set(err, -n, "%s", why.msg);
+    if (n > 0)
+        return part(coll, s, unfit, &why, err);
+    int rc = choose_way(coll, s, err);
+    s->d->newcomer = s->d->newcomer && rc < 0;
+    s->refused = rc == -ENOTSUP;
+    return rc;
+}
+
+/* ---- form ----------------------------------------------------------------------------------- */
+
+/* A rank that does not fit has the same information, and leaves; the other ranks wait until it is
+ * lost. */
+static int await_loss(struct coll *coll, struct setup *s)
+{
+    if (deadline_passed(s->give_up)) {
+        mesh_lost(coll->mesh, s->unfit, "it does not fit the other ranks, and did not leave");
+        s->give_up = UINT64_MAX;
+    }
+    return 1;
+}
+
+/* 1: in progress; 0: this epoch's way can be used. */
+static int form(struct coll *coll, struct setup *s, struct err *err)
+{
+    struct device *d = s->d;
+    if (s->unfit >= 0)
+        return await_loss(coll, s);
+    int rc = d->trouble.code;
+    if (rc == 0 && d->way == DEVICE_NCCL)
+        rc = nccl_run_form(d->nccl, coll, err);
+    if (rc == 0 && d->nccl)
+        rc = nccl_run_drained(d->nccl, err);
+    if (rc == 0 && d->kept_owed)
+        rc = kept_restore(&d->kept, d->gpu, err);
+    if (rc == 0 && d->nccl)
+        rc = nccl_run_restore(d->nccl, err);
+    d->kept_owed = d->kept_owed && rc != 0;
+    return device_excuse(d, coll->mesh, rc, err);
+}
+
+static void tell(const struct coll *coll, struct device *d)
+{
+    char text[512];
+    if (d->told == d->way)
+        return;
+    d->told = d->way;
+    device_describe(d, d->way, text, sizeof(text));
+    if (coll->mesh->rank == 0)
+        log_info("back end %s: %s", d->way == DEVICE_NCCL ? "nccl" : "staged", text);
+}
+
+static int work(struct coll *coll, struct setup *s, struct err *err)
+{
+    if (s->phase == ASK) {
+        int rc = coll_part_progress(coll);
+        if (rc < 0)
+            err_sys(err, -rc, "the gathering of what the ranks' GPUs can do");
+        if (rc != 0)
+            return rc;
+        s->phase = FORM;
+        rc = choose(coll, s, err);
+        if (rc < 0)
+            return rc;
+    }
+    int rc = form(coll, s, err);
+    if (rc == 1)
+        coll->wait = COLL_ASKS;
+    if (rc == 0) {
+        s->d->ready = true;
+        tell(coll, s->d);
+    }
+    return rc;
+}
+
+/* ---- the algorithm -------------------------------------------------------------------------- */
+
+static bool applies(const struct mesh *mesh, const struct coll_op *op)
+{
+    return op->device >= 0 && op->kind == HVD_BARRIER;
+}
+
+static int init(struct coll *coll, void *state, struct err *err)
+{
+    ((struct setup *)state)->d = coll->backend;
+    return 0;
+}
+
+static void fini(void *state)
+{
+    struct setup *s = state;
+    free(s->all);
+    free(s->counts);
+}
+
+static int start(struct coll *coll, void *state, struct err *err)
+{
+    struct setup *s = state;
+    struct cuda_visit visit = {0};
+    struct gpu *gpu;
+    s->phase = ASK;
+    s->unfit = -1;
+    s->refused = false;
+    s->d->trouble.code = 0;
+    int rc = device_gpu(s->d, coll->op->device, &gpu, err);
+    if (rc == 0)
+        rc = cuda_enter(gpu->device, &visit, err);
+    if (rc == 0)
+        rc = ask(coll, s, err);
+    cuda_leave(&visit);
+    return rc;
+}
+
+static int progress(struct coll *coll, void *state)
+{
+    struct setup *s = state;
+    struct cuda_visit visit = {0};
+    struct err err = {0};
+    int rc = cuda_enter(s->d->gpu->device, &visit, &err);
+    if (rc == 0)
+        rc = work(coll, s, &err);
+    cuda_leave(&visit);
+    if (rc < 0 && !err.code)
+        err_sys(&err, -rc, "GPU %d", s->d->gpu->device->ordinal);
+    if (rc == -ENOTSUP && !s->refused) /* on this rank only */
+        err.code = -EIO;
+    return rc < 0 ? coll_failed(coll, &err) : rc;
+}
+
+static void cancel(struct coll *coll, void *state)
+{
+    const struct setup *s = state;
+    coll_part_cancel(coll);
+    if (s->d->nccl)
+        nccl_run_cancel(s->d->nccl);
+}
+
+const struct algorithm device_setup = {
+    .name = "gpu_setup",
+    .state_size = sizeof(struct setup),
+    .applies = applies,
+    .init = init,
+    .fini = fini,
+    .start = start,
+    .progress = progress,
+    .cancel = cancel,
+    .stop = cancel,
+};

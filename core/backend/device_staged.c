@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device_staged: operations on a GPU through the host's memory (staged.h) as an algorithm of
+ * coll's, in three phases:
+ *
+ *     enter   a barrier, until which the operation can be cancelled
+ *     run     the operation
+ *     behind  in an elastic job: a barrier, after which every rank has the result; copies of
+ *             overwritten inputs are retained until then (kept.h)
+ */
+#include <stdlib.h>
+
+#include "core/backend/device_private.h"
+#include "core/backend/gpu.h"
+#include "core/backend/staged.h"
+
+enum phase { ENTER, RUN, BEHIND };
+
+struct job {
+    struct device *d;
+    enum phase phase;
+    struct coll_op part;
+};
+
+static int meet(struct coll *coll, struct job *j, struct err *err)
+{
+    j->part = coll_barrier;
+    return coll_part_start(coll, &j->part, err);
+}
+
+/* Reads the inputs, and copies those that must be retained; writes nothing that a user could
+ * see. */
+static int prepare(struct coll *coll, struct job *j, struct err *err)
+{
+    struct device *d = j->d;
+    bool retain = coll->elastic && coll->mesh->size > 1;
+    int rc = d->ready ? 0 : err_set(err, EINVAL, "the GPUs of this epoch are not set up");
+    if (rc == 0)
+        kept_drop(&d->kept, d->gpu);
+    if (rc == 0)
+        rc = kept_take(&d->kept, d->gpu, coll->op, retain, err);
+    if (rc == 0 && !d->staged)
+        rc = staged_create(d->gpu, &d->staged, err);
+    return rc == 0 ? staged_prepare(d->staged, coll->mesh, &d->kept.op, err) : rc;
+}
+
+/* Begins the phase that follows. 1: there is none. */
+static int next_phase(struct coll *coll, struct job *j, struct err *err)
+{
+    switch (j->phase) {
+    case ENTER:
+        j->phase = RUN;
+        return 0;
+    case RUN:
+        if (!coll->elastic || coll->mesh->size == 1)
+            return 1;
+        j->phase = BEHIND;
+        return meet(coll, j, err);
+    case BEHIND:
+        break;
+    }
+    return 1;
+}
+
+static int work(struct coll *coll, struct job *j, struct err *err)
+{
+    for (;;) {
+        int rc =
+            j->phase == RUN ? staged_progress(j->d->staged, coll, err) : coll_part_progress(coll);
+        if (rc < 0 && j->phase != RUN)
+            err_sys(err, -rc, "the barrier %s the GPU operation",
+                    j->phase == ENTER ? "before" : "after");
+        if (rc == 0)
+            rc = next_phase(coll, j, err);
+        else
+            return rc;
+        if (rc != 0)
+            return rc == 1 ? 0 : rc;
+    }
+}
+
+/* ---- the algorithm -------------------------------------------------------------------------- */
+
+static bool applies(const struct mesh *mesh, const struct coll_op *op)
+{
+    return op->device >= 0 && op->kind != HVD_BARRIER;
+}
+
+static int init(struct coll *coll, void *state, struct err *err)
+{
+    ((struct job *)state)->d = coll->backend;
+    return 0;
+}
+
+static int start(struct coll *coll, void *state, struct err *err)
+{
+    struct job *j = state;
+    struct cuda_visit visit = {0};
+    struct gpu *gpu;
+    j->phase = ENTER;
+    int rc = device_gpu(j->d, coll->op->device, &gpu, err);
+    if (rc == 0)
+        rc = cuda_enter(gpu->device, &visit, err);
+    if (rc == 0)
+        rc = prepare(coll, j, err);
+    if (rc == 0)
+        rc = meet(coll, j, err);
+    cuda_leave(&visit);
+    return rc;
+}
+
+static int progress(struct coll *coll, void *state)
+{
+    struct job *j = state;
+    struct cuda_visit visit = {0};
+    struct err err = {0};
+    int rc = cuda_enter(j->d->gpu->device, &visit, &err);
+    if (rc == 0)
+        rc = work(coll, j, &err);
+    cuda_leave(&visit);
+    if (rc < 0 && !err.code)
+        err_sys(&err, -rc, "GPU %d", j->d->gpu->device->ordinal);
+    if (rc == -ENOTSUP) /* on this rank only */
+        err.code = -EIO;
+    return rc < 0 ? coll_failed(coll, &err) : rc;
+}
+
+static void cancel(struct coll *coll, void *state)
+{
+    struct job *j = state;
+    struct cuda_visit visit = {0};
+    coll_part_cancel(coll);
+    if (j->d->staged && cuda_enter(j->d->gpu->device, &visit, NULL) == 0)
+        staged_cancel(j->d->staged, coll);
+    cuda_leave(&visit);
+}
+
+static void stop(struct coll *coll, void *state)
+{
+    struct job *j = state;
+    cancel(coll, state);
+    device_end(j->d);
+}
+
+static void standing(struct coll *coll, void *state, struct coll_standing *ret)
+{
+    const struct job *j = state;
+    ret->whole = j->phase == BEHIND;
+}
+
+/* Nothing of it is final before all of it is. */
+static int settle(struct coll *coll, void *state, const uint32_t *final, struct coll_rest *rest)
+{
+    return 0;
+}
+
+/* Before the operation is run again: when nothing of this run is added to streams any more. */
+static void restore(struct coll *coll, void *state)
+{
+    struct job *j = state;
+    if (j->phase >= RUN)
+        j->d->kept_owed = true;
+}
+
+const struct algorithm device_staged = {
+    .name = "staged",
+    .state_size = sizeof(struct job),
+    .applies = applies,
+    .init = init,
+    .start = start,
+    .progress = progress,
+    .cancel = cancel,
+    .standing = standing,
+    .settle = settle,
+    .restore = restore,
+    .stop = stop,
+};

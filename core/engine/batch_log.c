@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * batch_log: takes the log from negotiation: batches come, are dropped by a thaw, and go into their
+ * lanes. See batches.h.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/cleanup.h"
+#include "core/base/clock.h"
+#include "core/engine/engine.h"
+
+struct batch *batches_new(struct engine *e, size_t n)
+{
+    struct batches *b = &e->batches;
+    struct batch *batch = b->free;
+    if (batch) {
+        b->free = batch->next;
+    } else {
+        batch = calloc(1, sizeof(*batch));
+        counter_add(&e->counters.allocations, 1);
+    }
+    if (batch && n > batch->cap) {
+        /* Spare room for every batch, because any free struct may later serve the largest batch of
+         * a step. */
+        size_t cap = 32;
+        while (cap < n)
+            cap *= 2;
+        struct slot **slots = realloc(batch->slots, cap * sizeof(struct slot *));
+        counter_add(&e->counters.allocations, 1);
+        if (slots) {
+            batch->slots = slots;
+            batch->cap = cap;
+        } else {
+            batch->next = b->free;
+            b->free = batch;
+            batch = NULL;
+        }
+    }
+    if (!batch) {
+        err_set(&e->trouble, ENOMEM, "no memory for a batch of %zu tensors", n);
+        return NULL;
+    }
+    batch->next = NULL;
+    batch->frozen = batch->generation = batch->may_move = false;
+    batch->n = batch->at = 0;
+    batch->start_ns = 0;
+    batch->bytes = 0;
+    return batch;
+}
+
+static void recycle(struct batches *b, struct batch *batch)
+{
+    b->moving -= batch->may_move;
+    batch->may_move = false;
+    batch->next = b->free;
+    b->free = batch;
+}
+
+void batches_recycle(struct engine *e, struct batch *batch)
+{
+    recycle(&e->batches, batch);
+}
+
+static void append(struct batches *b, struct batch *batch)
+{
+    *b->end = batch;
+    b->end = &batch->next;
+}
+
+/* Adds the batch to its lane. Every rank keeps the log's order in both lanes, whether it knows the
+ * lane of a batch at once or only when its turn comes. */
+static void route(struct engine *e, struct batch *batch)
+{
+    struct batches *b = &e->batches;
+    bool known = b->moving == 0 && device_is_ready(e->backends.device);
+    if (batch_on_gpu(batch) && known && gpu_lane_takes(e, batch)) {
+        gpu_lane_add(e, batch);
+        return;
+    }
+    batch->may_move = batch_on_gpu(batch) && !known;
+    b->moving += batch->may_move;
+    append(b, batch);
+}
+
+/* The slot with this id. In a frozen schedule negotiate_submit() may hand out a batch before it
+ * returns the id: then the slot is the one that is being submitted. */
+static struct slot *slot_of(struct engine *e, uint64_t id)
+{
+    struct slot *slot = ids_get(&e->ids, id);
+    if (!slot && e->submitting && !e->submitting->has_id)
+        slot = e->submitting;
+    return slot;
+}
+
+static void take_rows(struct engine *e, struct slot *s, const struct negotiate_tensor *t)
+{
+    const struct world_map *map = engine_map_of(e, &s->facts.sig);
+    /* s->rows may be left from an earlier operation with fewer ranks. */
+    if (!s->rows || (!t->dim0 && !t->splits))
+        return;
+    if (!map->same)
+        memset(s->rows, 0, s->rows_cap * sizeof(*s->rows));
+    for (int r = 0; r < e->size; r++) {
+        int at = map->to_world[r]; /* -1: a joiner that the user's world does not have yet */
+        if (at >= 0)
+            s->rows[at] =
+                t->splits ? t->splits[(size_t)r * (size_t)e->size + (size_t)e->rank] : t->dim0[r];
+    }
+}
+
+void batches_on_batch(void *ctx, const struct negotiate_batch *from)
+{
+    struct engine *e = ctx;
+    struct batches *b = &e->batches;
+    if (e->trouble.code)
+        return; /* no batch runs after a failure */
+    struct batch *batch = batches_new(e, from->n);
+    uint64_t now = timeline_on(&e->timeline) ? clock_ns() : 0;
+    if (!batch)
+        return;
+    for (size_t i = 0; i < from->n; i++) {
+        struct slot *s = slot_of(e, from->tensors[i].id);
+        if (!s) {
+            if (atomic_load(&e->drive.closing))
+                err_set(&e->trouble, ESHUTDOWN, "it has shut down");
+            else
+                err_set(&e->trouble, EPROTO, "a batch with a tensor that is not known here");
+            recycle(b, batch);
+            return;
+        }
+        take_rows(e, s, &from->tensors[i]);
+        s->state = SLOT_BATCHED;
+        s->batch_ns = now;
+        batch->bytes += batches_slot_bytes(s);
+        batch->slots[batch->n++] = s;
+    }
+    batch->number = from->number;
+    batch->frozen = from->frozen;
+    batch->index = from->index;
+    if (from->frozen)
+        b->frozen = from->index + 1;
+    route(e, batch);
+}
+
+static void give_back(struct batches *b, struct batch *batch)
+{
+    for (size_t i = 0; i < batch->n; i++)
+        batch->slots[i]->state = SLOT_NEGOTIATING;
+    recycle(b, batch);
+}
+
+void batches_on_dropped(void *ctx, uint64_t number)
+{
+    struct engine *e = ctx;
+    struct batches *b = &e->batches;
+    if (b->active && b->active->number == number) {
+        if (b->running)
+            coll_cancel(e->coll);
+        b->running = false;
+        give_back(b, TAKE(b->active));
+        return;
+    }
+    struct batch **at = &b->first;
+    while (*at && ((*at)->generation || (*at)->number != number))
+        at = &(*at)->next;
+    struct batch *batch = *at;
+    if (!batch)
+        return;
+    *at = batch->next;
+    if (!*at)
+        b->end = at;
+    give_back(b, batch);
+}
+
+void batches_on_thawed(void *ctx)
+{
+    struct engine *e = ctx;
+    struct batches *b = &e->batches;
+    /* The batches that stay have begun on every rank. Frozen batches are counted anew without them.
+     */
+    b->frozen = 0;
+    if (b->active)
+        b->active->frozen = false;
+    for (struct batch *q = b->first; q; q = q->next)
+        q->frozen = false;
+    for (struct batch *q = b->gpu.first; q; q = q->next)
+        q->frozen = false;
+    struct batch *mark = batches_new(e, 0);
+    if (!mark)
+        return;
+    mark->generation = true;
+    append(b, mark);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpu_lane: see gpu_lane.h.
+ */
+#include "core/engine/gpu_lane.h"
+
+#include "core/backend/device.h"
+#include "core/base/clock.h"
+#include "core/engine/engine.h"
+#include "core/engine/failure.h"
+
+int gpu_lane_init(struct engine *e, struct err *err)
+{
+    struct gpu_lane *l = &e->batches.gpu;
+    l->end = &l->first;
+    return launch_init(&l->launch, err);
+}
+
+void gpu_lane_fini(struct engine *e)
+{
+    struct gpu_lane *l = &e->batches.gpu;
+    gpu_lane_drop(e);
+    launch_fini(&l->launch);
+    whole_fini(&l->whole);
+}
+
+bool gpu_lane_takes(struct engine *e, const struct batch *batch)
+{
+    struct gpu_lane *l = &e->batches.gpu;
+    bool takes = true;
+    for (size_t i = 0; i < batch->n && takes; i++) {
+        const struct slot *s = batch->slots[i];
+        launch_fill_op(e, &l->launch, &s->facts.sig);
+        l->launch.op.device = s->device;
+        int rc = device_by_nccl(e->backends.device, &l->launch.op, &e->trouble);
+        takes = rc == 1;
+    }
+    return takes;
+}
+
+void gpu_lane_add(struct engine *e, struct batch *batch)
+{
+    struct gpu_lane *l = &e->batches.gpu;
+    batch->next = NULL;
+    batch->launched = batch->called = batch->landed = 0;
+    *l->end = batch;
+    l->end = &batch->next;
+    l->calling = l->calling ? l->calling : batch;
+    l->landing = l->landing ? l->landing : batch;
+    l->next = l->next ? l->next : batch;
+}
+
+/* ---- launching ------------------------------------------------------------------------------ */
+
+/* Whether the batch's next operation needs scratch memory, or a copy afterwards: see launch.h. */
+static bool must_be_alone(const struct engine *e, const struct batch *batch)
+{
+    const struct signature *sig = &batch->slots[batch->at]->facts.sig;
+    return !engine_map_of(e, sig)->same &&
+           (sig->kind == HVD_ALLTOALL || sig->kind == HVD_REDUCESCATTER);
+}
+
+static bool may_launch(const struct engine *e, const struct batch *batch)
+{
+    const struct gpu_lane *l = &e->batches.gpu;
+    return !l->starved && batches_may_begin(e, batch) && device_has_room(e->backends.device) &&
+           (l->launched == l->landed || (!l->alone && !must_be_alone(e, batch)));
+}
+
+static int launch_one(struct engine *e, struct batch *batch)
+{
+    struct gpu_lane *l = &e->batches.gpu;
+    struct nccl_flight *flight = NULL;
+    bool retain = e->boot.elastic && e->size > 1;
+    l->alone = must_be_alone(e, batch);
+    int rc = launch_prepare(e, &l->launch, batch);
+    if (rc == 0)
+        rc = device_add(e->backends.device, &l->launch.op, retain, &flight, &e->trouble);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < l->launch.n; i++)
+        batch->slots[batch->at + i]->flight = flight;
+    batch->at += l->launch.n;
+    batch->launched++;
+    l->launched++;
+    return 0;
+}
+
+/* Launches what may be launched. */
+static int launch_more(struct engine *e, bool *ret_moved)
+{
+    struct gpu_lane *l = &e->batches.gpu;
+    while (l->next && may_launch(e, l->next)) {
+        struct batch *batch = l->next;
+        if (batch->at == 0 && timeline_on(&e->timeline))
+            batch->start_ns = clock_ns();
+        int rc = launch_one(e, batch);
+        if (rc == -EAGAIN) {
+            e->trouble.code = 0;
+            l->starved = true; /* until an operation ends */
+            return 0;
+        }
+        if (rc < 0)
+            return rc;
+        *ret_moved = true;
+        if (batch->at == batch->n)
+            l->next = batch->next;
+    }
+    return 0;
+}
+
+void gpu_lane_launch(struct engine *e)
+{
+    bool moved;
+    if (e->batches.gpu.next && !e->failed && !e->trouble.code)
+        launch_more(e, &moved);
+}
+
+/* ---- landing -------------------------------------------------------------------------------- */
+
+static void finish_oldest(struct engine *e)
+{
+    struct gpu_lane *l = &e->batches.gpu;
+    struct batch *batch = l->first;
+    if (!(l->first = batch->next))
+        l->end = &l->first;
+    l->starved = false;
+    device_release(e->backends.device, batch->launched);
+    l->launched -= batch->launched;
+    l->called -= batch->called;
+    l->landed -= batch->launched;
+    batches_finish(e, batch, "nccl");
+}
+
+/* Notes operations whose event is recorded, so that streams can wait for it. */
+static void call(struct engine *e)
+{
+    struct gpu_lane *l = &e->batches.gpu;
+    size_t called = device_called(e->backends.device);
+    bool news = false;
+    while (l->called < called) {
+        struct batch *batch = l->calling;
+        l->called++;
+        if (++batch->called < batch->launched || batch->at < batch->n)
+            continue;
+        l->calling = batch->next;
+        for (size_t i = 0; i < batch->n && !e->boot.elastic; i++)
+            atomic_store(&batch->slots[i]->aloft, 1);
+        news = !e->boot.elastic;
+    }
+    if (news)
+        drive_wake_waiters(e);
+}
+
+/* Counts operations that have landed, and batches that are whole. */
+static void land(struct engine *e)
+{
+    struct gpu_lane *l = &e->batches.gpu;
+    size_t landed = device_landed(e->backends.device);
+    if (landed > l->landed && l->alone) {
+        launch_finish(e, &l->launch);
+        l->alone = false;
+    }
+    while (l->landed < landed) {
+        struct batch *batch = l->landing;
+        l->landed++;
+        if (++batch->landed < batch->launched || batch->at < batch->n)
+            continue;
+        l->landing = batch->next;
+        whole_add(e);
+    }
+}
+
+bool gpu_lane_progress(struct engine *e)
+{
+    struct gpu_lane *l = &e->batches.gpu;
+    bool moved = false;
+    struct err err = {0};
+    if (!l->first)
+        return false;
+    int rc = launch_more(e, &moved);
+    if (rc == 0 && l->launched > 0)
+        rc = device_progress(e->backends.device, e->mesh, &err);
+    if (rc < 0) {
+        e->trouble = e->trouble.code ? e->trouble : err;
+        engine_lost(e, "an operation on the GPU", rc);
+        return true;
+    }
+    call(e);
+    land(e);
+    while (l->first != l->landing && l->finished < l->whole.done) {
+        l->finished++;
+        finish_oldest(e);
+        moved = true;
+    }
+    return moved;
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+void gpu_lane_drop(struct engine *e)
+{
+    struct gpu_lane *l = &e->batches.gpu;
+    while (l->first) {
+        struct batch *batch = l->first;
+        l->first = batch->next;
+        batches_recycle(e, batch);
+    }
+    l->end = &l->first;
+    l->calling = l->landing = l->next = NULL;
+    l->launched = l->called = l->landed = 0;
+    l->alone = l->starved = false;
+}
+
+void gpu_lane_revoke(struct engine *e)
+{
+    device_revoke(e->backends.device);
+}
+
+void gpu_lane_settle(struct engine *e, uint64_t done)
+{
+    struct gpu_lane *l = &e->batches.gpu;
+    while (l->first != l->landing && l->finished < done) {
+        l->finished++;
+        finish_oldest(e);
+    }
+    l->whole.own = l->whole.done = l->finished;
+    gpu_lane_drop(e);
+    device_give_back(e->backends.device);
+}

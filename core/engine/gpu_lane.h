@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpu_lane: the lane of the log's batches that NCCL runs. They are launched in the log's order,
+ * several in flight, independently of the host's batches (batches.h), and are done in that order.
+ * Called with the progress lock held.
+ *
+ * A batch is *whole* on a rank when its results are in the outputs there. In a job of fixed size it
+ * is then done. In an elastic job it is done when it is whole on every rank (whole.h); until then
+ * copies of the inputs that it has overwritten are retained, so that after a loss the survivors can
+ * run it again. Both counts rise over the epochs.
+ */
+#ifndef HVD_ENGINE_GPU_LANE_H
+#define HVD_ENGINE_GPU_LANE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/engine/launch.h"
+#include "core/engine/whole.h"
+
+struct batch;
+struct engine;
+
+struct gpu_lane {
+    struct launch launch;       /* the operation that is being launched */
+    struct batch *first, **end; /* all batches, oldest first */
+    struct batch *calling;      /* the oldest of which not all events are recorded; NULL: none */
+    struct batch *landing;      /* the oldest that is not whole; NULL: none */
+    struct batch *next; /* the oldest of which not all operations are launched; NULL: none */
+    size_t launched, called, landed; /* operations of the batches in the list, see struct batch */
+    uint64_t finished;               /* batches that are done and were removed from the list */
+    /* The operation in flight uses memory of `launch` until it has landed: no other is launched. */
+    bool alone;
+    bool starved; /* there was no memory for one more operation in flight */
+    struct whole whole;
+};
+
+int gpu_lane_init(struct engine *e, struct err *err);
+void gpu_lane_fini(struct engine *e);
+
+/* Returns whether NCCL runs all operations of the batch; else they go through the host's memory.
+ * The same on every rank. Call it when the epoch's GPUs are set up (device_is_ready()). A failure
+ * is set in e->trouble. */
+bool gpu_lane_takes(struct engine *e, const struct batch *batch);
+
+/* Adds a batch behind all others. */
+void gpu_lane_add(struct engine *e, struct batch *batch);
+
+/* Returns true when a batch was done, or the lane has failed. */
+bool gpu_lane_progress(struct engine *e);
+
+/* Whether a batch is in the lane. */
+static inline bool gpu_lane_idle(const struct gpu_lane *l)
+{
+    return !l->first;
+}
+
+/* How the driver waits for the lane. */
+static inline enum coll_wait gpu_lane_wait(const struct gpu_lane *l)
+{
+    return l->launched > l->called ? COLL_ASKS : l->launched > l->landed ? COLL_NAPS : COLL_WAKES;
+}
+
+/* Launches what may be launched, without waiting for anything. A failure is set in e->trouble. */
+void gpu_lane_launch(struct engine *e);
+
+/* A loss: nothing that is in flight becomes whole any more. Starts to abort the communicator. */
+void gpu_lane_revoke(struct engine *e);
+
+/* After a loss: batches below `done` are done on every survivor; the inputs of all others are
+ * restored, and the batches dropped. The caller submits their slots again. */
+void gpu_lane_settle(struct engine *e, uint64_t done);
+
+/* Drops all batches. The caller finishes their slots. */
+void gpu_lane_drop(struct engine *e);
+
+#endif
