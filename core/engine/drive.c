@@ -27,16 +27,12 @@
  * yield before sleeping, by enum coll_wait.
  *
  * - COLL_WAKES: the peer wakes us. Sleeping soon gives it our processor, if it needs it.
- * - COLL_YIELDS: a thread of ours does the work and may need this processor: give it up at once.
  * - COLL_MOVES: all ranks are inside the operation, and each poll advances it: spin long.
  * - COLL_ASKS: nothing wakes us. An operation that outlasts the spin loses little by a short sleep.
  *   This is the only case in which a rank spins that shares memory with no peer. */
-static const uint64_t spin_ns[] = {[COLL_WAKES] = 5000,
-                                   [COLL_YIELDS] = 0,
-                                   [COLL_MOVES] = 10 * CLOCK_MS,
-                                   [COLL_ASKS] = 2 * CLOCK_MS};
-static const int yields[] = {
-    [COLL_WAKES] = 8, [COLL_YIELDS] = 2, [COLL_MOVES] = 20000, [COLL_ASKS] = 8};
+static const uint64_t spin_ns[] = {
+    [COLL_WAKES] = 5000, [COLL_MOVES] = 10 * CLOCK_MS, [COLL_ASKS] = 2 * CLOCK_MS};
+static const int yields[] = {[COLL_WAKES] = 8, [COLL_MOVES] = 20000, [COLL_ASKS] = 8};
 
 #define NAP_NS     (2 * CLOCK_MS)  /* how long the thread naps */
 #define RECHECK_NS (20 * CLOCK_MS) /* a sleeper checks again after this, even if not woken */
@@ -234,7 +230,7 @@ bool drive_pause(const struct engine *e, struct spin_state *p)
 /* Clock time at which the driver must look again even if nothing wakes it. */
 static uint64_t wake_by(const struct engine *e)
 {
-    uint64_t poll = coll_wait(e->coll) > COLL_YIELDS ? clock_ns() + POLL_NS : UINT64_MAX;
+    uint64_t poll = coll_wait(e->coll) != COLL_WAKES ? clock_ns() + POLL_NS : UINT64_MAX;
     return e->next_tick < poll ? e->next_tick : poll;
 }
 

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # hvd.torch with tensors on a GPU, on a machine without one: the fake driver presents the process's memory as a GPU's
-# (tests/fake/cuda, unified=1), and tests/python's ranks run on it, through host memory and through the fake NCCL, also
-# with MPI between hosts. On a machine with a GPU: make test-gpu.
+# (tests/fake/cuda, unified=1), and tests/python's ranks run on it, through host memory and through the fake NCCL.
+# On a machine with a GPU: make test-gpu.
 # timeout: 1200
 # takes: 18 s
 # shellcheck disable=SC2317  # functions that check calls
@@ -27,26 +27,4 @@ nccl=(HVD_NCCL_LIB="$BUILD/tests/fake/nccl-2.27/libnccl.so.2" HVD_TEST_WAY=nccl)
 check "1 rank, through NCCL" ranks 1 "${nccl[@]}" -- gpu ops
 check "2 ranks, through NCCL" ranks 2 "${nccl[@]}" -- ops autograd optimizer flight broadcast elastic gpu
 check "4 ranks, through NCCL" ranks 4 "${nccl[@]}" -- ops gpu
-
-# Two hosts of two ranks: NCCL inside them, the site's MPI between them.
-through_mpi() { # VARIABLE=VALUE...
-    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    # shellcheck disable=SC2016  # for the rank's own shell
-    env "${nccl[@]}" HVD_BACKEND=mpi HVD_HIERARCHICAL_ALLREDUCE=1 HVD_LOG_LEVEL=info TMPDIR="$TMP" "$@" \
-        timeout -k 5 300 mpirun --oversubscribe --bind-to none -np 4 bash -c '
-            export HVD_LOCALITY=host$((OMPI_COMM_WORLD_RANK / 2))
-            export FAKE_CUDA="uuid=$((64 + OMPI_COMM_WORLD_RANK));bus=$((7 + OMPI_COMM_WORLD_RANK))"
-            exec "$@"' rank "$PY" tests/python/rank.py ops gpu >"$TMP/mpi" 2>&1
-    local rc=$?
-    cat "$TMP/mpi"
-    [ "$rc" -eq 0 ] && grep -q 'NCCL inside the 2 hosts, MPI between them' "$TMP/mpi"
-}
-
-if command -v mpirun >/dev/null && [ -e "$BUILD/libhvd_mpi.so" ]; then
-    check "NCCL inside hosts, MPI between them" through_mpi
-    check "MPI called by one thread" through_mpi HVD_MPI_THREADS=funneled HVD_MPI_FLAT=1
-else
-    skip_part mpi openmpi-bin 'no mpirun here, or hvd was built without mpi.h'
-fi
 exit $failed
