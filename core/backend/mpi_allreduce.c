@@ -21,14 +21,8 @@
 #define CHUNK     ((size_t)1 << 20)   /* bytes of a chunk, if that leaves each owner */
 #define SHARE_MIN ((size_t)128 << 10) /* this much */
 #define AHEAD     2                   /* chunks in flight */
+#define NUMBERS   (2 * AHEAD * 4) /* an alltoall and an allgather each, with 4 for each member */
 #define PAGE      4096
-
-/* How a chunk is cut, in elements. [members] */
-struct cut {
-    int *counts, *places;     /* every member's share */
-    int *sends;               /* counts, but not the own share, which is added where it is */
-    int *recvs, *recv_places; /* the own share of every other member */
-};
 
 enum phase { SUM_LOCALLY, EXCHANGE, HAND_OUT };
 
@@ -50,8 +44,8 @@ struct mpi_allreduce {
     size_t elem, count;   /* of the part */
     size_t chunk, chunks; /* elements of a chunk, the last may be shorter; their number */
     const void **sources; /* [members] */
-    struct cut full, last;
-    bool *prescaled; /* [members] the sum of several ranks carries the prescale already */
+    bool *prescaled;      /* [members] the sum of several ranks carries the prescale already */
+    int *numbers;         /* [4 x members] of each call in flight */
     size_t scattered, summed, gathered; /* chunks: alltoall begun, allgather begun, all done */
     mpi_request scatters[AHEAD], gathers[AHEAD];
 };
@@ -68,14 +62,11 @@ static int allreduce_init(struct coll *coll, void *state, struct err *err)
     a->shared = !flat && mesh->local_size > 1;
     a->owner = flat || mesh->local_rank < mesh->lanes;
     size_t p = (size_t)a->members;
-    a->sources = calloc(p, sizeof(*a->sources) + 10 * sizeof(int) + sizeof(bool));
+    a->sources = calloc(p, sizeof(*a->sources) + NUMBERS * sizeof(int) + sizeof(bool));
     if (!a->sources)
         return err_set(err, ENOMEM, "no memory for collectives");
-    int *n = (int *)(a->sources + p);
-    a->full = (struct cut){n, n + p, n + 2 * p, n + 3 * p, n + 4 * p};
-    n += 5 * p;
-    a->last = (struct cut){n, n + p, n + 2 * p, n + 3 * p, n + 4 * p};
-    a->prescaled = (bool *)(n + 5 * p);
+    a->numbers = (int *)(a->sources + p);
+    a->prescaled = (bool *)(a->numbers + NUMBERS * p);
     for (int k = 0; k < a->members; k++)
         a->prescaled[k] = !flat && mesh->local_size_of[k] > 1;
     return 0;
@@ -95,52 +86,52 @@ static bool allreduce_applies(const struct mesh *mesh, const struct coll_op *op)
 
 /* ---- between the owners of a lane ----------------------------------------------------------- */
 
-static void fill_cut(const struct mpi_allreduce *a, struct cut *c, size_t n)
+/* Elements of a chunk before member r's share. */
+static size_t share_begin(const struct mpi_allreduce *a, size_t chunk, int r)
 {
-    size_t p = (size_t)a->members, me = (size_t)a->place;
-    int own = (int)(layout_begin(n, p, me + 1) - layout_begin(n, p, me));
-    for (size_t r = 0; r < p; r++) {
-        c->places[r] = (int)layout_begin(n, p, r);
-        c->counts[r] = (int)layout_begin(n, p, r + 1) - c->places[r];
-        c->sends[r] = r == me ? 0 : c->counts[r];
-        c->recvs[r] = r == me ? 0 : own;
-        c->recv_places[r] = (int)(r - (r > me)) * own;
-    }
-}
-
-static const struct cut *cut_of(const struct mpi_allreduce *a, size_t chunk)
-{
-    return chunk + 1 < a->chunks ? &a->full : &a->last;
+    size_t left = a->count - chunk * a->chunk;
+    return layout_begin(left < a->chunk ? left : a->chunk, (size_t)a->members, (size_t)r);
 }
 
 static int begin(struct mpi_allreduce *a, size_t chunk, enum hvd_kind kind)
 {
-    const struct cut *c = cut_of(a, chunk);
-    size_t at = chunk * a->chunk * a->elem;
+    int p = a->members, me = a->place, slot = (int)(chunk % AHEAD);
     bool sums = kind == HVD_ALLTOALL;
+    size_t at = chunk * a->chunk * a->elem;
+    int *n = a->numbers + (size_t)(2 * slot + sums) * 4 * (size_t)p;
+    int own = (int)(share_begin(a, chunk, me + 1) - share_begin(a, chunk, me));
+    for (int r = 0; r < p; r++) {
+        n[p + r] = (int)share_begin(a, chunk, r);
+        n[r] = (int)share_begin(a, chunk, r + 1) - n[p + r];
+        n[2 * p + r] = r == me ? 0 : own;
+        n[3 * p + r] = (r - (r > me)) * own;
+    }
+    if (sums) /* the own share is added where it is */
+        n[me] = 0;
     const struct mpi_call call = {
         .kind = kind,
         .elem = a->elem,
         .in = a->in + at,
-        .out = sums ? a->scratch + chunk % AHEAD * a->arriving : a->out + at,
-        .send_counts = c->sends,
-        .send_places = c->places,
-        .recv_counts = sums ? c->recvs : c->counts,
-        .recv_places = sums ? c->recv_places : c->places,
+        .out = sums ? a->scratch + (size_t)slot * a->arriving : a->out + at,
+        .send_counts = n,
+        .send_places = n + p,
+        .recv_counts = sums ? n + 2 * p : n,
+        .recv_places = sums ? n + 3 * p : n + p,
     };
-    return a->mpi->library.plugin->start(a->comm, &call,
-                                         (sums ? a->scatters : a->gathers) + chunk % AHEAD);
+    return a->mpi->library.plugin->start(a->comm, &call, &(sums ? a->scatters : a->gathers)[slot]);
 }
 
 static void sum(struct mpi_allreduce *a, size_t chunk)
 {
-    const struct cut *c = cut_of(a, chunk);
     const uint8_t *arrived = a->scratch + chunk % AHEAD * a->arriving;
-    size_t own = (chunk * a->chunk + (size_t)c->places[a->place]) * a->elem;
-    for (int r = 0; r < a->members; r++)
-        a->sources[r] = r == a->place ? a->in + own : arrived + (size_t)c->recv_places[r] * a->elem;
-    reduce(&a->plan, a->out + own, a->sources, a->members, (size_t)c->counts[a->place],
-           a->prescaled, true, false);
+    size_t first = share_begin(a, chunk, a->place);
+    size_t count = share_begin(a, chunk, a->place + 1) - first;
+    size_t own = (chunk * a->chunk + first) * a->elem;
+    for (int r = 0; r < a->members; r++) {
+        a->sources[r] = r == a->place ? a->in + own : arrived;
+        arrived += r == a->place ? 0 : count * a->elem;
+    }
+    reduce(&a->plan, a->out + own, a->sources, a->members, count, a->prescaled, true, false);
 }
 
 /* All members begin the same collectives in the same order: MPI requires that. */
@@ -188,11 +179,9 @@ static int prepare(struct coll *coll, struct mpi_allreduce *a, struct err *err)
         return err_set(err, ENOMEM, "no memory for an allreduce of %zu bytes", bytes);
     a->in = copied ? memory : op->tensors[0].in;
     a->out = copied ? memory : op->tensors[0].out;
-    fill_cut(a, &a->full, a->chunk);
-    fill_cut(a, &a->last, a->chunks ? a->count - (a->chunks - 1) * a->chunk : 0);
     /* At the offset in a page that the sums will have. Otherwise sums wait for writes to other
      * addresses with the same lower 12 bits (4K aliasing). */
-    uintptr_t sums = (uintptr_t)a->out + (uintptr_t)a->full.places[a->place] * a->elem;
+    uintptr_t sums = (uintptr_t)a->out + share_begin(a, 0, a->place) * a->elem;
     a->scratch = memory + part + (sums - (uintptr_t)memory) % PAGE;
     a->scattered = a->summed = a->gathered = 0;
     return 0;

@@ -6,7 +6,6 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +104,7 @@ static int check(const struct mpi_plugin *p, const char *path, struct mpi_librar
     return 0;
 }
 
-static int load(struct mpi_library *ret, struct err *err)
+int mpi_library_load(struct mpi_library *ret, struct err *err)
 {
     char path[PATH_MAX + 16];
     plugin_path(path, sizeof(path));
@@ -124,17 +123,4 @@ static int load(struct mpi_library *ret, struct err *err)
         return err_set(err, EINVAL, "%s has no %s: it is no plugin of hvd", path,
                        MPI_PLUGIN_SYMBOL);
     return check(p, path, ret, err);
-}
-
-int mpi_library_load(struct mpi_library *ret, struct err *err)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static struct mpi_library known;
-    pthread_mutex_lock(&lock);
-    struct mpi_library found = known;
-    int rc = known.plugin ? 0 : load(&found, err);
-    if (rc == 0)
-        *ret = known = found;
-    pthread_mutex_unlock(&lock);
-    return rc;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * mpi_library: finds libhvd_mpi.so, lets the loader find the site's libmpi for it, and checks that
- * this is an MPI that the plugin was compiled for. Any thread, once a process; it stays loaded.
+ * this is an MPI that the plugin was compiled for. Any thread; what is loaded stays loaded.
  */
 #ifndef HVD_BACKEND_MPI_LIBRARY_H
 #define HVD_BACKEND_MPI_LIBRARY_H

@@ -132,11 +132,9 @@ static void at_exit(void)
     if (g.pid != getpid() || g.left || !leave() || g.unfinished)
         return;
     int rc = call(&b, NULL, deadline_in_ms((uint64_t)g.finalize_s * 1000), &err);
-    if (rc == -ETIMEDOUT)
+    if (rc < 0)
         log_warn("%s (HVD_MPI_FINALIZE_TIMEOUT: %lld s); this rank ends without it", err.msg,
                  (long long)g.finalize_s);
-    else if (rc < 0)
-        log_warn("%s; this rank ends without it", err.msg);
 }
 
 int mpi_process_enter(const struct mpi_plugin *plugin, struct mesh *mesh, uint64_t deadline,
