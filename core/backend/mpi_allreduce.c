@@ -9,7 +9,7 @@
  * The owners of a lane cut their part into chunks, and a chunk into as many shares as they are.
  * Each gets its share from all others (alltoall), adds, in the order of hosts, and gives the sum to
  * all others (allgather). So the order of summation of an element depends on nothing, and 16-bit
- * floats are rounded once. The alltoall of a chunk is in flight while the one before it is added.
+ * floats are rounded once. The alltoalls of the next chunks are in flight while a chunk is added.
  */
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@
 #define SMALL     ((size_t)16 << 10)  /* bytes: hvd's links are as fast, see mpi.h */
 #define CHUNK     ((size_t)1 << 20)   /* bytes of a chunk, if that leaves each owner */
 #define SHARE_MIN ((size_t)128 << 10) /* this much */
-#define AHEAD     2                   /* chunks in flight */
+#define AHEAD     4 /* chunks in flight: with 2, a rank without its processor stops the others */
 #define NUMBERS   (2 * AHEAD * 4) /* an alltoall and an allgather each, with 4 for each member */
 #define PAGE      4096
 
