@@ -167,7 +167,7 @@ $(BUILD)/mpi.seen: FORCE
 	@echo '$(MPICC) $(HAS_MPI)' | cmp -s - $@ || echo '$(MPICC) $(HAS_MPI)' >$@
 FORCE:
 
-$(BUILD)/libhvd_mpi.so: $(MPI_PLUGIN_SRC) core/backend/mpi_plugin.h core/backend/mpi_version.h $(BUILD)/mpi.seen
+$(BUILD)/libhvd_mpi.so: $(MPI_PLUGIN_SRC) core/backend/mpi_plugin.h $(BUILD)/mpi.seen
 	@mkdir -p $(@D)
 	$(call say,MPICC,$@)
 	$(Q)OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC) $(CPPFLAGS) $(CFLAGS) -shared -o $@ $< $(LDFLAGS)

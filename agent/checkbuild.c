@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "agent/checkbuild_gpu.h"
-#include "core/backend/mpi_load.h"
+#include "core/backend/mpi_library.h"
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/fd.h"
@@ -136,7 +136,7 @@ static bool has_memfd(void)
 
 static void print_mpi(const struct backends *here)
 {
-    bool built = mpi_built(), there = *here->mpi != '\0';
+    bool built = mpi_library_built(), there = *here->mpi != '\0';
     printf("    [%c] MPI", built && there ? 'X' : ' ');
     if (there)
         printf(" (%s, %s%s)", here->mpi, here->mpi_path,

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/backend/cuda_api.h"
-#include "core/backend/mpi_load.h"
+#include "core/backend/mpi_library.h"
 #include "core/backend/nccl_api.h"
 #include "core/base/cleanup.h"
 #include "core/base/env.h"
@@ -55,11 +55,11 @@ _Static_assert(sizeof(table) / sizeof(table[0]) <= BACKENDS_MAX, "BACKENDS_MAX")
 
 void backends_early(const struct backend_wish *wish)
 {
-    struct mpi_found found;
+    struct mpi_library found;
     struct err unsaid = {0};
     for (int i = 0; i < wish->n; i++)
         if (table[wish->list[i]] == &mpi_backend)
-            mpi_load(&found, &unsaid);
+            mpi_library_load(&found, &unsaid);
 }
 
 int backends_say(const struct backends *b, bool elastic, struct buf *out, struct err *err)

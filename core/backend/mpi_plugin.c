@@ -6,50 +6,32 @@
 #include "core/backend/mpi_plugin.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <mpi.h>
 
-#include "core/backend/mpi_version.h"
-
-#define TAG 1
-
-#define TEXT(x)  #x
-#define VALUE(x) TEXT(x)
 #if defined(OPEN_MPI)
-#define FAMILY MPI_FAMILY_OPEN
-#define MAJOR  OMPI_MAJOR_VERSION
-#define BUILT_FOR                                                                                  \
-    "Open MPI " VALUE(OMPI_MAJOR_VERSION) "." VALUE(OMPI_MINOR_VERSION) "." VALUE(                 \
-        OMPI_RELEASE_VERSION)
+#define FAMILY    MPI_FAMILY_OPEN
+#define MAJOR     OMPI_MAJOR_VERSION
+#define TEXT(x)   #x
+#define VALUE(x)  TEXT(x)
+#define BUILT_FOR "Open MPI " VALUE(OMPI_MAJOR_VERSION)
 #elif defined(MPICH_NAME) || defined(MPICH_VERSION)
-#define FAMILY MPI_FAMILY_MPICH
-#define MAJOR  0
-#if defined(I_MPI_VERSION)
-#define BUILT_FOR "Intel MPI " I_MPI_VERSION
-#elif defined(CRAY_MPICH_VERSION)
-#define BUILT_FOR "Cray MPICH " VALUE(CRAY_MPICH_VERSION)
-#elif defined(MVAPICH2_VERSION)
-#define BUILT_FOR "MVAPICH2 " MVAPICH2_VERSION
-#elif defined(MVAPICH_VERSION)
-#define BUILT_FOR "MVAPICH " MVAPICH_VERSION
-#else
-#define BUILT_FOR "MPICH " MPICH_VERSION
-#endif
+#define FAMILY    MPI_FAMILY_MPICH
+#define MAJOR     0
+#define BUILT_FOR "an MPI with MPICH's ABI"
 #else
 #define FAMILY    MPI_FAMILY_OTHER
 #define MAJOR     0
-#define BUILT_FOR "an MPI " VALUE(MPI_VERSION) "." VALUE(MPI_SUBVERSION)
+#define BUILT_FOR "another MPI"
 #endif
 
-_Static_assert(sizeof(MPI_Request) <= sizeof(struct mpi_request), "room for an MPI_Request");
+_Static_assert(sizeof(MPI_Request) <= sizeof(mpi_request), "room for an MPI_Request");
+_Static_assert(sizeof(MPI_Comm) <= sizeof(mpi_comm), "room for an MPI_Comm");
 
 static struct {
-    mpi_reduce_f reduce;
-    MPI_Op own[HVD_OPS], ordered[HVD_OPS];
+    bool ours; /* this plugin has called MPI_Init_thread */
     char why[MPI_MAX_ERROR_STRING + 64];
 } g;
 
@@ -64,269 +46,103 @@ static int failed(const char *what, int code)
     return -EIO;
 }
 
+static int refused(const char *sentence)
+{
+    snprintf(g.why, sizeof(g.why), "%s", sentence);
+    return -ENOTSUP;
+}
+
 static const char *why(void)
 {
     return g.why;
 }
 
-/* ---- types and operations ------------------------------------------------------------------- */
-
-/* The type that MPI sums as hvd.h says. 16-bit floats have none: MPI does not sum them here. For
- * moving data only the size counts: see move_type(). */
-static MPI_Datatype sum_type(enum hvd_dtype dtype)
-{
-    switch (dtype) {
-    case HVD_UINT8:
-        return MPI_UINT8_T;
-    case HVD_INT8:
-        return MPI_INT8_T;
-    case HVD_UINT16:
-        return MPI_UINT16_T;
-    case HVD_INT16:
-        return MPI_INT16_T;
-    case HVD_INT32:
-        return MPI_INT32_T;
-    case HVD_INT64:
-        return MPI_INT64_T;
-    case HVD_FLOAT32:
-        return MPI_FLOAT;
-    case HVD_FLOAT64:
-        return MPI_DOUBLE;
-    case HVD_BOOL:
-        return MPI_C_BOOL;
-    case HVD_FLOAT16:
-    case HVD_BFLOAT16:
-    case HVD_DTYPES:
-        break;
-    }
-    return MPI_DATATYPE_NULL;
-}
-
-static MPI_Datatype move_type(enum hvd_dtype dtype)
-{
-    switch (dtype) {
-    case HVD_UINT8:
-    case HVD_INT8:
-    case HVD_BOOL:
-        return MPI_BYTE;
-    case HVD_UINT16:
-    case HVD_INT16:
-    case HVD_FLOAT16:
-    case HVD_BFLOAT16:
-        return MPI_UINT16_T;
-    case HVD_INT32:
-    case HVD_FLOAT32:
-        return MPI_UINT32_T;
-    case HVD_INT64:
-    case HVD_FLOAT64:
-        return MPI_UINT64_T;
-    case HVD_DTYPES:
-        break;
-    }
-    return MPI_DATATYPE_NULL;
-}
-
-/* Carries out the operations that MPI lacks: min and max that propagate NaN, and all on bool. */
-static void reduce(enum hvd_op op, void *in, void *inout, int n, MPI_Datatype type)
-{
-    enum hvd_dtype dtype = type == MPI_FLOAT    ? HVD_FLOAT32
-                           : type == MPI_DOUBLE ? HVD_FLOAT64
-                                                : HVD_BOOL;
-    g.reduce(dtype, op, in, inout, (size_t)n);
-}
-
-static void own_sum(void *in, void *inout, int *n, MPI_Datatype *type)
-{
-    reduce(HVD_SUM, in, inout, *n, *type);
-}
-
-static void own_min(void *in, void *inout, int *n, MPI_Datatype *type)
-{
-    reduce(HVD_MIN, in, inout, *n, *type);
-}
-
-static void own_max(void *in, void *inout, int *n, MPI_Datatype *type)
-{
-    reduce(HVD_MAX, in, inout, *n, *type);
-}
-
-static void own_product(void *in, void *inout, int *n, MPI_Datatype *type)
-{
-    reduce(HVD_PRODUCT, in, inout, *n, *type);
-}
-
-/* Creates each operation twice. MPI may change the order of the operands of g.own, and must keep it
- * for g.ordered: a minimum of -0 and +0 depends on the order, and all ranks must get the same bits.
- */
-static int make_ops(void)
-{
-    static MPI_User_function *const functions[HVD_OPS] = {
-        [HVD_SUM] = own_sum, [HVD_MIN] = own_min, [HVD_MAX] = own_max, [HVD_PRODUCT] = own_product};
-    int rc = MPI_SUCCESS;
-    for (int i = 0; i < HVD_OPS && rc == MPI_SUCCESS; i++) {
-        if (!functions[i])
-            continue;
-        rc = MPI_Op_create(functions[i], 1, &g.own[i]);
-        if (rc == MPI_SUCCESS)
-            rc = MPI_Op_create(functions[i], 0, &g.ordered[i]);
-    }
-    return failed("MPI_Op_create", rc);
-}
-
-static MPI_Op op_of(enum hvd_dtype dtype, enum hvd_op op)
-{
-    bool real = dtype == HVD_FLOAT32 || dtype == HVD_FLOAT64;
-    if (dtype == HVD_BOOL)
-        return g.own[op];
-    if (op == HVD_SUM)
-        return MPI_SUM;
-    if (op == HVD_PRODUCT)
-        return MPI_PROD;
-    if (real)
-        return g.ordered[op];
-    return op == HVD_MIN ? MPI_MIN : MPI_MAX;
-}
-
 /* ---- life ----------------------------------------------------------------------------------- */
 
-static void library(char *dst, size_t size)
+static bool over(void)
 {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-    int len = 0;
-    MPI_Get_library_version(text, &len);
-    text[strcspn(text, "\n")] = '\0';
-    snprintf(dst, size, "%s", text);
+    int yes = 0;
+    MPI_Finalized(&yes);
+    return yes;
 }
 
-static const int levels[] = {[MPI_LEVEL_SINGLE] = MPI_THREAD_SINGLE,
-                             [MPI_LEVEL_FUNNELED] = MPI_THREAD_FUNNELED,
-                             [MPI_LEVEL_SERIALIZED] = MPI_THREAD_SERIALIZED,
-                             [MPI_LEVEL_MULTIPLE] = MPI_THREAD_MULTIPLE};
-
-static enum mpi_level level_of(int provided)
+static int enter(struct mpi_setup *s)
 {
-    enum mpi_level level = MPI_LEVEL_MULTIPLE;
-    while (level > MPI_LEVEL_SINGLE && levels[level] > provided)
-        level--;
-    return level;
+    int runs = 0, level = MPI_THREAD_SINGLE;
+    MPI_Initialized(&runs);
+    if (runs)
+        MPI_Query_thread(&level);
+    else if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
+        return refused("MPI_Init_thread has failed");
+    g.ours = g.ours || !runs;
+    if (!g.ours && level < MPI_THREAD_MULTIPLE)
+        return refused("this program has started MPI for fewer threads than hvd needs beside it: "
+                       "call MPI_Init_thread with MPI_THREAD_MULTIPLE, or leave starting it to "
+                       "hvd_init()");
+    if (level < MPI_THREAD_SERIALIZED)
+        return refused("this MPI allows calls from one thread only: hvd needs "
+                       "MPI_THREAD_SERIALIZED or more. Set what this MPI wants for that (MVAPICH2: "
+                       "MV2_ENABLE_AFFINITY=0), or do without HVD_BACKEND=mpi");
+    s->ours = g.ours;
+    s->multiple = level >= MPI_THREAD_MULTIPLE;
+    int rc = failed("MPI_Comm_rank", MPI_Comm_rank(MPI_COMM_WORLD, &s->rank));
+    return rc < 0 ? rc : failed("MPI_Comm_size", MPI_Comm_size(MPI_COMM_WORLD, &s->size));
 }
 
-static enum mpi_state state(enum mpi_level *ret_level)
+static int leave(struct mpi_setup *s)
 {
-    int begun = 0, over = 0, provided = MPI_THREAD_SINGLE;
-    MPI_Initialized(&begun);
-    MPI_Finalized(&over);
-    if (begun && !over)
-        MPI_Query_thread(&provided);
-    *ret_level = level_of(provided);
-    return over ? MPI_STATE_OVER : begun ? MPI_STATE_RUNS : MPI_STATE_NEW;
+    return over() ? 0 : failed("MPI_Finalize", MPI_Finalize());
 }
 
-static int init(enum mpi_level wanted, enum mpi_level *ret_level)
+static MPI_Comm comm_of(mpi_comm comm)
 {
-    int provided = MPI_THREAD_SINGLE;
-    int rc = failed("MPI_Init_thread", MPI_Init_thread(NULL, NULL, levels[wanted], &provided));
-    *ret_level = level_of(provided);
+    MPI_Comm c;
+    memcpy(&c, &comm, sizeof(c));
+    return c;
+}
+
+static int split(struct mpi_setup *s)
+{
+    MPI_Comm c;
+    int rc = failed("MPI_Comm_split", MPI_Comm_split(MPI_COMM_WORLD, s->color, s->key, &c));
+    if (rc == 0)
+        rc = failed("MPI_Comm_set_errhandler", MPI_Comm_set_errhandler(c, MPI_ERRORS_RETURN));
+    memcpy(&s->comm, &c, sizeof(c));
     return rc;
 }
 
-static int prepare(mpi_reduce_f f, int *ret_rank, int *ret_size)
+static int drop(struct mpi_setup *s)
 {
-    g.reduce = f;
-    int rc = failed("MPI_Comm_rank", MPI_Comm_rank(MPI_COMM_WORLD, ret_rank));
-    if (rc == 0)
-        rc = failed("MPI_Comm_size", MPI_Comm_size(MPI_COMM_WORLD, ret_size));
-    return rc == 0 ? make_ops() : rc;
-}
-
-static int finalize(void)
-{
-    return failed("MPI_Finalize", MPI_Finalize());
-}
-
-/* ---- communicators -------------------------------------------------------------------------- */
-
-static int comm_create(int color, int key, void **ret)
-{
-    MPI_Comm *comm = malloc(sizeof(*comm));
-    if (!comm)
-        return -ENOMEM;
-    int rc = failed("MPI_Comm_split", MPI_Comm_split(MPI_COMM_WORLD, color, key, comm));
-    if (rc == 0)
-        rc = failed("MPI_Comm_set_errhandler", MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN));
-    if (rc < 0) {
-        free(comm);
-        comm = NULL;
-    }
-    *ret = comm;
-    return rc;
-}
-
-static void comm_destroy(void *comm)
-{
-    if (comm)
-        MPI_Comm_free(comm);
-    free(comm);
+    MPI_Comm c = comm_of(s->comm);
+    return over() ? 0 : failed("MPI_Comm_free", MPI_Comm_free(&c));
 }
 
 /* ---- operations ----------------------------------------------------------------------------- */
 
-static int start_call(MPI_Comm comm, const struct mpi_call *c, MPI_Request *r)
-{
-    MPI_Datatype sums = sum_type(c->dtype), moves = move_type(c->dtype);
-    switch (c->kind) {
-    case HVD_ALLREDUCE:
-        return MPI_Iallreduce(c->in, c->out, c->count, sums, op_of(c->dtype, c->op), comm, r);
-    case HVD_REDUCESCATTER:
-        return MPI_Ireduce_scatter(c->in, c->out, c->recv_counts, sums, op_of(c->dtype, c->op),
-                                   comm, r);
-    case HVD_ALLGATHER:
-        return MPI_Iallgatherv(c->in, c->count, moves, c->out, c->recv_counts, c->recv_at, moves,
-                               comm, r);
-    case HVD_BROADCAST:
-        return MPI_Ibcast(c->out, c->count, moves, c->root, comm, r);
-    case HVD_ALLTOALL:
-        return MPI_Ialltoallv(c->in, c->send_counts, c->send_at, moves, c->out, c->recv_counts,
-                              c->recv_at, moves, comm, r);
-    case HVD_BARRIER:
-        return MPI_Ibarrier(comm, r);
-    case HVD_KINDS:
-        break;
-    }
-    return MPI_ERR_ARG;
-}
-
-/* From here on the request belongs to the caller, which tests it:
+/* The request belongs to the caller, which tests it:
  * NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker) */
-static int keep(const char *what, int code, const MPI_Request *r, struct mpi_request *ret)
+static int start(mpi_comm comm, const struct mpi_call *c, mpi_request *ret)
 {
-    memcpy(ret, r, sizeof(*r));
-    return failed(what, code);
-}
-
-static int start(void *comm, const struct mpi_call *call, struct mpi_request *ret)
-{
+    MPI_Datatype type = c->elem == 1   ? MPI_BYTE
+                        : c->elem == 2 ? MPI_UINT16_T
+                        : c->elem == 4 ? MPI_UINT32_T
+                                       : MPI_UINT64_T;
     MPI_Request r = MPI_REQUEST_NULL;
-    int code = start_call(*(MPI_Comm *)comm, call, &r);
-    return keep("a collective of MPI", code, &r, ret);
-}
-
-static int send_block(void *comm, const void *data, size_t bytes, int to, struct mpi_request *ret)
-{
-    MPI_Request r = MPI_REQUEST_NULL;
-    int code = MPI_Isend(data, (int)bytes, MPI_BYTE, to, TAG, *(MPI_Comm *)comm, &r);
-    return keep("MPI_Isend", code, &r, ret);
-}
-
-static int recv_block(void *comm, void *data, size_t bytes, int from, struct mpi_request *ret)
-{
-    MPI_Request r = MPI_REQUEST_NULL;
-    int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, TAG, *(MPI_Comm *)comm, &r);
-    return keep("MPI_Irecv", code, &r, ret);
+    int code;
+    if (c->kind == HVD_ALLGATHER)
+        code = MPI_Iallgatherv(MPI_IN_PLACE, 0, type, c->out, c->recv_counts, c->recv_places, type,
+                               comm_of(comm), &r);
+    else if (c->kind == HVD_BROADCAST)
+        code = MPI_Ibcast(c->out, c->count, type, c->root, comm_of(comm), &r);
+    else
+        code = MPI_Ialltoallv(c->in, c->send_counts, c->send_places, type, c->out, c->recv_counts,
+                              c->recv_places, type, comm_of(comm), &r);
+    memcpy(ret, &r, sizeof(r));
+    return failed("a collective of MPI", code);
 }
 /* NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker) */
 
-static int test(struct mpi_request *request)
+static int test(mpi_request *request)
 {
     MPI_Request r;
     int done = 0;
@@ -349,17 +165,13 @@ const struct mpi_plugin hvd_mpi_plugin = {
     .major = MAJOR,
     .family = FAMILY,
     .built_for = BUILT_FOR,
-    .anchor = (const void *)MPI_Get_library_version,
-    .library = library,
-    .state = state,
-    .init = init,
-    .prepare = prepare,
-    .finalize = finalize,
-    .comm_create = comm_create,
-    .comm_destroy = comm_destroy,
+    .library = MPI_Get_library_version,
+    .over = over,
+    .enter = enter,
+    .leave = leave,
+    .split = split,
+    .drop = drop,
     .start = start,
-    .send = send_block,
-    .recv = recv_block,
     .test = test,
     .progress = progress,
     .why = why,

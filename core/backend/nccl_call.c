@@ -49,7 +49,7 @@ int nccl_call_start(struct nccl_thread *thread, nccl_call_f *fn, const void *arg
 {
     struct nccl_call *call = malloc(sizeof(*call) + size);
     if (!call)
-        return err_set(err, ENOMEM, "no memory for a call into NCCL");
+        return err_set(err, ENOMEM, "no memory for a call into a library");
     atomic_init(&call->owners, 1);
     atomic_init(&call->begun, false);
     atomic_init(&call->done, false);

@@ -2,7 +2,8 @@
  *
  * nccl_call: a call into NCCL that may block, on its communicator's thread, so that the thread that
  * drives the engine never blocks. A call that does not return is abandoned: its thread stays in
- * NCCL and uses only memory of its own. Any thread, but one at a time for each call.
+ * NCCL and uses only memory of its own. Any thread, but one at a time for each call. mpi_process
+ * makes its blocking calls of MPI in this way, too.
  */
 #ifndef HVD_BACKEND_NCCL_CALL_H
 #define HVD_BACKEND_NCCL_CALL_H

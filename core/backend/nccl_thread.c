@@ -64,14 +64,14 @@ int nccl_thread_create(struct nccl_thread **ret, struct err *err)
 {
     struct nccl_thread *t = calloc(1, sizeof(*t));
     if (!t)
-        return err_set(err, ENOMEM, "no memory for a thread for NCCL");
+        return err_set(err, ENOMEM, "no memory for a thread");
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->more, NULL);
     t->end = &t->first;
     int rc = thread_start(&t->thread, thread_main, t);
     if (rc != 0) {
         thread_free(t);
-        return err_sys(err, rc, "no thread for calls into NCCL");
+        return err_sys(err, rc, "no thread for calls into a library");
     }
     *ret = t;
     return 0;
@@ -81,7 +81,7 @@ int nccl_thread_give(struct nccl_thread *thread, void (*fn)(void *arg), void *ar
 {
     struct given *g = malloc(sizeof(*g));
     if (!g)
-        return err_set(err, ENOMEM, "no memory for a call into NCCL");
+        return err_set(err, ENOMEM, "no memory for a call into a library");
     *g = (struct given){.fn = fn, .arg = arg};
     pthread_mutex_lock(&thread->lock);
     *thread->end = g;

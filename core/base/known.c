@@ -54,7 +54,6 @@ static const char *const names[] = {
     "MPI_FINALIZE_TIMEOUT",
     "MPI_FLAT",
     "MPI_PLUGIN",
-    "MPI_THREADS",
     "NCCL_LIB",
     "OPERATOR",
     "OPERATOR_CA",

@@ -102,8 +102,7 @@ int coll_progress(struct coll *coll);
 
 /* How to wait after coll_progress() has returned 1. */
 enum coll_wait {
-    COLL_WAKES,  /* sleep on mesh_fd() */
-    COLL_YIELDS, /* the same, but a thread of ours works on it and may need this processor: yield */
+    COLL_WAKES, /* sleep on mesh_fd() */
     COLL_MOVES, /* nothing wakes the caller, and each call makes progress: a library that works only
                    inside calls */
     COLL_ASKS,  /* nothing wakes the caller: a device works by itself and has to be polled */

@@ -198,7 +198,7 @@ static bool is_over(struct slot *slot, enum goal goal)
 /* Clock time at which the driver must look again even if nothing wakes it. */
 static uint64_t wake_by(const struct engine *e)
 {
-    uint64_t poll = drive_wait_kind(e) > COLL_YIELDS ? clock_ns() + POLL_NS : UINT64_MAX;
+    uint64_t poll = drive_wait_kind(e) != COLL_WAKES ? clock_ns() + POLL_NS : UINT64_MAX;
     return e->next_tick < poll ? e->next_tick : poll;
 }
 

@@ -12,23 +12,21 @@
  * yield before sleeping, by enum coll_wait.
  *
  * - COLL_WAKES: the peer wakes us. Sleeping soon gives it our processor, if it needs it.
- * - COLL_YIELDS: a thread of ours does the work and may need this processor: give it up at once.
  * - COLL_MOVES: all ranks are inside the operation, and each poll advances it: spin long.
  * - COLL_ASKS: nothing wakes us. An operation that outlasts the spin loses little by a short sleep.
  *   This and the next are the only cases in which a rank spins that shares memory with no peer.
  * - COLL_NAPS: the same, but only if a caller waits for the result. */
 static const uint64_t spin_ns[] = {[COLL_WAKES] = 5000,
-                                   [COLL_YIELDS] = 0,
                                    [COLL_MOVES] = 10 * CLOCK_MS,
                                    [COLL_ASKS] = 2 * CLOCK_MS,
                                    [COLL_NAPS] = 2 * CLOCK_MS};
 static const int yields[] = {
-    [COLL_WAKES] = 8, [COLL_YIELDS] = 2, [COLL_MOVES] = 20000, [COLL_ASKS] = 8, [COLL_NAPS] = 8};
+    [COLL_WAKES] = 8, [COLL_MOVES] = 20000, [COLL_ASKS] = 8, [COLL_NAPS] = 8};
 
 enum coll_wait drive_wait_kind(const struct engine *e)
 {
     enum coll_wait wait = coll_wait(e->coll), on_gpu = gpu_lane_wait(&e->batches.gpu);
-    return wait > COLL_YIELDS || on_gpu == COLL_WAKES ? wait : on_gpu;
+    return wait != COLL_WAKES || on_gpu == COLL_WAKES ? wait : on_gpu;
 }
 
 /* Spinning for messages between hosts is not worth it: network latency is too long. */

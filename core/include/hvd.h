@@ -32,9 +32,7 @@
  * and bfloat16 are summed in float32; between hosts partial sums are sent in the tensor's type.
  * Integers wrap; an integer average truncates toward zero. For bool, sum and max are "or", product
  * and min are "and", and average is refused. Different transports (one host, several hosts, MPI)
- * may round differently. With HVD_BACKEND=mpi, small operations (less than 32 KB for each rank,
- * after fusion) and reduce-scatters are summed in MPI's order: all ranks get the same bits, but
- * they may differ from run to run.
+ * may round differently.
  *
  * Fork: a forked child has no engine: every call fails there with -EPERM, hvd_init() included
  * (start a new process instead). fork() blocks while another thread is in hvd_init(), in

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # hvd.torch with tensors on a GPU, on a machine without one: the fake driver presents the process's memory as a GPU's
-# (tests/fake/cuda, unified=1), and tests/python's ranks run on it, through host memory and through the fake NCCL, also
-# with MPI between hosts. On a machine with a GPU: make test-gpu.
+# (tests/fake/cuda, unified=1), and tests/python's ranks run on it, through host memory and through the fake NCCL.
+# On a machine with a GPU: make test-gpu.
 # timeout: 1200
 # takes: 18 s
 # shellcheck disable=SC2317  # functions that check calls
@@ -45,7 +45,6 @@ through_mpi() { # VARIABLE=VALUE...
 
 if command -v mpirun >/dev/null && [ -e "$BUILD/libhvd_mpi.so" ]; then
     check "NCCL beside MPI" through_mpi
-    check "MPI called by one thread" through_mpi HVD_MPI_THREADS=funneled HVD_MPI_FLAT=1
 else
     skip_part mpi openmpi-bin 'no mpirun here, or hvd was built without mpi.h'
 fi

@@ -42,12 +42,10 @@ static void test_who_spins(void **state)
     assert_true(spins(true, true, COLL_WAKES));
     assert_true(spins(true, true, COLL_MOVES));
     assert_true(spins(true, true, COLL_ASKS));
-    assert_false(spins(true, true, COLL_YIELDS));
     /* alone on its host: the driver spins for a device, not for the network */
     assert_true(spins(true, false, COLL_ASKS));
     assert_false(spins(true, false, COLL_WAKES));
     assert_false(spins(true, false, COLL_MOVES));
-    assert_false(spins(true, false, COLL_YIELDS));
     for (int wait = COLL_WAKES; wait <= COLL_ASKS; wait++) {
         assert_false(spins(false, true, (enum coll_wait)wait));
         assert_false(spins(false, false, (enum coll_wait)wait));
