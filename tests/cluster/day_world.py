@@ -38,7 +38,8 @@ REASONS = {phase: [re.compile(one, re.S) for one in forms] for phase, forms in {
         r"the API server refuses a worker's pod: .{10}", r"the API server has not answered yet whether it accepts",
         r"preempts job \S+ \(priority -?\d+, this one has -?\d+\).*; waits for their workers to end",
         r"its room is being made free: waits for workers of other jobs to end",
-        r"its workers could take the nodes on which other jobs are preempted for job \S+; "),
+        r"its workers could take the nodes on which other jobs are preempted for job \S+; ",
+        r"it was preempted for job \S+, which is admitted first"),
     "Starting": (r"\d+ of \d+ workers run, \d+ have a node; training starts with \d+; .{10}",),
     "Waiting": (r"\d+ workers run, minWorkers is \d+; the running ones wait with their state in memory; .{10}",),
     "Restarting": (
