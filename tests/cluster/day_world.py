@@ -120,10 +120,11 @@ def as_quota(requests):
 
 def amount(text):
     """A quantity as a number; only the forms that the day's pods use."""
-    found = re.fullmatch(r"([\d.]+)(m|Ki|Mi|Gi|k|M|G)?", str(text))
+    found = re.fullmatch(r"([\d.]+(?:e\d+)?)(m|Ki|Mi|Gi|k|M|G|E)?", str(text))
     if not found:
         return 0
-    return float(found[1]) * {"m": 0.001, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "k": 1e3, "M": 1e6, "G": 1e9}.get(found[2], 1)
+    return float(found[1]) * {"m": 0.001, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "k": 1e3, "M": 1e6, "G": 1e9,
+                              "E": 1e18}.get(found[2], 1)
 
 
 class World(Invariants):
