@@ -66,7 +66,7 @@ static void on_listening(void *arg, int port)
     if (c->listens)
         return;
     c->listens = true;
-    c->gave_up = false;
+    c->gave_up = c->mute = false;
     c->patience_ms = 1000 * (uint64_t)c->config.plane_s;
     loop_timer_stop(c->loop, &c->missing);
     log_info("hvd-plane listens for agents on port %d; they dial %s", port, c->config.url);
@@ -149,14 +149,16 @@ static void on_missing(void *arg)
         return;
     }
     c->gave_up = true;
+    c->mute = c->link != NULL;
     c->patience_ms = 2 * c->patience_ms < PATIENCE_MAX ? 2 * c->patience_ms : PATIENCE_MAX;
     c->config.missing(c->config.arg, coordination_problem(c));
 }
 
 bool coordination_misses_plane(const struct coordination *c)
 {
-    return c->gave_up ||
-           (!c->link && clock_ns() - c->away_since >= (uint64_t)c->config.plane_s * CLOCK_S);
+    if (c->link) /* one that has been started after the last was missed may serve */
+        return c->mute;
+    return c->gave_up || clock_ns() - c->away_since >= (uint64_t)c->config.plane_s * CLOCK_S;
 }
 
 static void on_broken(void *arg, const char *why)
@@ -164,6 +166,7 @@ static void on_broken(void *arg, const char *why)
     struct coordination *c = arg;
     log_warn("hvd-plane is disconnected: %s. Agents are served again once it has come back", why);
     drop_plane(c);
+    c->mute = false;
     wait_for_plane(c);
 }
 
@@ -312,8 +315,9 @@ static void on_keys(void *arg, const struct keys *keys)
     else
         begin(c);
     if (c->leads && c->gave_up && !c->begun) {
-        log_warn("no other operator leads: this one reconciles jobs, although hvd-plane serves no "
-                 "agents");
+        if (coordination_misses_plane(c))
+            log_warn("no other operator leads: this one reconciles jobs, although hvd-plane serves "
+                     "no agents");
         begin_driver(c);
     }
 }

@@ -33,8 +33,9 @@ struct coordination {
     int64_t until;     /* end of its life */
     char renewal[256]; /* why the last renewal failed, "": it did not */
     enum certificates_state certificates; /* as last warned of */
-    /* gave_up: the plane was missing while this operator led, and has not listened since. */
-    bool gave_up;
+    /* gave_up: the plane was missing while this operator led, and has not listened since. mute: it
+     * was connected then, and has not been started anew since. */
+    bool gave_up, mute;
     uint64_t away_since;  /* clock_ns() since which the plane is not connected */
     uint64_t patience_ms; /* time for the plane to listen, before config.missing() */
     struct loop_timer ready, aging, missing;

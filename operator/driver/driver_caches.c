@@ -101,16 +101,12 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
         log_warn("no memory for job %s: it is not reconciled before its next change", key);
         return;
     }
-    if (was)
-        was->entry = NULL;
-    if (is)
-        is->entry = e;
     if (!is || !was) { /* the job is new or was deleted: forget what belongs to an older job of this
                           name */
         expectations_fini(&e->expectations);
         e->admitted = false;
         e->stale = true;
-        e->status_written = MOMENT_NONE;
+        e->status_written = e->claimed = MOMENT_NONE;
         entry_forget_admission(e);
         entry_forget_budget(e);
     }
@@ -133,6 +129,8 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
         if (is->job.status.phase == JOB_QUEUED && e->phase != JOB_NEW)
             driver_forget_dry_run(d, e);
         e->phase = is->job.status.phase;
+        if (!job_phase_unplaced(e->phase))
+            e->claimed = MOMENT_NONE;
         entry_forget_admission(e);
     }
     d->queue_dirty = true;

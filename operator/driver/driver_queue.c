@@ -68,11 +68,28 @@ static void log_preemption(const struct entry *e, const struct admission *before
         log_info("job %s: gives up %d workers to job %s", e->key, after->ntaken, after->by);
 }
 
-static void hand_out(struct driver *d, struct queue_job *q, const struct snapshot_job *of)
+/* NULL: the job is gone. */
+static struct entry *entry_of(const struct driver *d, const struct snapshot_job *of)
 {
-    struct entry *e = of->item->entry;
-    /* The job is gone, or has entered another phase since the snapshot. */
-    if (!e || !e->job || e->job->job.status.phase != of->item->job.status.phase || q->pending)
+    const struct hvdjob *job = &of->item->job;
+    struct entry *e = entries_find(&d->entries, job->namespace_, job->name);
+    return e && e->job && strcmp(e->job->job.uid, job->uid) == 0 ? e : NULL;
+}
+
+/* Is the decision about this job as it was out of date? Its status may have changed otherwise: the
+ * job must not lose the room for which others are preempted by the same run. */
+static bool is_outdated(const struct hvdjob *was, const struct hvdjob *is)
+{
+    return was->status.phase != is->status.phase || was->generation != is->generation ||
+           was->deleting != is->deleting;
+}
+
+static void hand_out(struct driver *d, struct entry *e, struct queue_job *q,
+                     const struct snapshot_job *of)
+{
+    if (job_phase_unplaced(e->phase) && q->ret.claimed > e->claimed)
+        e->claimed = q->ret.claimed;
+    if (q->pending || is_outdated(&of->item->job, &e->job->job))
         return;
     if (of->admitted && !e->admitted)
         return; /* its admission failed since the snapshot */
@@ -148,10 +165,11 @@ static void end(struct driver *d, struct snapshot *s)
 {
     int64_t again = s->stuck_again;
     for (int i = 0; i < s->n; i++) {
-        struct entry *e = s->of[i].item->entry;
-        if (s->jobs[i].ret.ask && e && e->job)
+        struct entry *e = entry_of(d, &s->of[i]);
+        if (e && s->jobs[i].ret.ask)
             driver_ask_early(d, e);
-        hand_out(d, &s->jobs[i], &s->of[i]);
+        if (e)
+            hand_out(d, e, &s->jobs[i], &s->of[i]);
         again = s->jobs[i].ret.again < again ? s->jobs[i].ret.again : again;
     }
     run_again_at(d, again);

@@ -36,7 +36,8 @@ struct entry {
 
     struct dry_run dry_run;
     struct admission *admission; /* the queue's last decision; NULL: none yet */
-    bool admitted; /* this operator wrote that the gang is admitted; the cache may lag behind */
+    int64_t claimed; /* when the queue last preempted others for it; see hvdjob_status */
+    bool admitted;   /* this operator wrote that the gang is admitted; the cache may lag behind */
     struct expectations expectations;
     struct apply *apply; /* actions in flight, NULL: none */
     int asked;           /* workers that the job has once these are done and the caches show them */

@@ -15,13 +15,10 @@
 #include "operator/driver/usage.h"
 #include "operator/reconcile/gang.h"
 
-struct entry;
-
 /* A job. Reference-counted: an apply in flight may outlive the cache's reference. */
 struct job_item {
     struct hvdjob job;
-    uint64_t version;    /* resourceVersion as a number, see items_version() */
-    struct entry *entry; /* NULL once the cache has dropped it */
+    uint64_t version; /* resourceVersion as a number, see items_version() */
     int refs;
 };
 

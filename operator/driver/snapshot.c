@@ -364,8 +364,8 @@ static int add_job(struct driver *d, struct snapshot *s, struct entry *e)
                                     .served = driver_served(d, e->job->job.namespace_),
                                     .granted = granted(e, &e->job->job),
                                     .claimed = e->job->job.status.claimed};
-    if (e->admission && e->admission->claimed > s->jobs[i].claimed)
-        s->jobs[i].claimed = e->admission->claimed;
+    if (e->claimed > s->jobs[i].claimed)
+        s->jobs[i].claimed = e->claimed;
     if (e->admission && e->admission->preempted) {
         snprintf(of->preempted_by, sizeof(of->preempted_by), "%s", e->admission->by);
         s->jobs[i].preempted_by = of->preempted_by;

@@ -122,6 +122,12 @@ static inline bool job_phase_finished(enum job_phase phase)
     return phase == JOB_SUCCEEDED || phase == JOB_FAILED;
 }
 
+/* A job whose gang is to get its nodes. */
+static inline bool job_phase_unplaced(enum job_phase phase)
+{
+    return phase == JOB_NEW || phase == JOB_QUEUED || phase == JOB_STARTING;
+}
+
 /* j NULL: an empty status. Invalid fields are ignored: somebody may have edited the status by hand.
  * -ENOMEM; *ret is untouched then. The caller calls _fini() on *ret. */
 int hvdjob_status_parse(json_t *j, struct hvdjob_status *ret, struct err *err);

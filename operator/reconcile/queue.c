@@ -100,11 +100,15 @@ static int take_tenants(struct queue *q)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
+static bool claims(const struct queue_job *j)
+{
+    return j->ret.claimed != MOMENT_NONE;
+}
+
+/* A job whose dry run is not answered takes part only if it claims nodes. */
 static bool waits(const struct queue_job *j)
 {
-    const struct hvdjob *job = j->job;
-    return (job->status.phase == JOB_QUEUED || job->status.phase == JOB_NEW) && !job->deleting &&
-           !job->suspend && !job->refused && !j->pending && !j->unserved;
+    return queue_is_waiting(j->job) && !j->unserved && (!j->pending || claims(j));
 }
 
 static int by_age(const struct hvdjob *a, const struct hvdjob *b)
@@ -121,8 +125,24 @@ static int by_line(const void *a, const void *b)
     const struct queue_job *p = *(struct queue_job *const *)a, *q = *(struct queue_job *const *)b;
     if (p->priority != q->priority)
         return p->priority > q->priority ? -1 : 1;
+    if (claims(p) != claims(q))
+        return claims(p) ? -1 : 1;
     int order = strcmp(p->job->namespace_, q->job->namespace_);
     return order != 0 ? order : by_age(p->job, q->job);
+}
+
+/* Which jobs claim nodes. The leader may have been killed after it had preempted a job and before
+ * it wrote the claim. */
+static void take_claims(struct queue *q)
+{
+    for (int i = 0; i < q->in->n; i++)
+        q->in->jobs[i].ret.claimed = queue_claim_of(q, &q->in->jobs[i]);
+    for (int i = 0; i < q->in->n; i++) {
+        struct queue_job *by = queue_preemptor(q, &q->in->jobs[i]);
+        int64_t at = q->in->jobs[i].job->status.last_preemption;
+        if (by && by->ret.claimed < at)
+            by->ret.claimed = at;
+    }
 }
 
 static int collect_waiting(struct queue *q)
@@ -130,6 +150,7 @@ static int collect_waiting(struct queue *q)
     q->order = calloc((size_t)q->in->n + 1, sizeof(struct queue_job *));
     if (!q->order)
         return -ENOMEM;
+    take_claims(q);
     for (int i = 0; i < q->in->n; i++)
         if (waits(&q->in->jobs[i]))
             q->order[q->nwaiting++] = &q->in->jobs[i];
@@ -147,9 +168,10 @@ static int take_lines(struct queue *q)
     for (int i = 0; i < q->nwaiting && q->order[i]; i++) {
         const struct queue_job *j = q->order[i];
         struct tenant *t = queue_tenant(q, j->job);
-        if (!l || l->priority != j->priority || l->tenant != t) {
+        if (!l || l->priority != j->priority || l->claims != claims(j) || l->tenant != t) {
             l = &q->lines[q->nlines++];
-            *l = (struct line){.priority = j->priority, .tenant = t, .jobs = q->order + i};
+            *l = (struct line){
+                .priority = j->priority, .claims = claims(j), .tenant = t, .jobs = q->order + i};
         }
         l->n++;
     }
@@ -188,7 +210,7 @@ static void prepare(struct queue *q, struct queue_job *j)
 {
     struct tenant *t = queue_tenant(q, j->job);
     admission_fini(&j->ret);
-    j->ret = (struct admission){.again = INT64_MAX, .claimed = queue_claim_of(q, j)};
+    j->ret = (struct admission){.again = INT64_MAX, .claimed = j->ret.claimed};
     if (j->preempted_by) { /* its workers are alive until they are deleted */
         queue_loosen(q, j, j->alive);
         j->ret.preempted = true;
@@ -254,6 +276,11 @@ static void decide_next(struct queue *q)
     q->level = q->level_end;
 }
 
+static bool is_level(const struct line *a, const struct line *b)
+{
+    return a->priority == b->priority && a->claims == b->claims;
+}
+
 /* True: there is none, the run is complete. */
 static bool step(struct queue *q)
 {
@@ -268,8 +295,7 @@ static bool step(struct queue *q)
                 queue_grow(q, &q->in->jobs[q->grown++]);
             return q->grown == q->in->n;
         }
-        while (q->level_end < q->nlines &&
-               q->lines[q->level_end].priority == q->lines[q->level].priority)
+        while (q->level_end < q->nlines && is_level(&q->lines[q->level_end], &q->lines[q->level]))
             q->level_end++;
         q->heads_done = false;
     }

@@ -292,30 +292,34 @@ static bool pauses_after_refusal(struct queue *q, struct queue_job *j)
     return true;
 }
 
-/* A gang that has to wait for something else keeps the room that is made free for it: otherwise its
- * victims would take it back, and be preempted again. The end of the victims' pods, for example,
- * takes a while to show in status.used of a quota. */
-static void keep_claim(struct queue *q, struct queue_job *j)
+/* ---- one job --------------------------------------------------------------------------------- */
+
+/* Wherever this job ran, it would be the first to be preempted again should the gang that preempted
+ * it lose its room. */
+static bool waits_for_preemptor(struct queue *q, struct queue_job *j)
 {
-    int min = j->job->min;
-    if (j->gates && j->ret.claimed != MOMENT_NONE && q->in->cluster &&
-        fit_count(&q->later, &j->demand->spec, min) >= min)
-        queue_reserve_later(q, j);
+    const struct queue_job *by = queue_preemptor(q, j);
+    if (!by || by->ret.go)
+        return false;
+    queue_say(j, "it was preempted for job %.63s/%.63s, which is admitted first",
+              by->job->namespace_, by->job->name);
+    j->ret.wait = WAIT_HELD;
+    queue_again(j, q->in->now + 10 * MOMENT_S);
+    queue_crowd(q, j->priority);
+    return true;
 }
 
-void queue_admit(struct queue *q, struct queue_job *j, bool head)
+static void decide(struct queue *q, struct queue_job *j, bool head)
 {
     const struct hvdjob *other;
     bool full;
-    if (pauses_after_refusal(q, j) || waits_for_quota(q, j) || waits_for_share(q, j)) {
-        keep_claim(q, j);
+    if (j->pending || pauses_after_refusal(q, j) || waits_for_quota(q, j) || waits_for_share(q, j))
         return;
-    }
     if (!j->gates) {
         go(q, j, true);
         return;
     }
-    if (pauses_after_rollback(q, j))
+    if (pauses_after_rollback(q, j) || waits_for_preemptor(q, j))
         return;
     if (q->in->cluster && fit_count(q->in->cluster, &j->demand->spec, j->job->min) < j->job->min)
         wait_for_room(q, j, head);
@@ -327,6 +331,22 @@ void queue_admit(struct queue *q, struct queue_job *j, bool head)
         wait_for_probe(q, j, other, full);
     else
         go(q, j, false);
+}
+
+/* A gang that claims nodes and has to wait keeps the room that is made free for it, also if a part
+ * of that is lost: otherwise its victims would take it back, and be preempted again. The end of the
+ * victims' pods, for example, takes a while to show in status.used of a quota. */
+static void keep_claim(struct queue *q, struct queue_job *j)
+{
+    bool reserved = j->ret.go || j->ret.wait == WAIT_PREEMPTING || q->holder == j->job;
+    if (j->gates && !reserved && j->ret.claimed != MOMENT_NONE && q->in->cluster)
+        queue_reserve_later(q, j);
+}
+
+void queue_admit(struct queue *q, struct queue_job *j, bool head)
+{
+    decide(q, j, head);
+    keep_claim(q, j);
 }
 
 /* ---- elastic jobs ---------------------------------------------------------------------------- */

@@ -25,9 +25,11 @@ struct tenant {
     bool asking;
 };
 
-/* The waiting jobs of one priority and tenant, oldest first. */
+/* The waiting jobs of one priority and tenant, oldest first. Those that claim nodes are in a line
+ * of their own. */
 struct line {
     int priority;
+    bool claims;
     struct tenant *tenant;
     struct queue_job **jobs; /* [n], points into queue.order */
     int n, next;
@@ -49,8 +51,10 @@ struct queue {
     int prepared, grown; /* jobs of in: reserved for if admitted; had their turn to grow */
     struct line *lines;  /* [nlines], the highest priority first */
     int nlines;
-    int level, level_end;   /* the lines of the priority that is decided now */
-    bool heads_done;        /* of this priority */
+    /* The lines that are decided on now: of one priority, those of jobs that claim nodes first, so
+     * that no other job of this priority takes these nodes. */
+    int level, level_end;
+    bool heads_done;        /* of these lines */
     struct resources total; /* allocatable of all nodes */
     struct probe probes[QUEUE_PROBES_MAX];
     int nprobes;
@@ -135,16 +139,20 @@ bool queue_is_frozen(const struct queue_job *j);
 /* Further workers of j that count as loose. */
 int queue_loose(const struct queue_job *j);
 bool queue_is_admitted(const struct hvdjob *job);
+bool queue_is_waiting(const struct hvdjob *job);
 void queue_reserve_admitted(struct queue *q, struct queue_job *j);
 /* Adds n workers of j to what its tenant holds, and reserves for them unless another scheduler
  * does. */
 void queue_reserve(struct queue *q, struct queue_job *j, int n);
 /* Would j fit if no job had workers? Pods of no job, such as those of DaemonSets, stay. */
 bool queue_possible(const struct queue *q, const struct queue_job *j);
-/* Reserves the room for j's minWorkers that is in `later`, which others still use. */
+/* Reserves the room for j's minWorkers, or for as many of them as fit, that is in `later`, which
+ * others still use. */
 void queue_reserve_later(struct queue *q, const struct queue_job *j);
 /* Since when j claims the nodes that are made free for it; MOMENT_NONE: it does not. */
 int64_t queue_claim_of(const struct queue *q, const struct queue_job *j);
+/* The job for which j was preempted a while ago, if that one still waits since then; NULL: none. */
+struct queue_job *queue_preemptor(const struct queue *q, const struct queue_job *j);
 /* Could the scheduler place a worker of j on a claimed node? */
 bool queue_is_claimed(const struct queue *q, const struct queue_job *j);
 /* Reserves the nodes that j needs once they are free. */

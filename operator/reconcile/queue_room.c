@@ -108,6 +108,13 @@ bool queue_is_admitted(const struct hvdjob *job)
            !job->deleting;
 }
 
+bool queue_is_waiting(const struct hvdjob *job)
+{
+    enum job_phase phase = job->status.phase;
+    return (phase == JOB_NEW || phase == JOB_QUEUED) && !job->deleting && !job->suspend &&
+           !job->refused;
+}
+
 int queue_min(const struct queue_job *j)
 {
     int granted = queue_is_admitted(j->job) ? j->job->status.min_granted : 0;
@@ -229,9 +236,30 @@ bool queue_possible(const struct queue *q, const struct queue_job *j)
 
 int64_t queue_claim_of(const struct queue *q, const struct queue_job *j)
 {
-    enum job_phase phase = j->job->status.phase;
-    bool placed = phase == JOB_NEW || phase == JOB_QUEUED || phase == JOB_STARTING;
-    return placed && q->in->now < j->claimed + CLAIM ? j->claimed : MOMENT_NONE;
+    bool wants = queue_is_waiting(j->job) || j->job->status.phase == JOB_STARTING;
+    return wants && q->in->now < j->claimed + CLAIM ? j->claimed : MOMENT_NONE;
+}
+
+static bool is_named(const struct hvdjob *job, const char *key)
+{
+    size_t n = strlen(job->namespace_);
+    return strncmp(job->namespace_, key, n) == 0 && key[n] == '/' &&
+           strcmp(job->name, key + n + 1) == 0;
+}
+
+struct queue_job *queue_preemptor(const struct queue *q, const struct queue_job *j)
+{
+    const struct hvdjob_status *st = &j->job->status;
+    if (!st->preempted_by || q->in->now >= st->last_preemption + CLAIM)
+        return NULL;
+    for (int i = 0; i < q->in->n; i++) {
+        struct queue_job *by = &q->in->jobs[i];
+        if (is_named(by->job, st->preempted_by))
+            return queue_is_waiting(by->job) && queue_waits_since(by->job) <= st->last_preemption
+                       ? by
+                       : NULL;
+    }
+    return NULL;
 }
 
 bool queue_is_claimed(const struct queue *q, const struct queue_job *j)

@@ -38,7 +38,8 @@ REASONS = {phase: [re.compile(one, re.S) for one in forms] for phase, forms in {
         r"the API server refuses a worker's pod: .{10}", r"the API server has not answered yet whether it accepts",
         r"preempts job \S+ \(priority -?\d+, this one has -?\d+\).*; waits for their workers to end",
         r"its room is being made free: waits for workers of other jobs to end",
-        r"its workers could take the nodes on which other jobs are preempted for job \S+; "),
+        r"its workers could take the nodes on which other jobs are preempted for job \S+; ",
+        r"it was preempted for job \S+, which is admitted first"),
     "Starting": (r"\d+ of \d+ workers run, \d+ have a node; training starts with \d+; .{10}",),
     "Waiting": (r"\d+ workers run, minWorkers is \d+; the running ones wait with their state in memory; .{10}",),
     "Restarting": (
@@ -119,10 +120,11 @@ def as_quota(requests):
 
 def amount(text):
     """A quantity as a number; only the forms that the day's pods use."""
-    found = re.fullmatch(r"([\d.]+)(m|Ki|Mi|Gi|k|M|G)?", str(text))
+    found = re.fullmatch(r"([\d.]+(?:e\d+)?)(m|Ki|Mi|Gi|k|M|G|E)?", str(text))
     if not found:
         return 0
-    return float(found[1]) * {"m": 0.001, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "k": 1e3, "M": 1e6, "G": 1e9}.get(found[2], 1)
+    return float(found[1]) * {"m": 0.001, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "k": 1e3, "M": 1e6, "G": 1e9,
+                              "E": 1e18}.get(found[2], 1)
 
 
 class World(Invariants):

@@ -263,6 +263,22 @@ class Missing(agents.Case):
         self.assertFalse(self.leads(first))
         wait_until("it leads again", 20, lambda: self.leads(first))
 
+    def test_a_plane_that_comes_back(self):
+        """Regression: both operators have missed their planes while they led. The one whose plane has been started again
+        waited as long for a free lease as the one without, which took the lease back each time, for ever longer."""
+        first, second = self.operator.wait_ready(), self.start_operator("second")
+        wait_until("its plane", 30, lambda: second.metric("hvd_plane_connected") == 1)
+        first.plane.end(signal.SIGKILL)
+        wait_until("the other operator to lead", 20, lambda: self.leads(second))
+        first.plane.start()
+        wait_until("its plane", 10, lambda: first.metric("hvd_plane_connected") == 1)
+        before = self.lease()["spec"]["leaseTransitions"]
+        second.plane.end(signal.SIGKILL)
+        wait_until("the other operator to stop", 15, lambda: not self.leads(second))
+        wait_until("the first one to lead", 15, lambda: self.leads(first))
+        self.assertEqual(self.lease()["spec"]["leaseTransitions"] - before, 1)
+        first.wait_ready()
+
     def test_a_plane_that_never_listens(self):
         """It is connected, but serves nobody: the operator gives up as without a plane. It is the only operator, so it goes
         on with jobs a little later."""

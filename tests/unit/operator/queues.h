@@ -8,9 +8,10 @@
 #include "operator/reconcile/queue.h"
 #include "tests/unit/operator/jobs.h"
 
+#ifndef NODES
 #define NODES 4
-
-#define JOBS 6
+#define JOBS  6
+#endif
 
 /* A worker of make_job() requests 2 CPUs and 1 GiB. */
 struct world {

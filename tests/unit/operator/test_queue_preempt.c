@@ -353,6 +353,116 @@ static void test_claims_while_over_quota(void **state)
     assert_true(verdict(w, "victim")->go);
 }
 
+/* Two nodes, of which somebody has taken one: high, which has preempted for both, does not fit, and
+ * victim would. */
+static void break_claim(struct world *w)
+{
+    add_node(w, "a", 2, "", "");
+    add_node(w, "b", 2, "", "");
+    w->used[1].amount[RESOURCES_CPU] = 2000;
+    add_job(w, "high", "'workers':2", QUEUED("13:00"));
+    last(w)->priority = 9;
+    last(w)->claimed = NOW - MOMENT_S;
+    add_job(w, "victim", "'workers':1", QUEUED("13:10"));
+    move_to(w, "xx");
+}
+
+/* Regression: a worker of a third gang was placed on one of the nodes that were made free. The
+ * victims got all the others back, and were preempted again once the third gang had ended. */
+static void test_claims_of_a_part(void **state)
+{
+    struct world *w = *state;
+    break_claim(w);
+    decide(w, NOW);
+    expect_waits(w, "high", "1 of 2 workers fit now");
+    expect_waits(w, "victim", "0 of 1 workers fit now");
+    add_node(w, "c", 1, "", "");
+    w->demand[1].spec.requests.amount[RESOURCES_CPU] = 1000;
+    decide(w, NOW);
+    expect_waits(w, "victim", "could take the nodes on which other jobs are preempted for job");
+    decide(w, NOW + 300 * MOMENT_S);
+    assert_true(verdict(w, "victim")->go);
+}
+
+/* After a change of the leader no dry run is answered, also not that of a gang that has preempted
+ * others. */
+static void test_claims_while_undecided(void **state)
+{
+    struct world *w = *state;
+    break_claim(w);
+    w->used[1].amount[RESOURCES_CPU] = 0;
+    last(w)->claimed = MOMENT_NONE;
+    w->q[0].pending = true;
+    decide(w, NOW);
+    assert_false(verdict(w, "high")->go);
+    expect_waits(w, "victim", "0 of 1 workers fit now");
+    w->q[0].claimed = MOMENT_NONE;
+    decide(w, NOW);
+    assert_true(verdict(w, "victim")->go);
+}
+
+/* The same if the leader was killed before it wrote the claim: the victim knows for whom it was
+ * preempted. It does not run elsewhere either before that gang is admitted. */
+static void test_victim_waits(void **state)
+{
+    struct world *w = *state;
+    break_claim(w);
+    w->freeing[1].amount[RESOURCES_CPU] = 2000;
+    only_on(w, "pool", "x");
+    w->demand[1].spec.requests.amount[RESOURCES_CPU] = 1000;
+    add_node(w, "c", 1, ",'labels':{'pool':'x'}", "");
+    w->q[0].claimed = MOMENT_NONE;
+    assert_int_equal(words_set(&w->jobs[1].status.preempted_by, "ml/high"), 0);
+    w->jobs[1].status.last_preemption = NOW - MOMENT_S;
+    for (int pending = 1; pending >= 0; pending--) {
+        w->q[0].pending = pending;
+        decide(w, NOW);
+        expect_waits(w, "victim", "preempted for job ml/high, which is admitted first");
+        assert_int_equal(verdict(w, "victim")->wait, WAIT_HELD);
+        decide(w, NOW + 300 * MOMENT_S);
+        assert_true(verdict(w, "victim")->go);
+    }
+    expect_waits(w, "high", "its room is being made free");
+    decide(w, NOW);
+    assert_int_equal(verdict(w, "high")->claimed, NOW - MOMENT_S);
+    w->used[1].amount[RESOURCES_CPU] = 0;
+    w->freeing[1].amount[RESOURCES_CPU] = 0;
+    decide(w, NOW);
+    assert_true(verdict(w, "high")->go && verdict(w, "victim")->go);
+
+    /* Not for an earlier wait of that job, nor for another one of its name. */
+    w->q[0].pending = true;
+    w->jobs[0].status.queued = NOW;
+    decide(w, NOW);
+    assert_true(verdict(w, "victim")->go);
+}
+
+/* Another job of the same priority does not get the nodes either, though its namespace holds less.
+ */
+static void test_claimers_are_first(void **state)
+{
+    static const int at[] = {1};
+    struct world *w = *state;
+    add_node(w, "a", 2, "", "");
+    add_node(w, "b", 2, "", "");
+    add_job(w, "holds", "'workers':1", RUNNING("10:00"));
+    place(w, at, 1);
+    last(w)->priority = 9;
+    add_job(w, "high", "'workers':1", QUEUED("13:00"));
+    last(w)->priority = 9;
+    last(w)->claimed = NOW - MOMENT_S;
+    add_job(w, "other", "'workers':1", QUEUED("12:00"));
+    last(w)->priority = 9;
+    move_to(w, "xx");
+    decide(w, NOW);
+    assert_true(verdict(w, "high")->go);
+    assert_false(verdict(w, "other")->go);
+    w->q[1].claimed = MOMENT_NONE;
+    decide(w, NOW);
+    assert_true(verdict(w, "other")->go);
+    assert_false(verdict(w, "high")->go);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -367,6 +477,10 @@ int main(void)
         WORLD_TEST(test_claimed_nodes),
         WORLD_TEST(test_claims_of_surplus),
         WORLD_TEST(test_claims_while_over_quota),
+        WORLD_TEST(test_claims_of_a_part),
+        WORLD_TEST(test_claims_while_undecided),
+        WORLD_TEST(test_victim_waits),
+        WORLD_TEST(test_claimers_are_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
