@@ -179,9 +179,11 @@ int hvd_poll(hvd_handle handle)
     if (!slot)
         return last.code;
     int done = atomic_load(&slot->done);
+    /* An operation that a stream can wait for needs nothing but the GPU. */
+    bool wants_driver = !done && !atomic_load(&slot->aloft);
     if (atomic_load(&slot->handle) != handle)
         done = unknown(handle); /* another thread has released it meanwhile */
-    else if (!done)
+    else if (wants_driver)
         drive_prioritize(e, slot, PRIORITY_POLLED);
     life_end();
     return done;

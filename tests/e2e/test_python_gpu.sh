@@ -4,7 +4,7 @@
 # (tests/fake/cuda, unified=1), and tests/python's ranks run on it, through host memory and through the fake NCCL.
 # On a machine with a GPU: make test-gpu.
 # timeout: 1200
-# takes: 18 s
+# takes: 25 s
 # shellcheck disable=SC2317  # functions that check calls
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/common.sh"
@@ -27,6 +27,8 @@ nccl=(HVD_NCCL_LIB="$BUILD/tests/fake/nccl-2.27/libnccl.so.2" HVD_TEST_WAY=nccl)
 check "1 rank, through NCCL" ranks 1 "${nccl[@]}" -- gpu ops
 check "2 ranks, through NCCL" ranks 2 "${nccl[@]}" -- ops autograd optimizer flight broadcast elastic gpu
 check "4 ranks, through NCCL" ranks 4 "${nccl[@]}" -- ops gpu
+check "1 rank ahead of its GPU" ranks 1 "${nccl[@]}" -- ahead
+check "2 ranks ahead of their GPUs" ranks 2 "${nccl[@]}" -- ahead
 
 # Two hosts of two ranks: NCCL for tensors on GPUs, MPI for other tensors.
 through_mpi() { # VARIABLE=VALUE...

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors on a GPU: streams, the engine's memory, and errors. HVD_TEST_GPU chooses the GPU (gpu_mode.py)."""
-import ctypes
 import os
 
 import gpu_mode
@@ -179,14 +178,12 @@ def test_captured():
     if not FAKE:
         return
     driver = gpu_mode.driver
-    table = (ctypes.c_void_p * 9).in_dll(driver.library, "fake_cuda_control")  # control.h
-    capture = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint)(table[7])
-    capture(driver.streams[0], 1)
+    driver.capture(driver.streams[0], 1)
     try:
         with raises(hvd.HvdError, "captured"):
             hvd.allreduce(torch.ones(2), name="in a graph")
     finally:
-        capture(driver.streams[0], 0)
+        driver.capture(driver.streams[0], 0)
     same(hvd.allreduce(torch.ones(2), op=hvd.Sum, name="in a graph"), torch.full([2], float(hvd.size())))
 
 
@@ -274,6 +271,18 @@ def test_memory_of_streams():
         same(got, torch.full([1 << 20], n * (n + 1) / 2 + n * i))
         same(gathered, torch.full([n * (n + 1) // 2, 1 << 16], float(i)))
         del litter, got, gathered
+
+
+def test_host_continues():
+    """The host does not wait for the GPU."""
+    if not REAL or os.environ.get("HVD_TEST_WAY") != "nccl":  # for the fake driver: rank_ahead
+        return
+    x = hvd.allreduce(torch.ones(1000))
+    for _ in range(3):
+        gpu_mode.late(x, 1.0, 0.5)
+        hvd.allreduce_(x, op=hvd.Sum)
+        assert not torch.cuda.current_stream().query()
+        same(x, torch.full([1000], float(hvd.size())))
 
 
 def test_way():

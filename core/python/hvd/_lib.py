@@ -141,6 +141,7 @@ _PROTOTYPES = {
     "hvd_submit": (_INT, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]),
     "hvd_poll": (_INT, [_HANDLE]),
     "hvd_wait": (_INT, [_HANDLE]),
+    "hvd_wait_stream": (_INT, [_HANDLE, ctypes.c_void_p]),
     "hvd_result": (_INT, [_HANDLE, ctypes.c_void_p]),
     "hvd_release": (None, [_HANDLE]),
     "hvd_barrier": (_INT, [_STR]),

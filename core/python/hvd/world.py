@@ -7,7 +7,7 @@ import re
 import sys
 
 from . import _torchrun
-from ._lib import Backend, Stats, check, check_stay, error, lib
+from ._lib import Backend, Stats, check, check_stay, lib
 
 #: Exported by hvd, hvd.torch and hvd.torch.mpi_ops, too.
 __all__ = """
@@ -16,6 +16,10 @@ __all__ = """
     mpi_built mpi_enabled mpi_threads_supported gloo_built gloo_enabled nccl_built ddl_built ccl_built
     cuda_built rocm_built
 """.split()
+
+#: Functions without arguments that are called before this rank leaves the job. They wait for operations that it
+#: has reported as complete while a GPU still works on them, and raise HvdError if one has failed.
+before_shutdown = []
 
 #: Functions without arguments that shutdown() calls: modules drop their handles in them.
 at_shutdown = []
@@ -65,19 +69,31 @@ def enter():
 
 
 def shutdown():
-    """Leaves the job. Operations in flight fail. Does nothing before init() and after shutdown()."""
-    code = lib.hvd_shutdown() if lib.hvd_initialized() else 0
-    failure = error(code) if code < 0 else None
-    for forget in at_shutdown:
-        forget()
-    if failure:
-        raise failure
+    """Leaves the job. Operations that were not waited for fail. Does nothing before init() and after
+    shutdown(). Raises HvdError if leaving was not orderly, or if an operation has failed since its wait."""
+    try:
+        check(_finish_and_leave())
+    finally:
+        for forget in at_shutdown:
+            forget()
+
+
+def _finish_and_leave():
+    """Returns what hvd_shutdown() returns. Raises if an operation has failed since its wait."""
+    if not lib.hvd_initialized():
+        return 0
+    try:
+        for finish in before_shutdown:
+            finish()
+    finally:
+        code = lib.hvd_shutdown()
+    return code
 
 
 def _leave():
     # A rank that exits by an exception does not wait for the others: they detect that it is lost.
     if getattr(sys, "last_type", None) is None:
-        lib.hvd_shutdown()
+        _finish_and_leave()
         return
     for holder in holders:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder))

@@ -9,7 +9,7 @@ import torch
 
 from .. import _lib
 from .._lib import check, dims, lib
-from ._request import need_tensor, received, submit, usable, wait
+from ._request import need_tensor, receive, submit, usable, wait
 
 
 def _names(kind, name, count):
@@ -45,8 +45,8 @@ def _touched(tensor):
 
 
 def _waiter(outputs, single, in_place=False):
-    def finish(handles):
-        wait(handles)
+    def finish(pending):
+        wait(pending)
         if in_place:
             for output in outputs:
                 _touched(output)
@@ -71,9 +71,8 @@ def _rows(tensor):
 def start_allgather(tensors, name, single, splits=False):
     inputs = [_rows(usable(t)) for t in several(tensors)]
 
-    def finish(handles):
-        wait(handles, gathered=True)
-        results = [received(handle, tensor) for handle, tensor in zip(handles, inputs)]
+    def finish(pending):
+        results = receive(pending)
         if not splits:
             results = [tensor for tensor, _ in results]
         return results[0] if single else results
@@ -95,9 +94,8 @@ def start_alltoall(tensor, splits, name):
     if splits is not None:
         splits = dims(int(s) for s in (splits.tolist() if torch.is_tensor(splits) else splits))
 
-    def finish(handles):
-        wait(handles, gathered=True)
-        output, got = received(handles[0], source)
+    def finish(pending):
+        output, got = receive(pending)[0]
         return (output, torch.tensor(got, dtype=torch.int32, device=device)) if splits is not None else output
 
     members = [(_names("alltoall", name, 1)[0], source, None)]

@@ -4,7 +4,7 @@ modules use of torch.cuda only the GradScaler class (_scaler.py); a program with
 initializes CUDA.
 
 The engine starts an operation after the work that is queued on the request's stream at submission. When a
-wait has returned, the results are in place and any stream may use them.
+wait has returned, the current stream of that wait may use the results (_enqueued.py).
 
 torch's caching allocator reuses the memory of a freed tensor for the next tensor of the same stream. A
 tensor that another stream uses must therefore be kept alive until that stream is done, or be recorded on it
@@ -22,13 +22,13 @@ from .. import objects
 HOST = -1, None  # place() of a tensor in host memory
 
 
-def _stream_of(ordinal):
+def stream_of(ordinal):
     """The CUstream handle of the current stream on that GPU."""
     return torch.cuda.current_stream(ordinal).cuda_stream
 
 
 # Gets the handle without creating a Stream object: this is called for every gradient of every step.
-_stream_of = getattr(torch._C, "_cuda_getCurrentRawStream", _stream_of)
+stream_of = getattr(torch._C, "_cuda_getCurrentRawStream", stream_of)
 
 
 def need(tensor):
@@ -41,16 +41,10 @@ def need(tensor):
 def place(tensor):
     """(ordinal, stream): the tensor's GPU and the current stream there; HOST for a CPU tensor."""
     device = tensor.device
-    return HOST if device.type == "cpu" else (device.index, _stream_of(device.index))
+    return HOST if device.type == "cpu" else (device.index, stream_of(device.index))
 
 
-_streams = {}  # our own streams, by GPU and purpose
-
-
-def _own_stream(ordinal, purpose):
-    if (ordinal, purpose) not in _streams:
-        _streams[ordinal, purpose] = torch.cuda.Stream(ordinal)
-    return _streams[ordinal, purpose]
+_streams = {}  # our own streams, by GPU
 
 
 @contextlib.contextmanager
@@ -60,8 +54,11 @@ def on_side_stream(tensor):
     if tensor.device.type == "cpu":
         yield
         return
-    side = _own_stream(tensor.device.index, "side")
-    side.wait_stream(torch.cuda.current_stream(tensor.device.index))
+    ordinal = tensor.device.index
+    if ordinal not in _streams:
+        _streams[ordinal] = torch.cuda.Stream(ordinal)
+    side = _streams[ordinal]
+    side.wait_stream(torch.cuda.current_stream(ordinal))
     with torch.cuda.stream(side):
         yield
 
@@ -75,7 +72,7 @@ def used_here(tensor):
 def settled(tensors, origin):
     """Hands results to the caller's current stream. origin: place() at the submission."""
     ordinal, stream = origin
-    if ordinal >= 0 and _stream_of(ordinal) != stream:
+    if ordinal >= 0 and stream_of(ordinal) != stream:
         for tensor in tensors:
             used_here(tensor)
 
@@ -115,23 +112,17 @@ def foreign_bytes(address, length, device):
 
 
 def copied(address, shape, like):
-    """A new tensor of this shape, with like's dtype and device, copied from an address on that device. The
-    copy is complete when it returns."""
+    """Copies from an address on like's device, on a GPU with the current stream. Returns a new tensor of this
+    shape, with like's dtype and device, and an event after the copy, or None if the copy is complete."""
+    tensor = torch.empty(shape, dtype=like.dtype, device=like.device)  # the default device may be another one
+    length = tensor.numel() * tensor.element_size()
     if like.device.type == "cpu":
-        tensor = torch.empty(shape, dtype=like.dtype, device="cpu")  # the default device may be another one
-        if tensor.numel():
-            ctypes.memmove(tensor.data_ptr(), address, tensor.numel() * tensor.element_size())
-        return tensor
-    # On a stream of its own, which has to wait for nothing but the copy.
-    side = _own_stream(like.device.index, "copied")
-    with torch.cuda.stream(side):
-        tensor = torch.empty(shape, dtype=like.dtype, device=like.device)
-        if tensor.numel():
-            data = foreign_bytes(address, tensor.numel() * tensor.element_size(), tensor.device)
-            tensor.view(-1).view(torch.uint8).copy_(data)
-    used_here(tensor)
-    side.synchronize()
-    return tensor
+        if length:
+            ctypes.memmove(tensor.data_ptr(), address, length)
+        return tensor, None
+    if length:
+        tensor.view(-1).view(torch.uint8).copy_(foreign_bytes(address, length, tensor.device))
+    return tensor, torch.cuda.current_stream(like.device.index).record_event()
 
 
 def near(kind, tensors):

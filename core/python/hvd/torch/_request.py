@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Submits torch tensors to the library, and keeps them alive until the operations have finished.
 
-Used by _collectives.py, _sparse.py and optimizer.py. The engine uses a tensor's memory from submit() to
-synchronize(). Until then the table of pending operations holds a reference, even if the program drops its
-own.
+Used by _collectives.py, _sparse.py and optimizer.py. From submit() to synchronize() the table of pending
+operations holds references to the tensors, even if the program drops its own; after it _enqueued.py does.
 """
 import ctypes
 
 import torch
 
 from .. import _lib
-from .._lib import Request, Result, check, check_stay, dims, error, lib, name_bytes
+from .._lib import Request, check, check_stay, dims, lib, name_bytes
 from ..world import at_shutdown, holders
-from . import _device
+from . import _device, _enqueued
 
 DTYPES = {
     torch.uint8: _lib.UINT8,
@@ -33,13 +32,13 @@ if hasattr(torch, "uint16"):  # torch >= 2.3
 class Pending:
     """An operation, or a group of them, that was submitted and not yet waited for."""
 
-    __slots__ = ("handles", "inputs", "outputs", "place", "finish")
+    __slots__ = ("handles", "names", "inputs", "outputs", "place", "finish")
 
-    def __init__(self, handles, inputs, outputs, place, finish):
-        self.handles = handles  # of the library, one for each tensor
+    def __init__(self, handles, names, inputs, outputs, place, finish):
+        self.handles, self.names = handles, names  # of the library, one for each tensor
         self.inputs, self.outputs = inputs, outputs  # tensors, kept alive
         self.place = place  # device and stream of the first tensor
-        self.finish = finish  # called with the handles; waits for them and returns the result
+        self.finish = finish  # called with this object; waits for the operations and returns the result
 
 
 _pending = {}
@@ -95,6 +94,8 @@ def submit(kind, members, finish, **fields):
 
     members: a list of (name, input, output or None). finish: as in Pending. Returns a handle (int) for
     poll() and synchronize()."""
+    names = [name for name, _, _ in members]
+    _enqueued.free(*names)
     count = len(members)
     requests = (Request * count)()
     handles = (ctypes.c_int64 * count)()
@@ -105,7 +106,7 @@ def submit(kind, members, finish, **fields):
     check_stay(lib.hvd_submit(requests, count, handles))
     inputs = [tensor for _, tensor, _ in members]
     outputs = [output for _, _, output in members if output is not None]
-    return remember(Pending(list(handles), inputs, outputs, places[0], finish))
+    return remember(Pending(list(handles), names, inputs, outputs, places[0], finish))
 
 
 def remember(pending):
@@ -115,35 +116,31 @@ def remember(pending):
     return handle
 
 
-def received(handle, like):
-    """Returns what an allgather or alltoall has received: a tensor of like's dtype on its device, and the
-    number of rows from each rank. Releases the handle."""
-    try:
-        found = Result()
-        check(lib.hvd_result(handle, ctypes.byref(found)))
-        tensor = _device.copied(found.data, found.shape[: found.ndim], like)
-        return tensor, found.splits[: found.ranks]
-    finally:
-        lib.hvd_release(handle)
-
-
-def wait(handles, gathered=False):
-    """Waits for all handles, also after one has failed; then raises the first failure.
-
-    gathered: the library holds the results. On success they stay for received(); on failure they are
-    released."""
-    failure, good = None, []
-    for handle in handles:
-        code = lib.hvd_wait(handle)
-        if code == 0:
-            good.append(handle)
-        elif failure is None:
-            failure = error(code)
-    if failure is not None:
-        if gathered:
-            for handle in good:
-                lib.hvd_release(handle)
+def _each(pending, take):
+    """Calls take for every operation, also after one has failed. Then raises the first failure, or returns
+    the results."""
+    failure, results = None, []
+    for handle, name, tensor in zip(pending.handles, pending.names, pending.inputs):
+        try:
+            results.append(take(handle, name, tensor))
+        except Exception as reason:
+            failure = failure or reason
+    if failure:
         raise failure
+    return results
+
+
+def wait(pending):
+    """Waits for operations whose results are in their outputs: on a GPU, the current stream waits."""
+    ordinal, _ = pending.place
+    _each(pending, lambda handle, name, _: _enqueued.wait(ordinal, pending, handle, name))
+
+
+def receive(pending):
+    """Waits like wait() for allgathers or alltoalls. Returns for each operation the received tensor and the
+    number of rows from each rank."""
+    ordinal, _ = pending.place
+    return _each(pending, lambda *operation: _enqueued.receive(ordinal, pending, *operation))
 
 
 def poll(handle):
@@ -155,13 +152,16 @@ def poll(handle):
 
 
 def synchronize(handle):
-    """Waits for an asynchronous operation and returns its result, once for each handle.
+    """Waits for an asynchronous operation and returns its result, once for each handle. For tensors on a GPU,
+    the current stream waits, and the result may be used by work on that stream.
 
     Raises HorovodInternalError when a rank was lost and the operation could not be repaired, HvdError on
-    other failures, ValueError for an unknown handle."""
+    other failures, ValueError for an unknown handle. If an operation on a GPU fails after this call, a later
+    call of the package raises the error."""
+    _enqueued.settle()
     pending = _pending.pop(handle, None)
     if pending is None:
         raise ValueError(f"{handle!r} is not the handle of an operation in flight; wait for each only once")
-    result = pending.finish(pending.handles)
+    result = pending.finish(pending)
     _device.settled(pending.outputs, pending.place)
     return result

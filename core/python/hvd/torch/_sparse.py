@@ -7,7 +7,7 @@ import torch
 
 from .. import _lib
 from .._lib import lib
-from ._request import received, submit, synchronize, usable, wait
+from ._request import receive, submit, synchronize, usable
 
 
 def _parts(tensor, op):
@@ -32,10 +32,8 @@ def start_sparse_allreduce(tensor, name, op):
     """Gathers indices and values as a group. Returns a handle for synchronize()."""
     indices, values = _parts(tensor, op)
 
-    def finish(handles):
-        wait(handles, gathered=True)
-        got_indices, _ = received(handles[0], indices)
-        got_values, _ = received(handles[1], values)
+    def finish(pending):
+        (got_indices, _), (got_values, _) = receive(pending)
         return _whole(got_indices, got_values, tensor.shape, op)
 
     names = [name and f"sparse_allreduce.{name}.{part}" for part in ("indices", "values")]
@@ -56,11 +54,7 @@ class SparseSum:
 
     @staticmethod
     def _gather(tensor, name):
-        def finish(handles):
-            wait(handles, gathered=True)
-            return received(handles[0], tensor)[0]
-
-        return submit(_lib.ALLGATHER, [(name, tensor, None)], finish)
+        return submit(_lib.ALLGATHER, [(name, tensor, None)], lambda pending: receive(pending)[0][0])
 
     def proceed(self):
         """Waits for the values, then starts gathering the indices."""

@@ -8,6 +8,10 @@ unless the text says otherwise. `name` matches an operation between the ranks; o
 match in the order of the calls. Functions that wait, and synchronize(), raise HorovodInternalError when a
 rank was lost and the operation could not be repaired, and HvdError on other failures, such as tensors that
 differ between ranks.
+
+For tensors on a GPU, waiting means that the current stream waits. Work on that stream may use the result at
+once; another stream has to wait for that stream first. If the operation fails after the call, a later call of
+the package raises the error.
 """
 from .. import _lib
 from .._lib import AVERAGE, SUM, check, check_stay, lib

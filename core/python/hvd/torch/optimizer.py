@@ -3,8 +3,8 @@
 ranks.
 
 A hook submits a parameter's gradient, in place, as soon as backward has accumulated it, so that the
-allreduce overlaps with the rest of backward; step() waits for all gradients. Requests are prepared once:
-for each gradient a hook makes one call of the library, and the wait another.
+allreduce overlaps with the rest of backward; step() waits for all gradients, on a GPU with its current stream
+only (_enqueued.py). Requests are prepared once: for each gradient a hook makes one call of the library.
 """
 import contextlib
 import ctypes
@@ -14,8 +14,8 @@ import weakref
 import torch
 
 from .. import _lib
-from .._lib import HvdError, check_stay, error, lib
-from . import _device, _scaler, _stolen
+from .._lib import HvdError, check_stay, lib
+from . import _device, _enqueued, _scaler, _stolen
 from ._gradient import Gradient, Group, names_of, split
 from ._options import need_options, need_passes
 from ._request import describe, flights, usable
@@ -112,6 +112,7 @@ class _DistributedMixin:
                 return
         group = gradient.group
         if group is None:
+            _enqueued.free(gradient.name)
             code = lib.hvd_submit(gradient.request_pointer, 1, gradient.handle_pointer)
             if code:
                 check_stay(code)
@@ -127,11 +128,13 @@ class _DistributedMixin:
 
     def _hvd_send_group(self, group):
         group.ready = 0
-        code = lib.hvd_submit(group.requests, len(group.members), group.handles)
-        if code:
+        try:
+            _enqueued.free(*[member.name for member in group.members])
+            check_stay(lib.hvd_submit(group.requests, len(group.members), group.handles))
+        except BaseException:
             for member in group.members:
                 member.tensor, member.sent = None, False
-            check_stay(code)
+            raise
         self._hvd_flight.extend(group.members)
 
     def _hvd_convert(self, gradient, grad):
@@ -193,7 +196,7 @@ class _DistributedMixin:
 
     def synchronize(self):
         """Waits until every parameter's gradient is the combined one of all ranks. Gradients that backward
-        did not compute on this rank take part as zeros.
+        did not compute on this rank take part as zeros. For gradients on a GPU, the current stream waits.
 
         Raises HorovodInternalError when a rank was lost and the operation could not be repaired."""
         for gradient in self._hvd_gradients.values():
@@ -254,9 +257,7 @@ class _DistributedMixin:
         """Waits for a dense gradient. Returns an error text if the program has changed the gradient
         meanwhile, else None.
         """
-        code = lib.hvd_wait(gradient.handle.value)
-        if code:
-            raise error(code)
+        _enqueued.wait(gradient.place[0], gradient.tensor, gradient.handle.value, gradient.name)
         tensor, grad = gradient.tensor, gradient.param.grad
         target = tensor if gradient.target is None else gradient.target
         if grad is not target:
@@ -306,8 +307,8 @@ class _DistributedMixin:
                 gradient.delay = passes
 
     def step(self, closure=None, **options):
-        """Waits for the combined gradients, then calls the wrapped optimizer's step(). Returns what that
-        returns.
+        """Waits for the combined gradients as synchronize() does, then calls the wrapped optimizer's step().
+        Returns what that returns.
 
         options: passed to the wrapped step(). GradScaler of torch 1.13 passes itself (grad_scaler) to a fused
         Adam.
@@ -320,6 +321,7 @@ class _DistributedMixin:
         self._hvd_combine()
         self._hvd_settle()
         try:
+            _enqueued.settle()  # an exchange may have failed since synchronize()
             return super().step(**options)  # may call _hvd_combine() (_scaler.py), which does nothing now
         finally:
             self._hvd_synchronized = False
@@ -337,8 +339,10 @@ class _DistributedMixin:
             self._hvd_awaits.settle()
 
     def state_dict(self):
-        """The wrapped optimizer's state_dict(). On a rank that has just joined it first waits for the
+        """The wrapped optimizer's state_dict(). It first waits until no gradient is being exchanged any more,
+        and raises HvdError if one exchange has failed. On a rank that has just joined it also waits for the
         state."""
+        _enqueued.finish()
         if self._hvd_awaits is not None:
             self._hvd_awaits._arrive()
         return super().state_dict()
@@ -361,6 +365,7 @@ class _DistributedMixin:
                 f"zero_grad() between backward() and step(): the ranks are exchanging {sent} gradients; "
                 "call step() or synchronize() first"
             )
+        _enqueued.settle()
         self._hvd_synchronized = False
         return super().zero_grad(*args, **kwargs)
 
