@@ -29,6 +29,16 @@ check "2 ranks, through NCCL" ranks 2 "${nccl[@]}" -- ops autograd optimizer fli
 check "4 ranks, through NCCL" ranks 4 "${nccl[@]}" -- ops gpu
 check "1 rank ahead of its GPU" ranks 1 "${nccl[@]}" -- ahead
 check "2 ranks ahead of their GPUs" ranks 2 "${nccl[@]}" -- ahead
+lost() { # the last of three ranks is killed; both others must notice
+    local output result
+    output=$(env "${nccl[@]}" HVD_TEST_END=ahead timeout -k 5 300 "$PY" tests/python/ranks.py -k -t 280 3 \
+        "$PY" tests/python/rank.py lost 2>&1)
+    result=$?
+    [ "$result" -eq 137 ] && [ "$(grep -c 'heard of it' <<<"$output")" -eq 2 ] && return
+    printf '%s\n' "$output"
+    return 1
+}
+check "a rank killed when the others are ahead of their GPUs" lost
 
 # Two hosts of two ranks: NCCL for tensors on GPUs, MPI for other tensors.
 through_mpi() { # VARIABLE=VALUE...

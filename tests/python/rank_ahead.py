@@ -13,7 +13,7 @@ from rank_ops import same
 from rank_optimizer import Net, compare, data, loss_of
 
 import hvd.torch as hvd
-from hvd import _lib
+from hvd import _lib, world
 from hvd.torch import _enqueued
 
 OWN_LIFE = True
@@ -128,6 +128,7 @@ def test_calls_return():
                 # The engine knows how much has arrived before it is there.
                 assert hvd.allgather(torch.ones(me + 1, 2)).shape == (n * (n + 1) // 2, 2)
                 assert hvd.alltoall(torch.ones(n, 2)).shape == (n, 2)
+                hvd.SyncBatchNorm(2)(torch.ones(4, 2))
                 assert none_has_ended()
             same(x, torch.full([5], n * (n + 1) / 2))
             same(y, torch.full([4], n - 1.0))
@@ -163,21 +164,22 @@ def test_changed_too_early():
 
 
 def test_last_step():
-    """shutdown() waits for what the GPU still works on."""
-    hvd.init()
-    ours, single = Net(), Net()
-    whole = data(0)
-    optimizer = wrapped(ours)
-    with gpu_mode.ahead():
-        backward_and_step(ours, optimizer)
-        timer = threading.Timer(0.2, gpu_mode.driver.stall, [False])
-        timer.start()
-        hvd.shutdown()
-        timer.join()
-    loss_of(single, whole).backward()
-    torch.optim.SGD(single.parameters(), lr=0.1).step()
-    for a, b in zip(ours.parameters(), single.parameters()):
-        assert torch.allclose(a, b, atol=1e-5)
+    """The rank leaves, by shutdown() or by its exit, when the GPU has finished its work."""
+    for leave in (hvd.shutdown, world._leave):
+        hvd.init()
+        ours, single = Net(), Net()
+        whole = data(0)
+        optimizer = wrapped(ours)
+        with gpu_mode.ahead():
+            backward_and_step(ours, optimizer)
+            timer = threading.Timer(0.2, gpu_mode.driver.stall, [False])
+            timer.start()
+            leave()
+            timer.join()
+        loss_of(single, whole).backward()
+        torch.optim.SGD(single.parameters(), lr=0.1).step()
+        for a, b in zip(ours.parameters(), single.parameters()):
+            assert torch.allclose(a, b, atol=1e-5)
 
 
 def fail_after_step():

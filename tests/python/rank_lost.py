@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last rank ends without a goodbye, and all others notice. HVD_TEST_END chooses how it ends."""
+"""The last rank ends without a goodbye, and all others notice. HVD_TEST_END chooses how it ends: by a signal (kill), by an
+exception, or by a signal when step() has returned on all ranks and the GPUs have not begun its exchange (ahead)."""
 import os
 import signal
 import time
 
+import gpu_mode
 import torch
 from harness import raises
 
@@ -14,8 +16,31 @@ class Planned(BaseException):
     """An exception that is not caught: the interpreter ends with a traceback."""
 
 
+def step_ahead():
+    """A step that has returned on all ranks. Returns its optimizer."""
+    model = torch.nn.Linear(5, 5)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+    model(torch.ones(1, 5)).sum().backward()
+    optimizer.step()
+    hvd.barrier()
+    return optimizer
+
+
+def test_lost_after_step():
+    if os.environ.get("HVD_TEST_END") != "ahead":
+        return
+    last = hvd.size() - 1
+    with gpu_mode.ahead():
+        optimizer = step_ahead()
+        if hvd.rank() == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+    with raises(hvd.HorovodInternalError, f"rank {last}"):
+        optimizer.state_dict()
+
+
 def test_lost():
-    hvd.allreduce(torch.ones(1000))
+    if os.environ.get("HVD_TEST_END") != "ahead":
+        hvd.allreduce(torch.ones(1000))
     if hvd.rank() == hvd.size() - 1:
         if os.environ.get("HVD_TEST_END") == "exception":
             for i in range(20):  # operations are in flight
