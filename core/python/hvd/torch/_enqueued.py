@@ -28,6 +28,7 @@ class _Operation:
         self.gathered, self.copy = gathered, copy  # whether there is a result to release, after this event
 
     def has_ended(self):
+        """Whether end() would not wait."""
         return lib.hvd_poll(self.handle) != 0 and (self.copy is None or self.copy.query())
 
     def end(self):
