@@ -236,3 +236,21 @@ def test_failure_later():
             call(model, optimizer)
             print(f"{name} has raised nothing")
         restart()
+
+
+def test_failure_before_save():
+    """The saved copy of a state does not contain what a failed operation has left."""
+    hvd.init()
+    model = Net()
+    optimizer = wrapped(model)
+    state = hvd.elastic.TorchState(model, optimizer)
+    with gpu_mode.ahead():
+        backward_and_step(model, optimizer)
+        gpu_mode.driver.breaks(0, 719)
+    good = model.scale.item()
+    model.scale.data.fill_(float("nan"))
+    with raises(hvd.HvdError, "719"):
+        state.save()
+    restart()
+    state.restore()
+    assert model.scale.item() == good

@@ -6,6 +6,7 @@ import copy
 import torch
 
 from ... import _transfer, elastic, sampler
+from .. import _enqueued
 from ..functions import _load, _put_in, _slots, _take_out
 from ..optimizer import _DistributedMixin
 
@@ -145,6 +146,7 @@ class TorchState(elastic.ObjectState):
         super().__setattr__(name, value)
 
     def save(self):
+        _enqueued.finish()  # otherwise what a failed operation has left might replace a good copy
         self._arrive()
         for handler in self._handlers.values():
             handler.save()
