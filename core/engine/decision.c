@@ -107,18 +107,21 @@ static bool all_whole(const struct report *reports, int n, const struct decision
 /* Batches that some rank has finished, or that all survivors have whole. */
 static int decide_gpu(const struct report *reports, int n, uint64_t *ret, struct err *err)
 {
-    uint64_t done = 0, whole = UINT64_MAX;
+    uint64_t done = 0, whole = 0;
+    bool any = false;
     for (int i = 0; i < n; i++) {
-        if (!reports[i].has_state)
+        const struct report *r = &reports[i];
+        if (!r->has_state)
             continue;
-        done = reports[i].gpu_done > done ? reports[i].gpu_done : done;
-        whole = reports[i].gpu_whole < whole ? reports[i].gpu_whole : whole;
+        done = r->gpu_done > done ? r->gpu_done : done;
+        whole = !any || r->gpu_whole < whole ? r->gpu_whole : whole;
+        any = true;
     }
     if (whole < done)
         return err_set(err, EPROTO,
                        "a rank has finished %llu batches on GPUs, but another one has only %llu",
                        (unsigned long long)done, (unsigned long long)whole);
-    *ret = whole == UINT64_MAX ? 0 : whole;
+    *ret = whole;
     return 0;
 }
 

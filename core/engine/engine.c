@@ -337,11 +337,13 @@ void engine_close(struct engine *e)
     drive_lock(e);
     bool in_the_middle =
         backends_cannot_cancel(&e->backends) ? !finish_batches(e) : !batches_idle(&e->batches);
+    /* Before the operations are aborted: see gpu_lane.c. */
+    if (in_the_middle)
+        mesh_abort(e->mesh, "hvd_shutdown() in the middle of an operation");
     err_set(&err, ESHUTDOWN, "hvd_shutdown() was called");
     engine_fail_all(e, &err);
     if (in_the_middle) {
         err_set(&err, ESHUTDOWN, "hvd_shutdown() in the middle of an operation");
-        mesh_abort(e->mesh, err.msg);
         e->broken = true;
         engine_send_bye(e, BYE_THIS_RANK, &err);
     } else if (e->broken) {

@@ -186,6 +186,11 @@ bool gpu_lane_progress(struct engine *e)
         engine_lost(e, "an operation on the GPU", rc);
         return true;
     }
+    /* Checked after the events: where a rank has aborted its communicator, NCCL on the other ranks
+     * goes on without that rank's data. A rank of this host sets the abort word before it aborts.
+     */
+    if (mesh_is_aborted(e->mesh))
+        return moved;
     call(e);
     land(e);
     while (l->first != l->landing && l->finished < l->whole.done) {

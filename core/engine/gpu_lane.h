@@ -64,7 +64,8 @@ static inline enum coll_wait gpu_lane_wait(const struct gpu_lane *l)
 /* Launches what may be launched, without waiting for anything. A failure is set in e->trouble. */
 void gpu_lane_launch(struct engine *e);
 
-/* A loss: nothing that is in flight becomes whole any more. Starts to abort the communicator. */
+/* After a loss, when all survivors have reported, for each epoch that is tried: starts to abort the
+ * communicator. */
 void gpu_lane_revoke(struct engine *e);
 
 /* After a loss: batches below `done` are done on every survivor; the inputs of all others are

@@ -79,7 +79,6 @@ static void revoke_epoch(struct engine *e)
     e->coll = NULL;
     if (!f->active)
         repair_report(e);
-    gpu_lane_revoke(e); /* after the report: from here on nothing counts as whole */
     f->active = true;
 }
 
@@ -174,6 +173,10 @@ static int connect_epoch(struct engine *e, uint64_t *deadline, struct err *err)
         rc = exchange(e, &blob, deadline, err);
     if (rc == 0 && e->boot.elastic)
         rc = take_reports(e, err);
+    /* Not before every survivor has reported: work that was aborted on one rank ends on the others,
+     * too, with a result that is wrong (REPAIR.md). */
+    if (rc == 0 && e->repair.active)
+        gpu_lane_revoke(e);
     if (rc == 0)
         rc = backends_hear(&e->backends, e->boot.cards, e->boot.size, err);
     if (rc == 0 && e->repair.active)

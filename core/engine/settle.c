@@ -200,17 +200,13 @@ static int run_on_gpu(struct engine *e, const struct coll_op *op, struct err *er
     return rc;
 }
 
-/* Sets up the GPUs of this epoch, which other ranks of the batch do as well. */
+/* Sets up the GPUs of this epoch, which other ranks of the batch do as well. It does not count as
+ * an operation: after a loss in it, it is run again in each epoch. */
 static int set_up_gpu(struct engine *e, struct err *err)
 {
     struct batches *b = &e->batches;
     batches_fill_setup(e, b->active);
-    b->running = true;
-    set_whole(e, false);
-    int rc = run(e, &b->launch.op, err);
-    if (rc == 0)
-        count(e);
-    return rc;
+    return run(e, &b->launch.op, err);
 }
 
 /* Runs the remaining operations of a batch that has a finished one: all ranks have the finished

@@ -98,6 +98,11 @@ void mesh_abort(struct mesh *mesh, const char *why)
     verdict_abort(mesh->net, why);
 }
 
+bool mesh_is_aborted(const struct mesh *mesh)
+{
+    return mesh->shm && shm_aborted(mesh->shm);
+}
+
 int mesh_fd(const struct mesh *mesh)
 {
     return mesh->net->epoll_fd;

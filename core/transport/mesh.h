@@ -94,6 +94,10 @@ void mesh_lost(struct mesh *mesh, int rank, const char *why);
  * text. */
 void mesh_abort(struct mesh *mesh, const char *why);
 
+/* Returns whether a rank of this host has failed or given up this mesh (the abort word), even if
+ * mesh_progress() does not report that yet. */
+bool mesh_is_aborted(const struct mesh *mesh);
+
 /* An epoll fd that becomes readable when a socket, a timer or this rank's doorbell has an event.
  * Wait for it with poll(2), or as a member of another epoll set, and call mesh_progress() after
  * each wake-up: only that may take the events. They are edge-triggered: after a wake-up try

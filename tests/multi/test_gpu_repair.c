@@ -238,6 +238,40 @@ static int give_up(struct gpu_side *g, int number)
     return rc < 0 ? FAIL("%s", g->err.msg) : 0;
 }
 
+/* Sums this rank's value into the last element of the tensor. */
+static int begin_sum(struct gpu_side *g, float value, hvd_handle *ret)
+{
+    ((float *)g->host)[SMALL - 1] = value;
+    if (gpu_side_send(g, 0, SMALL * 4) < 0)
+        return FAIL("%s", g->err.msg);
+    *ret = submit(g, HVD_ALLREDUCE, "sum");
+    return 0;
+}
+
+static int end_sum(struct gpu_side *g, hvd_handle sum, float want)
+{
+    if (hvd_wait(sum) < 0 || gpu_side_read(g, g->in.at, SMALL * 4) < 0)
+        return FAIL("%s %s", hvd_error(), g->err.msg);
+    const float last = ((float *)g->host)[SMALL - 1];
+    return last == want ? 0 : FAIL("%g, not %g", (double)last, (double)want);
+}
+
+/* Rank 1 shuts down in the second sum, for which the others wait on their GPUs: its abort ends the
+ * sum there, with what rank 1 contributed to the first one. */
+static int depart(struct gpu_side *g, int number)
+{
+    hvd_handle sum;
+    int rc = begin_sum(g, 100, &sum);
+    rc = rc ? rc : end_sum(g, sum, 300);
+    rc = rc ? rc : begin_sum(g, (float)(1 << number), &sum);
+    if (rc || number != 1)
+        return rc ? rc : end_sum(g, sum, 5);
+    usleep(400000); /* until the sum is on the GPUs */
+    /* The abort waits for this copy. */
+    g->fake->delay(300000);
+    return gpu_side_send(g, 0, SMALL * 4) < 0 ? FAIL("%s", g->err.msg) : 0;
+}
+
 static int hang(int number, void *arg)
 {
     static struct gpu_side g;
@@ -251,14 +285,17 @@ static int hang(int number, void *arg)
     return gpu_side_close(&g) || rc ? rc : FAIL("%ld objects were not freed", g.fake->live());
 }
 
-static void hang_job(struct elastic *job, int n, int (**use)(struct gpu_side *g, int number))
+/* The allreduce of that number hangs on member 1. */
+static void hang_job(struct elastic *job, int n, int number,
+                     int (**use)(struct gpu_side *g, int number))
 {
-    static char lib[PATH_MAX + 16];
+    static char lib[PATH_MAX + 16], at[64];
     static const char *const env[] = {lib, NULL};
-    static const char *const hangs[] = {lib, "FAKE_NCCL_HANG=ncclAllReduce:1:async", NULL};
+    static const char *const hangs[] = {lib, at, NULL};
     char path[PATH_MAX];
     build_path("tests/fake/nccl-2.27/libnccl.so.2", path);
     snprintf(lib, sizeof(lib), "HVD_NCCL_LIB=%s", path);
+    snprintf(at, sizeof(at), "FAKE_NCCL_HANG=ncclAllReduce:%d:async", number);
     elastic_init(job);
     for (int m = 0; m < n; m++)
         elastic_add(job, hang, (void *)use, m == 1 ? hangs : env);
@@ -268,7 +305,7 @@ static void test_release(void **state)
 {
     int (*use)(struct gpu_side * g, int number) = release;
     struct elastic job;
-    hang_job(&job, 2, &use);
+    hang_job(&job, 2, 1, &use);
     assert_true(elastic_run(&job, elastic_all_over, NULL, 30000));
     survive(&job, 0);
     elastic_fini(&job);
@@ -291,7 +328,7 @@ static void test_give_up(void **state)
     struct elastic job;
     stopped = world_shared(sizeof(*stopped));
     assert_non_null(stopped);
-    hang_job(&job, 3, &use);
+    hang_job(&job, 3, 1, &use);
     assert_true(elastic_run(&job, wants_an_epoch, NULL, 30000));
     elastic_dismiss(&job, 0, "enough");
     assert_true(elastic_run(&job, first_is_over, NULL, 30000));
@@ -299,13 +336,23 @@ static void test_give_up(void **state)
     elastic_fini(&job);
 }
 
+static void test_depart(void **state)
+{
+    int (*use)(struct gpu_side * g, int number) = depart;
+    struct elastic job;
+    hang_job(&job, 3, 2, &use);
+    assert_true(elastic_run(&job, elastic_all_over, NULL, 30000));
+    for (int m = 0; m < 3; m++)
+        survive(&job, m);
+    elastic_fini(&job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_second_loss),
-        cmocka_unit_test(test_one_is_left),
-        cmocka_unit_test(test_release),
-        cmocka_unit_test(test_give_up),
+        cmocka_unit_test(test_second_loss), cmocka_unit_test(test_one_is_left),
+        cmocka_unit_test(test_release),     cmocka_unit_test(test_give_up),
+        cmocka_unit_test(test_depart),
     };
     return cmocka_run_group_tests_name("multi/test_gpu_repair", tests, NULL, NULL);
 }

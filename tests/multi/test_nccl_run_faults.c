@@ -127,6 +127,7 @@ static int with_fault(int rank, int size, void *arg)
         setenv("FAKE_NCCL_FAIL", f->fail, 1);
     if (mine && f->hang)
         setenv("FAKE_NCCL_HANG", f->hang, 1);
+    setenv("FAKE_NCCL_RUNS_ON", "0", 1); /* nothing here tells a rank that the other has aborted */
     if (gpu_rank_open(&me, rank, &o) < 0)
         return 10;
     int rc = first_op(&me, f, mine);

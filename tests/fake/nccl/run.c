@@ -74,12 +74,12 @@ static bool run_letters(struct task *list)
 {
     unsigned tries = 0;
     for (;;) {
-        bool left = false, moved = false;
+        bool left = false, moved = false, aborted = atomic_load(&list->comm->aborted);
         for (struct task *t = list; t; t = t->next) {
             if (!is_letter(t) || t->at >= bytes_of(t))
                 continue;
             left = true;
-            if (has_turn(list, t) && (t->kind == SEND ? send_some(t) : receive_some(t)))
+            if (!aborted && has_turn(list, t) && (t->kind == SEND ? send_some(t) : receive_some(t)))
                 moved = true;
         }
         if (!left)
@@ -101,19 +101,31 @@ static uint64_t signature(const struct task *t)
     return hash_bytes(words, sizeof(words));
 }
 
+/* As NCCL's kernels do, an aborted rank waits for no other any more and moves no data, but still
+ * tells the others that it has come: they go on with data that is not there. */
+static bool is_aborted(const struct ncclComm *c)
+{
+    return atomic_load(&c->aborted) && script_number("FAKE_NCCL_RUNS_ON", 1);
+}
+
+static bool meet(struct ncclComm *c)
+{
+    return comm_barrier(c) || is_aborted(c);
+}
+
 static bool all_agree(const struct task *t)
 {
     struct ncclComm *c = t->comm;
     uint64_t mine = signature(t);
     atomic_store(&c->segment->seat[c->rank].what, mine);
-    if (!comm_barrier(c))
+    if (!meet(c))
         return false;
     bool same = true;
     for (int r = 0; r < c->size; r++)
         same = same && atomic_load(&c->segment->seat[r].what) == mine;
     if (!same)
         comm_hang(c);
-    return same && comm_barrier(c);
+    return (same || is_aborted(c)) && meet(c);
 }
 
 /* One exchange of n elements from every rank's in: out gets the sum (reduce), or rank r's
@@ -132,10 +144,12 @@ static bool exchange(const struct task *t, const struct exchange *x)
     const uint8_t *cells[RANKS_MAX];
     size_t size = type_size(t->type);
     bool gives = x->from < 0 || x->from == c->rank;
-    if (gives)
+    if (gives && !is_aborted(c))
         memcpy(c->segment->cell[c->rank], x->in, x->n * size);
-    if (!comm_barrier(c))
+    if (!meet(c))
         return false;
+    if (is_aborted(c))
+        return meet(c);
     for (int r = 0; r < c->size; r++)
         cells[r] = c->segment->cell[r];
     if (x->out && x->reduces)
@@ -144,7 +158,7 @@ static bool exchange(const struct task *t, const struct exchange *x)
         if (x->from < 0 || x->from == r)
             memcpy(x->out + (x->from < 0 ? (size_t)r * x->stride : 0), cells[r], x->n * size);
     }
-    return comm_barrier(c);
+    return meet(c);
 }
 
 /* Exchanges elements [from, from + n) of in, chunk by chunk; out begins with the first of them. */
@@ -222,7 +236,7 @@ static void come_to(struct task *list, bool works)
     const struct timespec nap = {.tv_nsec = 50000};
     while (atomic_load(&c->run) != list->number)
         nanosleep(&nap, NULL);
-    if (works && !atomic_load(&c->aborted))
+    if (works && (!atomic_load(&c->aborted) || is_aborted(c)))
         run_in_turn(list);
     leave_list(list);
 }
