@@ -43,7 +43,7 @@ struct batch *batches_new(struct engine *e, size_t n)
         return NULL;
     }
     batch->next = NULL;
-    batch->frozen = batch->generation = batch->may_move = false;
+    batch->frozen = batch->generation = batch->may_move = batch->behind = false;
     batch->n = batch->at = 0;
     batch->start_ns = 0;
     batch->bytes = 0;
@@ -75,6 +75,8 @@ static void route(struct engine *e, struct batch *batch)
 {
     struct batches *b = &e->batches;
     bool known = b->moving == 0 && device_is_ready(e->backends.device);
+    batch->behind = b->closed;
+    b->closed = b->closed || batch_is_last(batch);
     if (batch_on_gpu(batch) && known && gpu_lane_takes(e, batch)) {
         gpu_lane_add(e, batch);
         return;
@@ -144,8 +146,20 @@ void batches_on_batch(void *ctx, const struct negotiate_batch *from)
     route(e, batch);
 }
 
+/* The last operation was dropped. */
+static void reopen(struct batches *b)
+{
+    b->closed = false;
+    for (struct batch *q = b->first; q; q = q->next)
+        q->behind = false;
+    for (struct batch *q = b->gpu.first; q; q = q->next)
+        q->behind = false;
+}
+
 static void give_back(struct batches *b, struct batch *batch)
 {
+    if (batch_is_last(batch))
+        reopen(b);
     for (size_t i = 0; i < batch->n; i++)
         batch->slots[i]->state = SLOT_NEGOTIATING;
     recycle(b, batch);

@@ -58,6 +58,11 @@ void batches_fini(struct engine *e)
     memset(b, 0, sizeof(*b));
 }
 
+bool batch_is_last(const struct batch *batch)
+{
+    return batch->n > 0 && batch->slots[0]->last;
+}
+
 bool batch_on_gpu(const struct batch *batch)
 {
     return batch->n > 0 && batch->slots[0]->device >= 0;
@@ -149,7 +154,10 @@ void batches_finish(struct engine *e, struct batch *batch, const char *algorithm
 bool batches_may_begin(const struct engine *e, const struct batch *batch)
 {
     const struct control *c = &e->control;
-    if (e->batches.held && batch->n > 0 && batch->slots[0]->facts.sig.world != 0)
+    const struct batches *b = &e->batches;
+    if ((b->held || batch->behind) && batch->n > 0 && batch->slots[0]->facts.sig.world != 0)
+        return false;
+    if (batch_is_last(batch) && b->gpu.first && !b->gpu.first->behind)
         return false;
     if (batch->frozen && backends_cannot_cancel(&e->backends) && atomic_load(&e->drive.closing))
         return false;
@@ -271,6 +279,7 @@ bool batches_run_fast(struct engine *e, const struct negotiate_next *next)
         (struct coll_tensor){.in = s->in, .out = s->out, .count = s->facts.count};
     launch_fill_op(e, &b->launch, sig);
     b->launch.n = 1;
+    b->closed = s->last;
     int rc = coll_start(e->coll, &b->launch.op, &e->trouble);
     if (rc == 0)
         rc = spin_progress(e);
@@ -330,6 +339,6 @@ void batches_drop(struct engine *e)
         b->first = next;
     }
     b->end = &b->first;
-    b->running = false;
+    b->running = b->closed = false;
     gpu_lane_drop(e);
 }

@@ -37,6 +37,7 @@ struct batch {
     uint64_t number; /* negotiation's */
     uint64_t index;  /* of a frozen batch, counted from the start of the plan */
     bool may_move;   /* in the host's lane: it may belong to the GPU lane */
+    bool behind;     /* in the log it is behind the last operation, see batches.closed */
     uint64_t start_ns;
     size_t bytes; /* bytes of all inputs */
     /* in the GPU lane: operations that are launched, whose event is recorded, that have landed */
@@ -57,6 +58,7 @@ struct batches {
     /* hvd_commit() changes the world and every rank has agreed to that: no user operation may begin
      * in this mesh any more. */
     bool held;
+    bool closed;     /* the last operation, which sets held when it is done, is in the log here */
     uint64_t frozen; /* frozen batches handed out since the plan began */
     struct batch *free;
 };
@@ -79,8 +81,9 @@ void batches_on_thawed(void *ctx);
  * failed. */
 bool batches_progress(struct engine *e);
 
-/* False for a user operation while batches.held is set, and for a frozen batch that a departed rank
- * has not run, or that this rank need not run any more (engine_close()). */
+/* False for a user operation while batches.held is set or behind the last operation; for the last
+ * operation while the GPU lane has batches that are before it; and for a frozen batch that a
+ * departed rank has not run, or that this rank need not run any more (engine_close()). */
 bool batches_may_begin(const struct engine *e, const struct batch *batch);
 
 /* The setup of the GPUs, for the operation that `launch` would begin. */
@@ -88,6 +91,9 @@ void batches_fill_setup(struct engine *e, const struct batch *batch);
 
 /* All operations of the batch are done. algorithm: for the timeline. */
 void batches_finish(struct engine *e, struct batch *batch, const char *algorithm);
+
+/* Whether no user operation begins after the batch (struct slot, last). */
+bool batch_is_last(const struct batch *batch);
 
 /* Whether the batch's tensors are on a GPU. */
 bool batch_on_gpu(const struct batch *batch);
