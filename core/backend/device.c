@@ -204,7 +204,8 @@ static int drained(struct device *d, struct err *err)
     return rc == 0 && d->staged ? staged_drained(d->staged, err) : rc;
 }
 
-bool device_end(struct device *d)
+/* aborts: gives up what is unfinished first. */
+static bool drain(struct device *d, bool aborts)
 {
     struct cuda_visit visit = {0};
     struct err err = {0};
@@ -212,7 +213,7 @@ bool device_end(struct device *d)
     uint64_t deadline = deadline_in_ms(STOP_MS);
     int rc = enter_used(d, &visit, &err);
     if (rc == 0) {
-        if (d->nccl)
+        if (d->nccl && aborts)
             nccl_run_abort(d->nccl);
         while ((rc = drained(d, &err)) == 1 && !deadline_passed(deadline))
             nanosleep(&nap, NULL);
@@ -223,6 +224,16 @@ bool device_end(struct device *d)
                  "tensors may still change",
                  d->gpu->device->ordinal, STOP_MS / 1000);
     return rc != 1;
+}
+
+void device_drain(struct device *d)
+{
+    drain(d, false);
+}
+
+bool device_end(struct device *d)
+{
+    return drain(d, true);
 }
 
 const struct algorithm *const device_algorithms[] = {&device_setup, &device_staged, NULL};

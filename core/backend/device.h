@@ -112,4 +112,8 @@ void device_revoke(struct device *device);
  * for that. NULL is allowed. */
 void device_give_back(struct device *device);
 
+/* After device_give_back(): waits until none of these operations touches tensors any more. Bounded
+ * in time. NULL is allowed. */
+void device_drain(struct device *device);
+
 #endif
