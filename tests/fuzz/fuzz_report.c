@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_report: reports of other ranks about the operation that was in flight (engine/decision.h):
- * several reports one after the other, and the decision that follows from them.
+ * fuzz_report: reports of other ranks about what was in flight (engine/decision.h): several reports
+ * one after the other, and the decision that follows from them.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -28,7 +28,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; i < n; i++) {
         buf_reset(&out);
         report_put(&reports[i], &out);
-        if (report_take(&out, &again, &err) < 0 || again.pieces != reports[i].pieces || out.len > 0)
+        if (report_take(&out, &again, &err) < 0 || out.len > 0 ||
+            again.pieces != reports[i].pieces || again.gpu_done != reports[i].gpu_done ||
+            again.gpu_whole != reports[i].gpu_whole)
             abort();
     }
     /* All ranks must decide the same: the same count, the same pieces, or no decision. */
@@ -39,7 +41,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     for (int i = 1; i < good; i++)
         if (decisions[i].done != decisions[0].done ||
+            decisions[i].gpu_done != decisions[0].gpu_done ||
             memcmp(decisions[i].final, decisions[0].final, sizeof(decisions[0].final)) != 0)
+            abort();
+    /* No batch is finished that a rank does not have, or run again that a rank has finished. */
+    for (int i = 0; i < good; i++)
+        if (reports[i].has_state && (decisions[0].gpu_done < reports[i].gpu_done ||
+                                     decisions[0].gpu_done > reports[i].gpu_whole))
             abort();
     buf_fini(&in);
     buf_fini(&out);

@@ -135,6 +135,117 @@ static void test_impossible(void **state)
     assert_int_equal(decide(other_pieces, 0, &d), -EPROTO);
 }
 
+/* ---- batches on GPUs ---- */
+
+static struct report on_gpu(uint64_t done, uint64_t whole)
+{
+    return (struct report){.has_state = true, .gpu_done = done, .gpu_whole = whole};
+}
+
+/* Returns what every rank decides. */
+static int decide_gpu(const struct report *reports, uint64_t *ret)
+{
+    struct decision d;
+    int rc = 0;
+    for (int me = 0; me < RANKS; me++) {
+        int own = decide(reports, me, &d);
+        assert_true(me == 0 || (own == rc && (rc < 0 || d.gpu_done == *ret)));
+        rc = own;
+        *ret = d.gpu_done;
+    }
+    return rc;
+}
+
+static void test_gpu(void **state)
+{
+    const uint64_t most = UINT64_MAX;
+    const struct {
+        uint64_t done[RANKS], whole[RANKS];
+        int rc;
+        uint64_t want;
+    } rows[] = {
+        {{0, 0, 0}, {0, 0, 0}, 0, 0},
+        {{5, 5, 5}, {5, 5, 5}, 0, 5},
+        /* some have the result of batch 4 and more, but not all */
+        {{3, 3, 4}, {5, 4, 6}, 0, 4},
+        /* all have it: a rank that is lost may have finished it */
+        {{3, 3, 3}, {4, 4, 4}, 0, 4},
+        {{3, 3, 3}, {4, 3, 4}, 0, 3},
+        /* a rank has finished what another one does not have */
+        {{4, 2, 2}, {4, 3, 4}, -EPROTO, 0},
+        {{5, 3, 3}, {4, 4, 4}, -EPROTO, 0},
+        {{0, 0, 1}, {most, 0, 1}, -EPROTO, 0},
+        {{most, 0, 0}, {most, 7, 7}, -EPROTO, 0},
+        {{5, 5, 5}, {most, 6, 7}, 0, 6},
+        {{5, 5, 5}, {most, most, most}, 0, most},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct report reports[RANKS];
+        uint64_t done = 0;
+        for (int r = 0; r < RANKS; r++)
+            reports[r] = on_gpu(rows[i].done[r], rows[i].whole[r]);
+        assert_int_equal(decide_gpu(reports, &done), rows[i].rc);
+        if (rows[i].rc == 0)
+            assert_int_equal(done, rows[i].want);
+    }
+}
+
+/* The counts of a rank without state do not matter. If no rank has state, they begin with 0. */
+static void test_gpu_joiner(void **state)
+{
+    struct report reports[RANKS] = {on_gpu(3, 5), on_gpu(9, 0), on_gpu(3, 4)};
+    uint64_t done;
+    reports[1].has_state = false;
+    assert_int_equal(decide_gpu(reports, &done), 0);
+    assert_int_equal(done, 4);
+    reports[0].has_state = reports[2].has_state = false;
+    assert_int_equal(decide_gpu(reports, &done), 0);
+    assert_int_equal(done, 0);
+}
+
+/* After the first decision every rank reports no more than was decided: rank 2 has followed it,
+ * ranks 0 and 1 not yet. The lost rank had the smallest count. */
+static void test_gpu_twice(void **state)
+{
+    struct report reports[RANKS] = {on_gpu(2, 5), on_gpu(3, 4), on_gpu(1, 3)};
+    uint64_t first, second;
+    assert_int_equal(decide_gpu(reports, &first), 0);
+    assert_int_equal(first, 3);
+    reports[0].gpu_whole = reports[1].gpu_whole = first;
+    reports[2] = on_gpu(first, first);
+    assert_int_equal(decide_gpu(reports, &second), 0);
+    assert_int_equal(second, first);
+    reports[2].has_state = false; /* it was lost, a joiner has its rank */
+    assert_int_equal(decide_gpu(reports, &second), 0);
+    assert_int_equal(second, first);
+}
+
+/* The two lanes are decided independently. */
+static void test_gpu_beside_host(void **state)
+{
+    struct decision d;
+    struct report reports[RANKS] = {at(7, 2, 0), at(7, 2, 3), at(7, 2, 0)};
+    for (int r = 0; r < RANKS; r++) {
+        reports[r].gpu_done = 3;
+        reports[r].gpu_whole = 5 + (uint64_t)r;
+    }
+    assert_int_equal(decide(reports, 0, &d), 0);
+    assert_int_equal(d.what, DECISION_REST);
+    assert_int_equal(d.done, 7);
+    assert_int_equal(d.gpu_done, 5);
+}
+
+/* ---- on the wire ---- */
+
+static void put_head(struct buf *buf, uint8_t flags, uint32_t pieces)
+{
+    buf_reset(buf);
+    buf_put_u8(buf, flags);
+    for (int i = 0; i < 3; i++)
+        buf_put_u64(buf, 1);
+    buf_put_u32(buf, pieces);
+}
+
 /* A report is read back as it was written. It is refused if it is cut anywhere or has an invalid
  * count of pieces. */
 static void test_wire(void **state)
@@ -143,6 +254,8 @@ static void test_wire(void **state)
     struct report in = at(1ULL << 40, 3, 70000), out;
     struct buf buf = {0};
     in.whole = true;
+    in.gpu_done = 5ULL << 40;
+    in.gpu_whole = 6ULL << 40;
     report_put(&in, &buf);
     size_t len = buf.len;
     for (size_t n = 0; n < len; n++) {
@@ -155,19 +268,19 @@ static void test_wire(void **state)
     assert_int_equal(report_take(&buf, &out, &err), 0);
     assert_int_equal(out.done, in.done);
     assert_true(out.whole && out.started && out.has_state);
+    assert_int_equal(out.gpu_done, in.gpu_done);
+    assert_int_equal(out.gpu_whole, in.gpu_whole);
     assert_int_equal(out.pieces, 3);
     assert_int_equal(out.final[2], 70000);
     assert_int_equal(buf.len, 4);
     assert_memory_equal(buf.data, "card", 4);
-    buf_reset(&buf);
-    buf_put_u8(&buf, 255);
-    buf_put_u64(&buf, 1);
-    buf_put_u32(&buf, 0);
+    put_head(&buf, 15, 0);
+    assert_int_equal(report_take(&buf, &out, &err), 0);
+    put_head(&buf, 16, 0);
     assert_int_equal(report_take(&buf, &out, &err), -EPROTO);
-    buf_reset(&buf);
-    buf_put_u8(&buf, 1);
-    buf_put_u64(&buf, 1);
-    buf_put_u32(&buf, REPORT_PIECES_MAX + 1);
+    put_head(&buf, 1, REPORT_PIECES_MAX + 1);
+    for (int i = 0; i <= REPORT_PIECES_MAX; i++)
+        buf_put_u32(&buf, 0);
     assert_int_equal(report_take(&buf, &out, &err), -EPROTO);
     buf_fini(&buf);
 }
@@ -175,10 +288,18 @@ static void test_wire(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_begin_anew), cmocka_unit_test(test_finish),
-        cmocka_unit_test(test_left),       cmocka_unit_test(test_rest),
-        cmocka_unit_test(test_whole),      cmocka_unit_test(test_joiner),
-        cmocka_unit_test(test_impossible), cmocka_unit_test(test_wire),
+        cmocka_unit_test(test_begin_anew),
+        cmocka_unit_test(test_finish),
+        cmocka_unit_test(test_left),
+        cmocka_unit_test(test_rest),
+        cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_joiner),
+        cmocka_unit_test(test_impossible),
+        cmocka_unit_test(test_gpu),
+        cmocka_unit_test(test_gpu_joiner),
+        cmocka_unit_test(test_gpu_twice),
+        cmocka_unit_test(test_gpu_beside_host),
+        cmocka_unit_test(test_wire),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
