@@ -4,7 +4,7 @@
  * the judge. Part of repair.pml.
  */
 
-hidden byte m, list, most, pieces, revoked, all_whole;
+hidden byte list, most, pieces, revoked, all_whole;
 
 /* A joiner whose first epoch failed is a joiner again. */
 #define joins_again                                                                               \
@@ -90,6 +90,44 @@ inline decide()
 #endif
 }
 
+#if GPU
+/* A roster is made: all survivors' reports are known. */
+inline gpu_decide()
+{
+    k = GPU + 1;
+    v = 0;
+    m = 0;
+    do
+    :: m < N ->
+        if
+        :: (expected & BIT(m)) != 0 && !stale[m] ->
+            v = (finished[m] > v -> finished[m] : v);
+#ifdef BUG_GLARGEST
+            k = (k > GPU || own[m] > k -> own[m] : k)
+#else
+            k = (own[m] < k -> own[m] : k)
+#endif
+        :: else
+        fi;
+        m++
+    :: else -> break
+    od;
+    assert(k >= v); /* otherwise -EPROTO */
+    gpu_upto[e] = (k > GPU -> 0 : k);
+    m = 0;
+    do
+    :: m < N ->
+        launched[AT(e, m)] = gpu_upto[e];
+        told_up[AT(e, m)] = gpu_upto[e];
+        told_down[AT(e, m)] = gpu_upto[e];
+        m++
+    :: else -> break
+    od
+}
+#else
+inline gpu_decide() { skip }
+#endif
+
 inline publish()
 {
     decide();
@@ -108,6 +146,7 @@ inline publish()
     fi;
     roster[e] = list;
     upto[e] = most;
+    gpu_decide();
     final[e] = pieces;
 #if LEAVE
     parted[e] = leavers;
@@ -184,6 +223,7 @@ inline stop(w)
             begins_anew(w);
             buf[w * 2] = 0;
             buf[w * 2 + 1] = 0;
+            gpu_reset(w, 0);
             sweep()
     }
 }
@@ -247,6 +287,9 @@ init
 {
     d_step {
         joined = ((FIRST & BIT(J)) != 0 -> 0 : 9);
+#if GPU
+        gpu_joined = joined;
+#endif
         roster[1] = FIRST;
         conn[1] = FIRST;
         m = 0;
@@ -272,6 +315,12 @@ init
         run rank(1);
         run rank(2);
         run rank(3);
+#if GPU
+        run lane(0);
+        run lane(1);
+        run lane(2);
+        run lane(3);
+#endif
         run coordinator();
         run adversary();
         run judge()

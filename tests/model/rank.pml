@@ -5,9 +5,6 @@
  * other ranks. Between two steps anything may happen, and the process may end.
  */
 
-/* Not part of the state: used within a step. */
-hidden byte i, p, q, e, s, v, sum[2], seats;
-
 /* After a boundary with a planned change, the view is the newest roster that a rank is in. */
 inline enter_view(w)
 {
@@ -201,6 +198,7 @@ inline say_hello(w, y)
 #ifdef BUG_HANGUP
     aborted[epoch[w]] = true;
 #endif
+    gpu_report(w);
     hello[w] = epoch[w];
     why[w] = y;
     phase[w] = WAIT
@@ -236,6 +234,7 @@ inline clear(x)
     parted[x] = 0;
 #endif
     final[x] = 0;
+    gpu_clear(x);
     red[x * 2] = 0;
     red[x * 2 + 1] = 0;
     i = 0;
@@ -367,11 +366,10 @@ inline finish_slices(w)
 
 #define stays ((left & BIT(w)) == 0)
 #if LEAVE
-#define lacks_one (done[w] < NOPS && (roster[E] & left) != 0) /* it waits for a departed rank */
+#define lacks_one ((done[w] < NOPS || !gpu_all_done(w)) && (roster[E] & left) != 0) /* it waits for a departed rank */
 #else
 #define lacks_one false
 #endif
-#define E epoch[w]
 #define runs    (phase[w] == RUN && done[w] < NOPS && !(wants[w] && !applied[E]))
 #define under(k) (runs && started[w] && kind(done[w]) == k)
 #define owns(p)  (OWNER(E, p) == SEAT(roster[E], w))
@@ -394,12 +392,6 @@ inline finish_slices(w)
 #define listens(w) (phase[w] == WAIT)
 #endif
 #define barriered (phase[w] == REST || under(BEHIND))
-#define connected (phase[w] == CONNECT && conn[E] == roster[E])
-#ifdef VIEW
-#define up ((met[w] & BIT(E)) != 0)
-#else
-#define up true
-#endif
 #ifdef BUG_LOCALGUESS
 #define F (said[w] | got[w])
 #define D done[w]
@@ -407,8 +399,8 @@ inline finish_slices(w)
 #define F final[E]
 #define D upto[E]
 #endif
-#define settles  (connected && up && !stale[w] && done[w] == D)
-#define catches_up (connected && up && !stale[w] && done[w] + 1 == D)
+#define settles  (connected && up && !stale[w] && gpu_settled(w) && done[w] == D)
+#define catches_up (connected && up && !stale[w] && gpu_settled(w) && done[w] + 1 == D)
 
 proctype rank(byte w)
 {
@@ -475,9 +467,11 @@ end:
 #if LEAVE
     :: d_step { /* leaves: BYE */
         (phase[w] == RUN || phase[w] == WAIT || phase[w] == CONNECT) && LIVES(w) && SURVIVES(w) &&
-            !stale[w] && !started[w] && (LEAVE == 2 || done[w] == NOPS) ->
+            !stale[w] && !started[w] &&
+            (LEAVE == 2 || (done[w] == NOPS && gpu_all_done(w))) && gpu_may_leave(w) ->
             left = left | BIT(w);
             leavers = ((attached & BIT(w)) != 0 && done[w] > leavers -> done[w] : leavers);
+            gpu_leave(w);
             phase[w] = OFF;
             why[w] = 0;
             hello[w] = 0;
@@ -500,9 +494,11 @@ end:
     :: d_step { /* takes a roster, connects */
         LIVES(w) && mail[w] != 0 && listens(w) ->
             assert(mail[w] > epoch[w]); /* I2 */
+            gpu_abort(w); /* all survivors have reported */
             epoch[w] = mail[w];
             mail[w] = 0;
             why[w] = 0;
+            gpu_take_decision(w);
 #if !defined(BUG_STALE) && !defined(BUG_LOCALGUESS)
             said[w] = said[w] | (done[w] == upto[epoch[w]] -> final[epoch[w]] : 0);
 #endif
@@ -526,6 +522,10 @@ end:
             enter_view(w);
             joined = upto[E];
             done[w] = upto[E];
+#if GPU
+            gpu_joined = gpu_upto[E];
+            gpu_reset(w, gpu_upto[E]);
+#endif
             begins_anew(w);
             phase[w] = RUN
        }

@@ -45,6 +45,12 @@
 #ifndef LEAVE
 #define LEAVE 0 /* ranks call hvd_shutdown(): 1: when all operations are done; 2: between any two operations */
 #endif
+#ifndef GPU
+#define GPU 0 /* batches on GPUs, at most 4 */
+#endif
+#ifndef WINDOW
+#define WINDOW 2 /* of them, how many a rank has in flight */
+#endif
 #ifndef EPOCHS
 #define EPOCHS 7 /* if more epochs are needed, the job makes no progress */
 #endif
@@ -141,9 +147,30 @@ byte newest = 1;     /* the newest that any coordinator has made */
 byte attached = 15;  /* agents that it has heard from */
 byte restarts, alarms;
 
+#if GPU
+/* ---- batches on GPUs: counts of a rank, over all epochs, and flags of an epoch --------------------- */
+byte own[N];            /* batches that are whole on the rank; what its report says */
+byte finished[N];       /* batches whose results its user has */
+byte used[N];           /* batches that have overwritten their input */
+byte retained[N];       /* of these, those of which it has a copy */
+byte gpu_value[N * GPU]; /* results that its user has not seen: contributors; 0: none, or wrong */
+bool settled[N];        /* in CONNECT: its lane has followed the decision */
+byte launched[EPOCHS * N];
+byte told_up[EPOCHS * N];   /* whole on this seat and on all below it */
+byte told_down[EPOCHS * N]; /* whole on all seats */
+byte cut[EPOCHS * N];       /* it has aborted: 1 + the batches that were whole there */
+byte gpu_upto[EPOCHS];      /* decision */
+byte gpu_result[GPU];       /* what users have seen, and the ranks that have it */
+byte gpu_has[GPU];
+byte gpu_joined = 9; /* the first batch that the joiner takes part in */
+#define gpu_settled(w) settled[w]
+#else
+#define gpu_settled(w) true
+#endif
+
 /* What users have seen: each operation's result, and the ranks that have it. */
-byte result[NOPS * 2];
-byte has[NOPS];
+byte result[(NOPS + 1) * 2];
+byte has[NOPS + 1];
 byte joined = 9; /* the first operation that the joiner takes part in */
 
 #define LIVES(w)     ((stopped & BIT(w)) == 0)
@@ -156,11 +183,23 @@ byte joined = 9; /* the first operation that the joiner takes part in */
 #endif
 #define MEMBERS(s)   ((joined <= (s) -> 15 : 7) & ~gone & ~(without(s)))
 #define ready_joiner (phase[J] == WAIT && why[J] == JOINS && SURVIVES(J))
-#define ready(w)     (done[w] == NOPS || ((gone | left) & BIT(w)) != 0)
+#define ready(w)     ((done[w] == NOPS && gpu_all_done(w)) || ((gone | left) & BIT(w)) != 0)
 #define all_done     (ready(0) && ready(1) && ready(2) && (ready(3) || joined == 9))
 /* Below min the job waits, possibly forever. */
 #define too_few (COUNT((COMMIT == 9 -> FIRST : 15) & ~gone) < MIN)
 #define over    (all_done || too_few)
 
+/* Not part of the state: used within a step. */
+hidden byte i, m, p, q, e, s, v, sum[2], seats;
+
+#define E epoch[w]
+#define connected (phase[w] == CONNECT && conn[E] == roster[E])
+#ifdef VIEW
+#define up ((met[w] & BIT(E)) != 0)
+#else
+#define up true
+#endif
+
+#include "gpu_lane.pml"
 #include "rank.pml"
 #include "membership.pml"

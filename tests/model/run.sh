@@ -4,7 +4,7 @@
 # run.sh [NAME...]: checks the model of repair (README.md): the invariants in several settings, and planted
 # bugs that must be found. Prints one line for each run: states, depth, seconds.
 # timeout: 900
-# takes: 200 s
+# takes: 300 s
 #
 # MODEL_SECONDS=n   time of each run that only samples (12); 0: until it ends by itself
 # MODEL_DEPTH=n     steps of one history (10000; the longest seen is below 200)
@@ -36,7 +36,7 @@ build() {
         cd "$dir" || exit
         spin -a "$@" repair.pml >spin.log 2>&1 || exit
         # shellcheck disable=SC2086
-        $CC $flags -w -DSAFETY -DNOREDUCE -DVECTORSZ=1024 "-DMEMLIM=$MB" -o pan pan.c >cc.log 2>&1
+        $CC $flags -w -DSAFETY -DNOREDUCE -DVECTORSZ=2048 "-DMEMLIM=$MB" -o pan pan.c >cc.log 2>&1
     ) || {
         echo "FAILED $(basename "$dir"): it does not compile"
         cat "$dir"/*.log
@@ -80,6 +80,7 @@ history() {
         while read -r n pid who at; do
             file=membership.pml
             [ "$who" != rank ] || file=rank.pml who="rank $((pid - 1))"
+            [ "$who" != lane ] || file=gpu_lane.pml who="lane $((pid - 5))"
             printf '    %3d %-12s %s\n' "$n" "$who" "$(sed -n "${at}s,.*/\* *\(.*\) \*/.*,\1,p" $file)"
         done
 }
@@ -139,6 +140,12 @@ holds join -DDEATHS=1 -DCOMMIT=0 -DK0=WHOLE
 holds leave -DDEATHS=1 -DLEAVE=2
 holds leave-end -DDEATHS=2 -DLEAVE=1
 holds leave-restart -DDEATHS=1 -DLEAVE=1 -DRESTARTS=1
+holds gpu-hosts -DDEATHS=2 -DGPU=2 -DNOPS=0 -DGPU_HOSTS
+holds gpu-leave -DDEATHS=1 -DGPU=2 -DNOPS=0 -DLEAVE=2
+holds gpu-restart -DDEATHS=1 -DGPU=2 -DNOPS=0 -DRESTARTS=1
+holds gpu-alarm -DDEATHS=1 -DGPU=2 -DNOPS=0 -DFALSE_ALARMS=1
+sampled gpu-join -DDEATHS=1 -DGPU=2 -DNOPS=1 -DCOMMIT=0 -DK0=WHOLE
+sampled gpu-both -DDEATHS=2 -DGPU=2 -DLEAVE=2 -DRESTARTS=1 -DFALSE_ALARMS=1
 sampled leave-all -DDEATHS=2 -DLEAVE=2 -DRESTARTS=1 -DFALSE_ALARMS=1
 sampled whole -DDEATHS=2 -DRESTARTS=1 -DCOMMIT=1 -DNOPS=3
 sampled min -DDEATHS=2 -DMIN=2 -DCOMMIT=1 -DNOPS=3
@@ -148,6 +155,9 @@ if [ "${MODEL_FULL:-0}" = 1 ]; then
     holds slices-restart -DDEATHS=2 -DRESTARTS=1
     holds slices-alarm -DDEATHS=2 -DFALSE_ALARMS=1 -DK1=BEHIND
     holds view -DDEATHS=1 -DFALSE_ALARMS=1 -DCOMMIT=0 -DK0=WHOLE -DNOPS=1 -DVIEW
+    holds gpu -DDEATHS=2 -DGPU=2 -DNOPS=0
+    holds gpu-three -DDEATHS=2 -DGPU=3 -DWINDOW=3 -DNOPS=0 -DGPU_HOSTS
+    holds gpu-join-all -DDEATHS=1 -DGPU=1 -DNOPS=1 -DCOMMIT=0 -DK0=WHOLE
     holds leave-join -DDEATHS=1 -DLEAVE=1 -DCOMMIT=0 -DK0=WHOLE
     holds join-ops -DDEATHS=1 -DCOMMIT=1 -DNOPS=3
 fi
@@ -170,6 +180,14 @@ caught NOWORD -DDEATHS=2
 caught PASSED -DDEATHS=2 -DK0=BEHIND
 caught ENTER -DDEATHS=1 -DCOMMIT=0 -DK0=WHOLE
 caught VIEW -DDEATHS=1 -DFALSE_ALARMS=1 -DCOMMIT=0 -DK0=WHOLE -DNOPS=1
+# Batches on GPUs.
+caught GLARGEST -DDEATHS=1 -DGPU=2 -DNOPS=0
+caught GEVENTS -DDEATHS=1 -DGPU=2 -DNOPS=0
+caught GLOWER -DDEATHS=2 -DGPU=2 -DNOPS=0
+caught GTOLD -DDEATHS=1 -DGPU=2 -DNOPS=0
+caught GKEPT -DDEATHS=1 -DGPU=2 -DNOPS=0
+caught GABORT -DDEATHS=2 -DGPU=2 -DNOPS=0 -DGPU_HOSTS
+caught GWORD -DDEATHS=0 -DGPU=2 -DNOPS=0 -DLEAVE=2
 
 [ $failed -eq 0 ] || echo "model: FAILED"
 exit $failed
