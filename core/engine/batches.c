@@ -188,7 +188,8 @@ static bool begin_next(struct engine *e)
     return false;
 }
 
-void batches_fill_setup(struct engine *e, const struct batch *batch)
+/* The setup of the GPUs, for the operation that `launch` would begin. */
+static void fill_setup(struct engine *e, const struct batch *batch)
 {
     struct launch *l = &e->batches.launch;
     l->op = coll_barrier;
@@ -201,7 +202,7 @@ static int start_operation(struct engine *e)
     struct batches *b = &e->batches;
     int rc = 0;
     if (batch_on_gpu(b->active) && !device_is_ready(e->backends.device))
-        batches_fill_setup(e, b->active);
+        fill_setup(e, b->active);
     else
         rc = launch_prepare(e, &b->launch, b->active);
     if (rc == 0)

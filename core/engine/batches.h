@@ -10,9 +10,8 @@
  * only then do the ranks know which lane it is for. Batches on GPUs that come before that is known
  * are in the host's lane, and move to the other when their turn comes.
  *
- * Memory for batches is kept and reused. A batch is one collective operation, or several where its
- * members cannot be fused (dtypes of a group, allgathers). All slots of a batch are done together,
- * at the end of its last operation.
+ * Memory for batches is kept and reused. A batch is one collective operation; an allreduce may have
+ * many tensors. All slots of a batch are done together.
  */
 #ifndef HVD_ENGINE_BATCHES_H
 #define HVD_ENGINE_BATCHES_H
@@ -85,9 +84,6 @@ bool batches_progress(struct engine *e);
  * operation while the GPU lane has batches that are before it; and for a frozen batch that a
  * departed rank has not run, or that this rank need not run any more (engine_close()). */
 bool batches_may_begin(const struct engine *e, const struct batch *batch);
-
-/* The setup of the GPUs, for the operation that `launch` would begin. */
-void batches_fill_setup(struct engine *e, const struct batch *batch);
 
 /* All operations of the batch are done. algorithm: for the timeline. */
 void batches_finish(struct engine *e, struct batch *batch, const char *algorithm);

@@ -238,23 +238,6 @@ static void leave_mesh(struct engine *e, const struct err *why)
     mesh_retire(e->mesh);
 }
 
-/* Keeps the coll if a GPU operation was in flight in it: it holds the saved inputs, which the next
- * settle() restores. */
-static void give_up_coll(struct engine *e)
-{
-    struct repair *f = &e->repair;
-    struct coll_standing st = {0};
-    if (e->coll)
-        coll_standing(e->coll, &st);
-    if (st.started && !f->old_coll && e->batches.running && e->batches.launch.op.device >= 0) {
-        f->old_coll = e->coll;
-        f->old_mesh = e->mesh;
-    } else {
-        coll_destroy(e->coll);
-    }
-    e->coll = NULL;
-}
-
 static int next_epoch(struct engine *e, struct err *err)
 {
     uint64_t deadline = UINT64_MAX;
@@ -262,7 +245,8 @@ static int next_epoch(struct engine *e, struct err *err)
     if (rc == 0)
         rc = enter_epoch(e, err);
     if (rc < 0) {
-        give_up_coll(e);
+        coll_destroy(e->coll);
+        e->coll = NULL;
         leave_mesh(e, err);
     }
     return rc;

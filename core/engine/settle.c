@@ -179,64 +179,6 @@ static void count(struct engine *e)
         b->active->at += b->launch.n;
 }
 
-/* ---- the batch of that operation ------------------------------------------------------------ */
-
-static int run_host(struct engine *e, const struct coll_op *op, struct err *err)
-{
-    struct batches *b = &e->batches;
-    int rc = save_inputs(&e->repair, b->launch.tensors, op->n, hvd_dtype_size(op->dtype), err);
-    return rc == 0 ? run_safely(e, op, err) : rc;
-}
-
-/* The GPU algorithm saves its inputs and ends with a barrier by itself (backend/device). */
-static int run_on_gpu(struct engine *e, const struct coll_op *op, struct err *err)
-{
-    struct coll_standing st;
-    set_whole(e, false);
-    inject_point("rest");
-    int rc = run(e, op, err);
-    coll_standing(e->coll, &st);
-    set_whole(e, rc == 0 || st.whole);
-    return rc;
-}
-
-/* Sets up the GPUs of this epoch, which other ranks of the batch do as well. It does not count as
- * an operation: after a loss in it, it is run again in each epoch. */
-static int set_up_gpu(struct engine *e, struct err *err)
-{
-    struct batches *b = &e->batches;
-    batches_fill_setup(e, b->active);
-    return run(e, &b->launch.op, err);
-}
-
-/* Runs the remaining operations of a batch that has a finished one: all ranks have the finished
- * one, and no caller may see a partial batch. */
-static int run_batch(struct engine *e, struct err *err)
-{
-    struct batches *b = &e->batches;
-    while (b->active && b->active->at > 0 && b->active->at < b->active->n) {
-        bool on_gpu = b->active->slots[0]->device >= 0;
-        int rc = on_gpu && !device_is_ready(e->backends.device) ? set_up_gpu(e, err) : 0;
-        if (rc < 0)
-            return rc;
-        rc = launch_prepare(e, &b->launch, b->active);
-        if (rc < 0) {
-            *err = e->trouble;
-            return rc;
-        }
-        b->running = true;
-        struct coll_op op = b->launch.op;
-        /* On a GPU e->coll may keep a pointer to the operation for the next repair, so it must be
-         * b->launch.op, not the local copy. */
-        rc = op.device < 0 ? run_host(e, &op, err) : run_on_gpu(e, &b->launch.op, err);
-        if (rc < 0)
-            return rc;
-        count(e);
-        repair_report(e);
-    }
-    return 0;
-}
-
 int settle(struct engine *e, struct err *err)
 {
     const struct decision *d = &e->repair.decision;
@@ -257,7 +199,7 @@ int settle(struct engine *e, struct err *err)
     e->batches.running = false;
     set_whole(e, false);
     repair_report(e);
-    return run_batch(e, err);
+    return 0;
 }
 
 void settle_fini(struct engine *e)
