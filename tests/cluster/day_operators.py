@@ -4,6 +4,7 @@ import os
 import re
 import signal
 
+from api import wait_until
 from operators import Operator
 
 FAST = ("--lease-duration", "6", "--lease-renew", "4", "--lease-retry", "1")
@@ -92,6 +93,7 @@ class Operators:
                 self.start(place)
             else:
                 one.process.send_signal(signal.SIGSTOP)
+                wait_until("the pause", 10, lambda: self.stopped(one), 0.01)    # else upgrade() would end it now
                 yield PAUSED
                 one.process.send_signal(signal.SIGCONT)
 
