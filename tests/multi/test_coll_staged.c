@@ -375,6 +375,14 @@ static void close_device(struct rank *me)
     cuda_device_close(me->d);
 }
 
+/* The ranks choose the way, as in an epoch's first operation on a GPU. */
+static int set_up(struct rank *me)
+{
+    struct coll_op setup = coll_barrier;
+    setup.device = me->d->ordinal;
+    return coll_rank_run(&me->r, &setup) < 0 ? FAIL("no setup") : 0;
+}
+
 static int rank_main(int rank, int size, void *arg)
 {
     static const struct device_ways ways = {.staged = true};
@@ -392,7 +400,9 @@ static int rank_main(int rank, int size, void *arg)
     if (rc == 0)
         rc = coll_add_algorithms(me.r.coll, device_algorithms, device, &err);
     me.fake->delay(job->delay_us);
-    rc = rc < 0 ? FAIL("%s", err.msg) : job->body(&me);
+    rc = rc < 0 ? FAIL("%s", err.msg) : set_up(&me);
+    if (rc == 0)
+        rc = job->body(&me);
     coll_rank_close(&me.r);
     device_destroy(device);
     close_device(&me);
