@@ -78,12 +78,11 @@ static void one_call(struct bench *b, int round)
 
 /* ---- step ---- */
 
-/* After this, what is put on the stream starts after the sums. The host need not wait for them:
- * this is the place for a call that lets only the stream wait. */
+/* What is put on the stream after this starts after the sums. The host does not wait for them. */
 static void await_sums(struct CUstream_st *stream, const hvd_handle *handles, int n)
 {
     for (int i = 0; i < n; i++)
-        need(hvd_wait(handles[i]), hvd_error());
+        need(hvd_wait_stream(handles[i], stream), hvd_error());
 }
 
 static void work(struct bench *b)
@@ -99,13 +98,15 @@ static void one_step(struct bench *b, int round)
 {
     size_t counts[GRADIENTS], at = 0;
     bool first[GRADIENTS];
-    hvd_handle handles[GRADIENTS];
+    static hvd_handle handles[GRADIENTS]; /* of the last step: their names are in use */
     gpu_model_gradients(counts, first);
     for (int i = 0; i < GRADIENTS; i++) {
         if (first[i]) {
             gpu_model_nap(HOST_NS);
             work(b);
         }
+        if (handles[i])
+            need(hvd_wait(handles[i]), hvd_error());
         uint64_t begin = clock_ns();
         handles[i] = submit(b, i, at, counts[i]);
         if (round >= 0 && i == GRADIENTS / 2)
@@ -113,6 +114,8 @@ static void one_step(struct bench *b, int round)
         at += counts[i] * 4;
     }
     await_sums(b->g.stream, handles, GRADIENTS);
+    for (int i = 0; round + 1 == b->model.rounds && i < GRADIENTS; i++)
+        need(hvd_wait(handles[i]), hvd_error());
 }
 
 /* ---- a rank ---- */

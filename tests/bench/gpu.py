@@ -46,8 +46,7 @@ class World:
     def env(self, launch_us):
         """All gradients take NCCL_MS, whatever the number of ranks."""
         bw = 2 * (self.ranks - 1) / self.ranks * GRADIENTS / (NCCL_MS / 1e3)
-        return {"FAKE_CUDA_TIME": CUDA_TIME, "FAKE_NCCL_TIME": NCCL_TIME.format(bw=bw, launch=launch_us / 1e6),
-                "HVD_HIERARCHICAL_ALLREDUCE": "0"}
+        return {"FAKE_CUDA_TIME": CUDA_TIME, "FAKE_NCCL_TIME": NCCL_TIME.format(bw=bw, launch=launch_us / 1e6)}
 
 
 def run(build, way, world, kind, launch_us):
