@@ -156,7 +156,7 @@ if [ "${MODEL_FULL:-0}" = 1 ]; then
     holds slices-alarm -DDEATHS=2 -DFALSE_ALARMS=1 -DK1=BEHIND
     holds view -DDEATHS=1 -DFALSE_ALARMS=1 -DCOMMIT=0 -DK0=WHOLE -DNOPS=1 -DVIEW
     holds gpu -DDEATHS=2 -DGPU=2 -DNOPS=0
-    holds gpu-three -DDEATHS=1 -DGPU=3 -DWINDOW=3 -DNOPS=0 -DFALSE_ALARMS=1 -DGPU_HOSTS
+    holds gpu-three -DDEATHS=1 -DGPU=3 -DWINDOW=3 -DNOPS=0 -DGPU_HOSTS
     holds gpu-join-all -DDEATHS=1 -DGPU=1 -DNOPS=1 -DCOMMIT=0 -DK0=WHOLE
     holds leave-join -DDEATHS=1 -DLEAVE=1 -DCOMMIT=0 -DK0=WHOLE
     holds join-ops -DDEATHS=1 -DCOMMIT=1 -DNOPS=3
