@@ -128,6 +128,7 @@ static void measure(struct bench *b)
         if (i == 0) {
             cpu = gpu_model_cpu();
             b->times.begin = clock_ns();
+            b->times.compute = b->g.stream;
         }
         (m->steps ? one_step : one_call)(b, i);
     }

@@ -155,6 +155,7 @@ static void measure(struct bench *b)
             finish(b, b->compute);
             cpu = gpu_model_cpu();
             b->times.begin = clock_ns();
+            b->times.compute = b->compute;
         }
         (m->steps ? one_step : one_call)(b, i);
     }

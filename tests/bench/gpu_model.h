@@ -43,10 +43,11 @@ struct gpu_model {
 
 /* What a rank has measured, in nanoseconds. */
 struct gpu_model_times {
-    uint64_t begin; /* CLOCK_MONOTONIC: from here on operations count */
-    uint64_t cpu;   /* the process's processor time since then */
-    uint64_t call;  /* of the host, in the median call that starts one sum */
-    uint64_t end;   /* of the last round, for the host */
+    uint64_t begin;                    /* CLOCK_MONOTONIC: from here on operations count */
+    const struct CUstream_st *compute; /* of backward */
+    uint64_t cpu;                      /* the process's processor time since then */
+    uint64_t call;                     /* of the host, in the median call that starts one sum */
+    uint64_t end;                      /* of the last round, for the host */
 };
 
 struct gpu_model_result {
@@ -135,7 +136,7 @@ static inline bool is_nccl(const struct fake_cuda_op *op)
     return strcmp(op->kind, "nccl") == 0;
 }
 
-static inline void gpu_model_read(const struct gpu_model *m, uint64_t begin,
+static inline void gpu_model_read(const struct gpu_model *m, const struct gpu_model_times *t,
                                   struct gpu_model_log *ret)
 {
     size_t most = m->fake->log(NULL, 0) + 1;
@@ -152,9 +153,9 @@ static inline void gpu_model_read(const struct gpu_model *m, uint64_t begin,
         nccl = is_nccl(&ret->all[i]) ? ret->all[i].stream : nccl;
     for (size_t i = 0; i < ret->nall; i++) {
         const struct fake_cuda_op *op = &ret->all[i];
-        if (op->issued >= begin && op->stream == nccl)
+        if (op->issued >= t->begin && op->stream == nccl)
             ret->nccl[ret->nnccl++] = *op;
-        else if (op->issued >= begin)
+        else if (op->issued >= t->begin && op->stream == t->compute)
             ret->layers[ret->nlayers++] = *op;
     }
 }
@@ -265,7 +266,7 @@ static inline void gpu_model_show(const struct gpu_model *m, const struct gpu_mo
 {
     struct gpu_model_log l;
     struct gpu_model_result r = {.call = (double)t->call / 1e3};
-    gpu_model_read(m, t->begin, &l);
+    gpu_model_read(m, t, &l);
     gpu_model_sums(&l, m, &r);
     (m->steps ? gpu_model_steps : gpu_model_loop)(&l, &r);
     r.cpu = r.batches > 0 ? (double)cpu_of_all / 1e3 / m->ranks / m->rounds / r.batches : 0;
