@@ -173,6 +173,15 @@ int device_await(struct device *d, const struct nccl_flight *flight, struct CUst
     return rc;
 }
 
+bool device_is_before(struct device *d, struct CUevent_st *event)
+{
+    struct cuda_visit visit = {0};
+    bool before =
+        enter_used(d, &visit, NULL) == 0 && cuda_event_done(d->gpu->device, event, NULL) == 1;
+    cuda_leave(&visit);
+    return before;
+}
+
 void device_release(struct device *d, size_t n)
 {
     nccl_run_release(d->nccl, n);

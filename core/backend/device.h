@@ -26,6 +26,7 @@
 
 #include "core/coll/algorithm.h"
 
+struct CUevent_st;
 struct CUstream_st;
 struct device;
 struct gpu;
@@ -99,6 +100,9 @@ size_t device_landed(const struct device *device);
  * putting it on its stream. -EBUSY: the stream is being captured. */
 int device_await(struct device *device, const struct nccl_flight *flight,
                  struct CUstream_st *stream, struct err *err);
+
+/* Whether the event has not passed yet. False where that cannot be found out. */
+bool device_is_before(struct device *device, struct CUevent_st *event);
 
 /* Ends the use of the oldest n operations, which have landed. */
 void device_release(struct device *device, size_t n);

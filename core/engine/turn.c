@@ -86,6 +86,28 @@ static void add_waiting(void *ctx, struct slot *slot)
     w->len += n > 0 ? (size_t)n : 0;
 }
 
+static bool is_late(struct engine *e, const struct slot *slot)
+{
+    return slot && slot->ready && device_is_before(e->backends.device, slot->ready);
+}
+
+static bool on_late(void *ctx, uint64_t id)
+{
+    struct engine *e = ctx;
+    return is_late(e, ids_get(&e->ids, id));
+}
+
+/* The first tensor of the GPU lane's oldest batch whose input is not complete. NULL: there is none.
+ */
+static const struct slot *find_late(struct engine *e)
+{
+    const struct batch *oldest = e->batches.gpu.landing;
+    for (size_t i = 0; oldest && i < oldest->n; i++)
+        if (is_late(e, oldest->slots[i]))
+            return oldest->slots[i];
+    return NULL;
+}
+
 static void on_waiting_in(void *ctx, char *text, size_t size)
 {
     struct engine *e = ctx;
@@ -93,6 +115,11 @@ static void on_waiting_in(void *ctx, char *text, size_t size)
     if (size == 0)
         return;
     text[0] = 0;
+    const struct slot *late = find_late(e);
+    if (late) {
+        snprintf(text, size, "the GPU work that fills '%s'", late->name);
+        return;
+    }
     if (e->fast_busy)
         add_waiting(&w, &e->fast);
     queue_each(e->queue, add_waiting, &w);
@@ -152,6 +179,7 @@ const struct negotiate_ops turn_negotiate_ops = {
     .dropped = batches_on_dropped,
     .thawed = batches_on_thawed,
     .stalled = on_stalled,
+    .late = on_late,
     .waiting_in = on_waiting_in,
     .lost = on_lost,
 };

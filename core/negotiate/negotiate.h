@@ -103,6 +103,9 @@ struct negotiate_ops {
     /* One line for each stalled tensor: the missing ranks, and what each of them waits in.
      * Called on the root and sent to all ranks; only rank 0 prints it. */
     void (*stalled)(void *ctx, const char *text);
+    /* Whether the input of this tensor, whose batch was handed out, is not complete yet: the
+     * program's own work on this rank's GPU has not ended. May be NULL. */
+    bool (*late)(void *ctx, uint64_t id);
     /* Describes what this rank's callers wait in, for other ranks' stall reports. */
     void (*waiting_in)(void *ctx, char *text, size_t size);
     /* Every operation must fail with this error. `rank` (and maybe others) has not answered for

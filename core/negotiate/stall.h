@@ -22,7 +22,8 @@ struct stall_item {
     uint64_t age; /* ns that the tensor has waited or run */
     bool running; /* the tensor is in a batch that was handed out on the root */
     bool owed;    /* a rank lacks it for a batch that other ranks have begun */
-    /* Ranks where the tensor is submitted. Of a running one: ranks that do not owe its batch. */
+    /* Ranks where the tensor is submitted. Of a running one: ranks that do not owe its batch, and
+     * whose input is complete. */
     struct rankset have;
 };
 

@@ -26,8 +26,9 @@ void status_own(struct negotiate *n)
     for (int i = 0; i < s->nitems; i++) {
         const struct tensor *e = tensors_find(&n->table, s->items[i].name);
         rankset_clear(&s->items[i].have);
-        bool owes = e && e->owed && e->state != TENSOR_RUNNING;
-        if (s->items[i].running ? !owes : e && e->state != TENSOR_IDLE)
+        bool runs = e && e->state == TENSOR_RUNNING;
+        bool lacks = runs ? n->ops.late && n->ops.late(n->ctx, e->ticket) : e && e->owed;
+        if (s->items[i].running ? !lacks : e && e->state != TENSOR_IDLE)
             rankset_add(&s->items[i].have, n->config.rank);
     }
 }

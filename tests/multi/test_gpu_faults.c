@@ -8,6 +8,7 @@
  * takes: 16 s
  */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -167,6 +168,39 @@ static int hangs(struct gpu_side *g, int rank, int size)
     return fail_second(g, rank, size, false, words);
 }
 
+static void *move_on(void *arg)
+{
+    const struct gpu_side *g = arg;
+    sleep(22);
+    g->fake->stall(false);
+    return NULL;
+}
+
+/* The program's own work on rank 1's GPU does not end: that is not NCCL's fault. */
+static int never_filled(struct gpu_side *g, int rank, int size)
+{
+    static const char *const words[3] = {"allreduce 't' has run for",
+                                         "missing rank 1 (rank 1 waits in the GPU work that fills"};
+    const int64_t n = 1000;
+    pthread_t thread;
+    hvd_handle h;
+    struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "t", HVD_FLOAT32, 1, &n);
+    int rc = gpu_job_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 1000, true, 4);
+    if (rc == 0 && rank == 1) {
+        g->fake->stall(true);
+        if (gpu_side_send(g, 0, 4000) < 0 || pthread_create(&thread, NULL, move_on, g) != 0)
+            return FAIL("%s", g->err.msg);
+    }
+    if (rc == 0 && rank_wait(&r, &h) >= 0)
+        rc = FAIL("it is done");
+    for (int i = 0; i < 3 && words[i] && rc == 0; i++)
+        if (!strstr(hvd_error(), words[i]))
+            rc = FAIL("\"%s\" is not in: %s", words[i], hvd_error());
+    if (rank == 1)
+        pthread_join(thread, NULL);
+    return rc;
+}
+
 /* Rank 1 cannot create its communicator, while the others wait in theirs. */
 static int fails_first(struct gpu_side *g, int rank, int size)
 {
@@ -237,6 +271,7 @@ static void test_nccl_fails(void **state)
     const char *const stall[] = {env[0], "HVD_STALL_CHECK_TIME_SECONDS=16",
                                  "HVD_STALL_SHUTDOWN_TIME_SECONDS=6", NULL};
     gpu_job_run(2, stall, (struct gpu_job){NULL, NULL, 0, -1, hangs});
+    gpu_job_run(2, stall, (struct gpu_job){NULL, NULL, 0, -1, never_filled});
     gpu_job_run(3, env, (struct gpu_job){NULL, NULL, 0, -1, fails_later});
     gpu_job_run(3, env, (struct gpu_job){NULL, NULL, 0, -1, fails_first});
     gpu_job_run(3, env, (struct gpu_job){NULL, NULL, 0, -1, dies});
