@@ -371,8 +371,8 @@ class Certificates(agents.Case):
         pids, first, served = {name: kubelet.of(name).pid for name in job.running()}, self.keys(), {self.served()}
         self.wait("two rotations", 60, job, kubelet,
                   lambda: served.add(self.served()) or self.keys().get("cross.crt", "").count("BEGIN") == 2)
-        self.wait("a third certificate", 20, job, kubelet, lambda: served.add(self.served()) or len(served) > 2)
         now = self.keys()
+        self.wait("a third certificate", 20, job, kubelet, lambda: served.add(self.served()) or len(served) > 2)
         self.assertEqual(now["secret"], first["secret"])
         self.assertIn(first["ca.crt"], now["old.crt"])
         self.assertNotIn(first["ca.key"].splitlines()[1], "".join(now.values()), "the key of the first CA is destroyed")
