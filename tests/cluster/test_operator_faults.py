@@ -275,7 +275,7 @@ class Outage(Faults):
         operator.wait_ready(30)
         wait_until("a word that it works again", 30, lambda: any("works again" in line for line in self.said(operator)))
         began, ended = [[line for line in self.said(operator) if ("works again" in line) == end] for end in (False, True)]
-        self.assertIn("Connection refused", began[0])
+        self.assertRegex(began[0], "Connection (refused|timed out)")   # the latter on a busy machine
         self.assertEqual((len([line for line in began if "refused" in line]), len(ended)), (1, 1), self.said(operator))
         job.wait_phase("Running")
         job.patch({"workers": 4})

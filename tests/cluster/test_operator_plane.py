@@ -120,7 +120,8 @@ class Plane(agents.Case):
         self.check(job, kubelet, pids)
 
     def keys(self):
-        data = self.cluster.api.get(f"/api/v1/namespaces/{operators.SYSTEM}/secrets/hvd-operator-ca")["data"]
+        path = f"/api/v1/namespaces/{operators.SYSTEM}/secrets?fieldSelector=metadata.name%3Dhvd-operator-ca"
+        data = wait_until("the operator's Secret", 60, lambda: self.cluster.api.get(path)["items"])[0]["data"]
         return {name: base64.b64decode(value) for name, value in data.items()}
 
     def test_taken_over(self):

@@ -419,7 +419,7 @@ static void test_server(void **state)
     checkup_expect("k8s-api-reachable", CHECK_SKIP, "(empty)");
 
     kill(pid, SIGSTOP); /* the server accepts connections and never answers */
-    ask_server(port, good.ca_pem, token, 4000);
+    ask_server(port, good.ca_pem, token, 8000);
     checkup_expect("k8s-api-reachable", CHECK_FAIL, "imed out");
     stop_server(pid);
     ask_server(port, good.ca_pem, token, 20000);
