@@ -235,8 +235,32 @@ static bool drain(struct device *d, bool aborts)
     return rc != 1;
 }
 
+bool device_owes(const struct device *d)
+{
+    return d && ((d->nccl && nccl_run_owes(d->nccl)) || d->kept_owed);
+}
+
+/* Enqueues that retained inputs are copied back. */
+static void restore(struct device *d)
+{
+    struct cuda_visit visit = {0};
+    struct err err = {0};
+    int rc = enter_used(d, &visit, &err);
+    if (rc == 0 && d->kept_owed)
+        rc = kept_restore(&d->kept, d->gpu, &err);
+    d->kept_owed = d->kept_owed && rc != 0;
+    if (rc == 0 && d->nccl)
+        rc = nccl_run_restore(d->nccl, &err);
+    cuda_leave(&visit);
+    if (rc < 0)
+        log_warn("%s", err.msg);
+}
+
 void device_drain(struct device *d)
 {
+    if (!device_owes(d) || !drain(d, false))
+        return;
+    restore(d);
     drain(d, false);
 }
 

@@ -111,13 +111,17 @@ void device_release(struct device *device, size_t n);
  * NULL is allowed. */
 void device_revoke(struct device *device);
 
+/* Whether work of operations that were given up may still touch tensors, or inputs have to be
+ * copied back. NULL is allowed. */
+bool device_owes(const struct device *device);
+
 /* After device_revoke(): ends the use of all operations that are not released. Their retained
  * inputs are copied back to where they were when their work is off the GPU; the next setup waits
  * for that. NULL is allowed. */
 void device_give_back(struct device *device);
 
-/* After device_give_back(): waits until none of these operations touches tensors any more. Bounded
- * in time. NULL is allowed. */
+/* Before the caller of an operation that was given up gets its tensors back: waits, bounded, until
+ * its work is off the GPU and its retained input is copied back. */
 void device_drain(struct device *device);
 
 #endif

@@ -400,6 +400,11 @@ int nccl_run_restore(struct nccl_run *run, struct err *err)
     return rc == 0 ? gpu_join(run->gpu, err) : rc;
 }
 
+bool nccl_run_owes(const struct nccl_run *run)
+{
+    return run->given_up || run->owed;
+}
+
 void nccl_run_cancel(struct nccl_run *run)
 {
     if (run->form.parting)

@@ -112,6 +112,10 @@ int nccl_run_drained(struct nccl_run *run, struct err *err);
  * given back for that are being copied back, and later work on the streams waits for it. */
 int nccl_run_restore(struct nccl_run *run, struct err *err);
 
+/* Whether work of operations that were given up may still touch tensors, or inputs have to be
+ * copied back. */
+bool nccl_run_owes(const struct nccl_run *run);
+
 /* Cancels a part of nccl_run_form() that is in flight, whose coll must still exist. */
 void nccl_run_cancel(struct nccl_run *run);
 

@@ -232,6 +232,8 @@ static bool is_known(struct slot *slot)
 static int await_on(struct engine *e, struct slot *slot, hvd_handle handle, void *stream)
 {
     int rc = 0;
+    if (atomic_load(&slot->done) || atomic_load(&slot->handle) != handle)
+        return 0; /* without the lock, which a repair may hold for long */
     drive_lock(e);
     if (atomic_load(&slot->handle) == handle && !atomic_load(&slot->done) && slot->flight)
         rc = device_await(e->backends.device, slot->flight, stream, &last);
@@ -245,7 +247,7 @@ int hvd_wait_stream(hvd_handle handle, void *stream)
     struct slot *slot = find_slot(handle, &e);
     if (!slot)
         return last.code;
-    drive_wait_aloft(e, slot);
+    drive_wait_aloft(e, slot, handle);
     int rc = await_on(e, slot, handle, stream);
     life_end();
     return rc;

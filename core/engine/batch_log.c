@@ -71,11 +71,11 @@ static void append(struct batches *b, struct batch *batch)
 
 /* Adds the batch to its lane. Every rank keeps the log's order in both lanes, whether it knows the
  * lane of a batch at once or only when its turn comes. */
-static void route(struct engine *e, struct batch *batch)
+static void route(struct engine *e, struct batch *batch, bool owed)
 {
     struct batches *b = &e->batches;
     bool known = b->moving == 0 && device_is_ready(e->backends.device);
-    batch->behind = b->closed;
+    batch->behind = b->closed && !owed;
     b->closed = b->closed || batch_is_last(batch);
     if (batch_on_gpu(batch) && known && gpu_lane_takes(e, batch)) {
         gpu_lane_add(e, batch);
@@ -143,7 +143,7 @@ void batches_on_batch(void *ctx, const struct negotiate_batch *from)
     batch->index = from->index;
     if (from->frozen)
         b->frozen = from->index + 1;
-    route(e, batch);
+    route(e, batch, from->owed);
 }
 
 /* The last operation was dropped. */

@@ -157,7 +157,7 @@ bool batches_may_begin(const struct engine *e, const struct batch *batch)
     const struct batches *b = &e->batches;
     if ((b->held || batch->behind) && batch->n > 0 && batch->slots[0]->facts.sig.world != 0)
         return false;
-    if (batch_is_last(batch) && b->gpu.first && !b->gpu.first->behind)
+    if (batch_is_last(batch) && (negotiate_owes(e->neg) || (b->gpu.first && !b->gpu.first->behind)))
         return false;
     if (batch->frozen && backends_cannot_cancel(&e->backends) && atomic_load(&e->drive.closing))
         return false;

@@ -166,8 +166,8 @@ static int dispatch(struct engine *e, int from, const struct buf *msg, struct er
     struct control *c = &e->control;
     struct reader r = reader_over(msg->data, msg->len);
     uint8_t type = reader_u8(&r);
-    if (type == CONTROL_NEGOTIATE && e->failed)
-        return 0;
+    if (type == CONTROL_NEGOTIATE && (e->failed || e->conflict.code))
+        return 0; /* negotiation has ended */
     if (type == CONTROL_NEGOTIATE) {
         int who = from == c->nchildren ? NEGOTIATE_PARENT : c->children[from];
         return negotiate_recv(e->neg, who, r.data + r.pos, r.len - r.pos, clock_ns(), err);

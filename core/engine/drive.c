@@ -187,12 +187,12 @@ static bool wanted_elsewhere(struct drive *d)
     return atomic_load(&d->lock_requests) > 0 || atomic_load(&d->closing);
 }
 
-/* What a caller waits for. */
-enum goal { GOAL_DONE, GOAL_ALOFT };
-
-static bool is_over(struct slot *slot, enum goal goal)
+/* What a caller waits for: that the slot is done. aloft not 0: or that a stream can wait for it, or
+ * that the slot has another handle than this one by now. */
+static bool is_over(struct slot *slot, hvd_handle aloft)
 {
-    return atomic_load(&slot->done) || (goal == GOAL_ALOFT && atomic_load(&slot->aloft));
+    return atomic_load(&slot->done) ||
+           (aloft && (atomic_load(&slot->aloft) || atomic_load(&slot->handle) != aloft));
 }
 
 /* Clock time at which the driver must look again even if nothing wakes it. */
@@ -202,7 +202,7 @@ static uint64_t wake_by(const struct engine *e)
     return e->next_tick < poll ? e->next_tick : poll;
 }
 
-static void sleep_as_driver(struct engine *e, struct slot *slot, enum goal goal)
+static void sleep_as_driver(struct engine *e, struct slot *slot, hvd_handle aloft)
 {
     struct drive *d = &e->drive;
     turn_prioritize(e, slot, PRIORITY_WAITED);
@@ -211,19 +211,19 @@ static void sleep_as_driver(struct engine *e, struct slot *slot, enum goal goal)
     mesh_sleep_begin(e->mesh);
     atomic_store(&d->driver, DRIVER_SLEEPS);
     bool moved = turn(e, TURN_CHECK);
-    if (!moved && !is_over(slot, goal) && !queue_has_new(e->queue) && !wanted_elsewhere(d) &&
+    if (!moved && !is_over(slot, aloft) && !queue_has_new(e->queue) && !wanted_elsewhere(d) &&
         !atomic_load(&d->priority_requests))
         wait_fds(d->driver_fd, mesh_fd(e->mesh), wake_by(e));
     atomic_store(&d->driver, DRIVER_RUNS);
     mesh_sleep_end(e->mesh);
 }
 
-static void until(struct engine *e, struct slot *slot, enum goal goal)
+static void until(struct engine *e, struct slot *slot, hvd_handle aloft)
 {
     struct drive *d = &e->drive;
     struct spin_state spin = {0};
     bool prioritized = false;
-    for (unsigned n = 1; !is_over(slot, goal) && !wanted_elsewhere(d); n++) {
+    for (unsigned n = 1; !is_over(slot, aloft) && !wanted_elsewhere(d); n++) {
         if (!prioritized && slot->state == SLOT_NEGOTIATING) {
             turn_prioritize(e, slot, PRIORITY_WAITED);
             prioritized = true;
@@ -232,11 +232,11 @@ static void until(struct engine *e, struct slot *slot, enum goal goal)
             spin = (struct spin_state){0};
             continue;
         }
-        if (is_over(slot, goal))
+        if (is_over(slot, aloft))
             return;
         if (drive_pause(e, &spin))
             continue;
-        sleep_as_driver(e, slot, goal);
+        sleep_as_driver(e, slot, aloft);
         spin = (struct spin_state){0};
         n = FULL_EACH - 1; /* makes the next turn a full one */
     }
@@ -244,7 +244,7 @@ static void until(struct engine *e, struct slot *slot, enum goal goal)
 
 void drive_until(struct engine *e, struct slot *slot)
 {
-    until(e, slot, GOAL_DONE);
+    until(e, slot, 0);
 }
 
 void drive_prioritize(struct engine *e, struct slot *slot, enum priority priority)
@@ -261,19 +261,19 @@ void drive_prioritize(struct engine *e, struct slot *slot, enum priority priorit
         wake_thread(&e->drive);
 }
 
-static void wait_for(struct engine *e, struct slot *slot, enum goal goal)
+static void wait_for(struct engine *e, struct slot *slot, hvd_handle aloft)
 {
     struct drive *d = &e->drive;
-    while (!is_over(slot, goal)) {
+    while (!is_over(slot, aloft)) {
         if (!wanted_elsewhere(d) && drive_try(e)) {
-            until(e, slot, goal);
+            until(e, slot, aloft);
             drive_leave(e);
             continue;
         }
         drive_prioritize(e, slot, PRIORITY_WAITED);
         atomic_fetch_add(&d->waiters, 1);
         uint32_t t = atomic_load(&d->turn);
-        if (!is_over(slot, goal) && (atomic_load(&d->driver) || wanted_elsewhere(d)))
+        if (!is_over(slot, aloft) && (atomic_load(&d->driver) || wanted_elsewhere(d)))
             futex_wait(&d->turn, t, RECHECK_NS);
         atomic_fetch_sub(&d->waiters, 1);
     }
@@ -284,12 +284,12 @@ static void wait_for(struct engine *e, struct slot *slot, enum goal goal)
 
 void drive_wait(struct engine *e, struct slot *slot)
 {
-    wait_for(e, slot, GOAL_DONE);
+    wait_for(e, slot, 0);
 }
 
-void drive_wait_aloft(struct engine *e, struct slot *slot)
+void drive_wait_aloft(struct engine *e, struct slot *slot, hvd_handle handle)
 {
-    wait_for(e, slot, GOAL_ALOFT);
+    wait_for(e, slot, handle);
 }
 
 /* A small operation on one host: starting it is all that peers need of this rank, and most callers

@@ -86,8 +86,9 @@ void drive_until(struct engine *e, struct slot *slot);
 /* Returns when the slot is done. */
 void drive_wait(struct engine *e, struct slot *slot);
 
-/* Returns when the slot is done, or a stream can wait for it (slot.aloft). */
-void drive_wait_aloft(struct engine *e, struct slot *slot);
+/* Returns when the slot is done, when a stream can wait for it (slot.aloft), or when another thread
+ * has released it. */
+void drive_wait_aloft(struct engine *e, struct slot *slot, hvd_handle handle);
 
 /* Called after a submission: has a driver look at it. */
 void drive_submitted(struct engine *e);

@@ -221,6 +221,7 @@ int engine_map_worlds(struct engine *e, struct err *err)
 void engine_end_world(struct engine *e)
 {
     struct err err;
+    device_drain(e->backends.device);
     err_set(&err, ESTALE,
             "hvd_commit() in another thread has changed the world of %d ranks in which this was "
             "submitted: no tensor was changed. Look at rank and size, and submit it again",
@@ -337,6 +338,7 @@ void engine_close(struct engine *e)
     drive_lock(e);
     bool in_the_middle =
         backends_cannot_cancel(&e->backends) ? !finish_batches(e) : !batches_idle(&e->batches);
+    in_the_middle = in_the_middle || (!e->failed && negotiate_owes(e->neg));
     /* Before the operations are aborted: see gpu_lane.c. */
     if (in_the_middle)
         mesh_abort(e->mesh, "hvd_shutdown() in the middle of an operation");

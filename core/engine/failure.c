@@ -43,7 +43,7 @@ void engine_fail_all(struct engine *e, const struct err *why)
      * failure. */
     coll_stop(e->coll);
     coll_stop(e->repair.old_coll);
-    if (!gpu_lane_idle(&e->batches.gpu))
+    if (!gpu_lane_idle(&e->batches.gpu) || device_owes(e->backends.device))
         device_end(e->backends.device);
     if (coll_abandoned(e->coll))
         abandon_tensors(e, coll_abandoned(e->coll), err);
@@ -94,6 +94,7 @@ void engine_fail_rank(struct engine *e, const struct err *why)
 void engine_repair(struct engine *e, const struct err *why)
 {
     struct err err = {0};
+    e->conflict.code = 0; /* everything begins anew */
     inject_point("lost");
     /* Tells the peers unless that was done already. Ranks of this host do not see a connection end,
      * and no rank may return a result after it has reported (REPAIR.md). */

@@ -64,7 +64,7 @@ static bool may_launch(const struct engine *e, const struct batch *batch)
 {
     const struct gpu_lane *l = &e->batches.gpu;
     return !l->starved && batches_may_begin(e, batch) && device_has_room(e->backends.device) &&
-           (l->launched == l->landed || (!l->alone && !must_be_alone(e, batch)));
+           !l->alone && (l->launched == l->landed || !must_be_alone(e, batch));
 }
 
 static int launch_one(struct engine *e, struct batch *batch)
@@ -97,6 +97,7 @@ static int launch_more(struct engine *e, bool *ret_moved)
         int rc = launch_one(e, batch);
         if (rc == -EAGAIN) {
             e->trouble.code = 0;
+            l->alone = false;
             l->starved = true; /* until an operation ends */
             return 0;
         }
@@ -125,6 +126,9 @@ static void finish_oldest(struct engine *e)
     if (!(l->first = batch->next))
         l->end = &l->first;
     l->starved = false;
+    if (l->alone)
+        launch_finish(e, &l->launch);
+    l->alone = false;
     device_release(e->backends.device, batch->launched);
     l->launched -= batch->launched;
     l->called -= batch->called;
@@ -157,10 +161,6 @@ static void land(struct engine *e)
 {
     struct gpu_lane *l = &e->batches.gpu;
     size_t landed = device_landed(e->backends.device);
-    if (landed > l->landed && l->alone) {
-        launch_finish(e, &l->launch);
-        l->alone = false;
-    }
     while (l->landed < landed) {
         struct batch *batch = l->landing;
         l->landed++;

@@ -29,7 +29,7 @@ struct gpu_lane {
     struct batch *next; /* the oldest of which not all operations are launched; NULL: none */
     size_t launched, called, landed; /* operations of the batches in the list, see struct batch */
     uint64_t finished;               /* batches that are done and were removed from the list */
-    /* The operation in flight uses memory of `launch` until it has landed: no other is launched. */
+    /* The operation in flight uses memory of `launch` until it is done: no other is launched. */
     bool alone;
     bool starved; /* there was no memory for one more operation in flight */
     struct whole whole;

@@ -46,14 +46,6 @@ static void ungroup_rest(struct unfinished *p)
     }
 }
 
-/* A broadcast whose root is lost fails at once, and its tensor is the caller's again: waits until
- * the GPU does not write it any more. */
-static void await_gpu(struct engine *e, const struct slot *s)
-{
-    if (s->device >= 0 && launch_root(e, &s->facts.sig) < 0)
-        device_drain(e->backends.device);
-}
-
 void resubmit_all(struct engine *e)
 {
     uint64_t now = clock_ns();
@@ -72,7 +64,6 @@ void resubmit_all(struct engine *e)
     ungroup_rest(&p);
     for (size_t i = 0; i < p.n; i++) {
         p.list[i]->has_id = false;
-        await_gpu(e, p.list[i]);
         turn_submit(e, p.list[i], now);
     }
     free(p.list);

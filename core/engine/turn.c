@@ -20,6 +20,8 @@
 
 static void finish_with(struct engine *e, struct slot *slot, const struct err *err)
 {
+    if (slot->device >= 0) /* it may have been in flight in an earlier epoch */
+        device_drain(e->backends.device);
     if (slot->has_id)
         ids_remove(&e->ids, slot->id, slot);
     if (timeline_on(&e->timeline))

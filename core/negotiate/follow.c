@@ -69,6 +69,7 @@ int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count,
         .n = count,
         .bound = how.bound,
         .frozen = how.frozen,
+        .owed = how.owed,
         .index = how.index,
     };
     n->ops.batch(n->ctx, &batch);
@@ -158,7 +159,7 @@ static int follow_batch(struct negotiate *n, struct reader *r)
         }
     }
     if (bound && !list_empty(&n->owed.queue))
-        return owed_add(n, n->picked, count);
+        return owed_add(n, n->picked, count, false);
     return follow_hand_out(n, n->picked, count, (struct running_batch){.bound = bound});
 }
 

@@ -70,6 +70,7 @@ struct negotiate_batch {
     size_t n;
     bool bound;     /* no rank can cancel it once one rank has begun it */
     bool frozen;    /* it comes from the plan that is in force */
+    bool owed;      /* it comes from a plan that was left: other ranks have begun it before that */
     uint64_t index; /* of a frozen batch: its place, counted from the beginning of the plan */
 };
 
@@ -169,6 +170,9 @@ void negotiate_done(struct negotiate *n, uint64_t number);
 int negotiate_failed(const struct negotiate *n);
 
 bool negotiate_frozen(const struct negotiate *n);
+
+/* Whether this rank owes batches that other ranks have begun. */
+bool negotiate_owes(const struct negotiate *n);
 
 /* A batch of one tensor that the caller runs at once, see negotiate_try_next(). */
 struct negotiate_next {

@@ -172,7 +172,7 @@ int owed_begin(struct negotiate *n, uint64_t keep, uint64_t bind);
 
 /* Appends a bound batch to the queue. Those of its tensors that are submitted belong to it from
  * here on. -ENOMEM. */
-int owed_add(struct negotiate *n, struct tensor **tensors, uint32_t count);
+int owed_add(struct negotiate *n, struct tensor **tensors, uint32_t count, bool planned);
 
 /* A tensor of the queue was submitted. */
 void owed_submitted(struct negotiate *n, struct tensor *e);

@@ -133,12 +133,13 @@ int owed_recv_conflict(struct negotiate *n, struct reader *r)
 
 /* ---- the queue ------------------------------------------------------------------------------ */
 
-int owed_add(struct negotiate *n, struct tensor **tensors, uint32_t count)
+int owed_add(struct negotiate *n, struct tensor **tensors, uint32_t count, bool planned)
 {
     struct owed_batch *b = malloc(sizeof(*b) + count * sizeof(struct tensor *));
     if (!b)
         return -ENOMEM;
     b->n = count;
+    b->planned = planned;
     for (uint32_t i = 0; i < count; i++) {
         struct tensor *e = b->tensors[i] = tensors[i];
         e->owed = true;
@@ -168,7 +169,8 @@ static void hand_out(struct negotiate *n)
     for (struct owed_batch *b = first(o); b && !o->why[0] && complete(b); b = first(o)) {
         for (uint32_t i = 0; i < b->n; i++)
             b->tensors[i]->owed = false;
-        if (follow_hand_out(n, b->tensors, b->n, (struct running_batch){.bound = true}) < 0) {
+        if (follow_hand_out(n, b->tensors, b->n,
+                            (struct running_batch){.bound = true, .owed = b->planned}) < 0) {
             n->failed = -ENOMEM;
             return;
         }
@@ -192,7 +194,7 @@ int owed_begin(struct negotiate *n, uint64_t keep, uint64_t bind)
         for (uint32_t i = 0; bound && i < count; i++)
             if (tensors[i]->owed)
                 return -EPROTO;
-        if (bound && owed_add(n, tensors, count) < 0)
+        if (bound && owed_add(n, tensors, count, true) < 0)
             return -ENOMEM;
         for (uint32_t i = 0; bound && i < count && !o->why[0]; i++)
             if (tensors[i]->state == TENSOR_OWED &&
@@ -212,6 +214,11 @@ void owed_submitted(struct negotiate *n, struct tensor *e)
     if (!signature_equal(&e->want, &e->cached) && !n->owed.why[0])
         differs(n, e);
     hand_out(n);
+}
+
+bool negotiate_owes(const struct negotiate *n)
+{
+    return !list_empty(&n->owed.queue);
 }
 
 int owed_recv_settled(struct negotiate *n, int child, const struct reader *r)

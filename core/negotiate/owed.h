@@ -10,6 +10,7 @@
 
 struct owed_batch {
     struct list at; /* owed.queue */
+    bool planned;   /* of the plan that was left; else it waits behind those */
     uint32_t n;
     struct tensor *tensors[];
 };

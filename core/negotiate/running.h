@@ -16,6 +16,7 @@ struct tensor;
 struct running_batch {
     bool bound;     /* see negotiate.h */
     bool frozen;    /* it comes from the plan that is in force */
+    bool owed;      /* see negotiate.h */
     uint64_t index; /* of a frozen batch, counted from the beginning of the plan */
     bool live;      /* set by running_close(): not finished and not dropped */
     uint32_t n;     /* tensors */

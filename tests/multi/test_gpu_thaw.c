@@ -176,6 +176,25 @@ static int changed(struct gpu_side *g, int rank, int size)
     return rc > 0 ? rc : expect(rc, "rank 1: float32 [60] sum on a GPU; other ranks: float32 [50]");
 }
 
+/* The last rank's program ends although the others have begun a sum that it owes. */
+static int leaves(struct gpu_side *g, int rank, int size)
+{
+    int rc = until_frozen(g, rank, size);
+    if (rank == size - 1) {
+        static float other = 1;
+        const int64_t n = 1;
+        struct hvd_request r = rank_request("not in the plan", &other, &n);
+        hvd_handle h;
+        usleep(300000); /* the others have begun 'a' */
+        rc = rc ? rc : hvd_submit(&r, 1, &h);
+        usleep(300000); /* the schedule has thawed */
+        return rc;
+    }
+    if (rc == 0)
+        rc = one_at_a_time(g, rank, size, 0, 1, 50);
+    return rc < 0 && strstr(hvd_error(), "shut") ? 0 : FAIL("%d %s", rc, hvd_error());
+}
+
 /* ---- tests ---- */
 
 static void run_both(int (*body)(struct gpu_side *, int, int))
@@ -202,12 +221,18 @@ static void test_changed(void **state)
     run_both(changed);
 }
 
+static void test_leaves(void **state)
+{
+    run_both(leaves);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_disorder),
         cmocka_unit_test(test_crossed),
         cmocka_unit_test(test_changed),
+        cmocka_unit_test(test_leaves),
     };
     return cmocka_run_group_tests_name("multi/gpu_thaw", tests, NULL, NULL);
 }
