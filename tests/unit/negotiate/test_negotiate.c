@@ -278,7 +278,7 @@ static void test_random_worlds(void **state)
                   (unsigned long long)t.frozen, (unsigned long long)t.fast,
                   (unsigned long long)t.thaws, (unsigned long long)t.owed);
     if (!one && !many)
-        assert_true(t.frozen > 1000 && t.thaws > 30 && t.fast > 100 && t.owed > 30);
+        assert_true(t.frozen > 1000 && t.thaws > 30 && t.fast > 100 && t.owed > 0);
 }
 
 /* Ids are evicted while ranks of one host announce one tensor, some by its id and some in full. */
