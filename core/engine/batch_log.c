@@ -3,7 +3,6 @@
  * batch_log: takes the log from negotiation: batches come, are dropped by a thaw, and go into their
  * lanes. See batches.h.
  */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,17 +49,13 @@ struct batch *batches_new(struct engine *e, size_t n)
     return batch;
 }
 
-static void recycle(struct batches *b, struct batch *batch)
+void batches_recycle(struct engine *e, struct batch *batch)
 {
+    struct batches *b = &e->batches;
     b->moving -= batch->may_move;
     batch->may_move = false;
     batch->next = b->free;
     b->free = batch;
-}
-
-void batches_recycle(struct engine *e, struct batch *batch)
-{
-    recycle(&e->batches, batch);
 }
 
 static void append(struct batches *b, struct batch *batch)
@@ -129,7 +124,7 @@ void batches_on_batch(void *ctx, const struct negotiate_batch *from)
                 err_set(&e->trouble, ESHUTDOWN, "it has shut down");
             else
                 err_set(&e->trouble, EPROTO, "a batch with a tensor that is not known here");
-            recycle(b, batch);
+            batches_recycle(e, batch);
             return;
         }
         take_rows(e, s, &from->tensors[i]);
@@ -156,13 +151,13 @@ static void reopen(struct batches *b)
         q->behind = false;
 }
 
-static void give_back(struct batches *b, struct batch *batch)
+static void give_back(struct engine *e, struct batch *batch)
 {
     if (batch_is_last(batch))
-        reopen(b);
+        reopen(&e->batches);
     for (size_t i = 0; i < batch->n; i++)
         batch->slots[i]->state = SLOT_NEGOTIATING;
-    recycle(b, batch);
+    batches_recycle(e, batch);
 }
 
 void batches_on_dropped(void *ctx, uint64_t number)
@@ -173,7 +168,7 @@ void batches_on_dropped(void *ctx, uint64_t number)
         if (b->running)
             coll_cancel(e->coll);
         b->running = false;
-        give_back(b, TAKE(b->active));
+        give_back(e, TAKE(b->active));
         return;
     }
     struct batch **at = &b->first;
@@ -185,7 +180,7 @@ void batches_on_dropped(void *ctx, uint64_t number)
     *at = batch->next;
     if (!*at)
         b->end = at;
-    give_back(b, batch);
+    give_back(e, batch);
 }
 
 void batches_on_thawed(void *ctx)

@@ -387,6 +387,11 @@ void sim_wait(struct sim_rank *r, int name)
     sim_add(r, &(struct sim_step){.what = SIM_WAIT, .name = name});
 }
 
+void sim_sleep(struct sim_rank *r, uint64_t ns)
+{
+    sim_add(r, &(struct sim_step){.what = SIM_SLEEP, .ns = ns});
+}
+
 /* A flat tree (0), a binary tree (1), or groups of `fan` ranks whose first rank is the parent of
  * the others. */
 static int parent_of(int rank, int fan)

@@ -125,6 +125,7 @@ uint64_t sim_random(struct sim *s, uint64_t below);
 struct sim_step *sim_add(struct sim_rank *r, const struct sim_step *step);
 void sim_submit(struct sim_rank *r, int name, const struct signature *sig, uint64_t version);
 void sim_wait(struct sim_rank *r, int name);
+void sim_sleep(struct sim_rank *r, uint64_t ns);
 
 /* Signature of a float32 sum of so many elements. */
 struct signature sim_allreduce(int64_t count);

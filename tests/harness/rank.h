@@ -74,4 +74,16 @@ static inline uint64_t rank_random(uint64_t *state)
     return *state >> 33;
 }
 
+/* Fills order with the numbers 0 to n - 1 in a random order; state is that of rank_random(). */
+static inline void rank_shuffle(int *order, int n, uint64_t *state)
+{
+    for (int i = 0; i < n; i++)
+        order[i] = i;
+    for (int i = n - 1; i > 0; i--) {
+        int j = (int)(rank_random(state) % (uint64_t)(i + 1)), t = order[i];
+        order[i] = order[j];
+        order[j] = t;
+    }
+}
+
 #endif

@@ -31,17 +31,6 @@
 #define COUNT   3000
 #define ROUNDS  60
 
-static void shuffle(int *order, int n, uint64_t *seed)
-{
-    for (int i = 0; i < n; i++)
-        order[i] = i;
-    for (int i = n - 1; i > 0; i--) {
-        int j = (int)(rank_random(seed) % (uint64_t)(i + 1)), t = order[i];
-        order[i] = order[j];
-        order[j] = t;
-    }
-}
-
 /* Tensor t is on the GPU, unless t is odd and mixed. */
 static bool on_gpu(int t, bool mixed)
 {
@@ -91,8 +80,8 @@ static int disorder(struct gpu_side *g, int rank, int size, bool mixed)
     for (int k = 0; k < ROUNDS && rc == 0; k++) {
         hvd_handle handles[TENSORS];
         int order[TENSORS], wait[TENSORS], last = k % 17 == 16 ? TENSORS : TENSORS - 1;
-        shuffle(order, last, &seed);
-        shuffle(wait, last, &seed);
+        rank_shuffle(order, last, &seed);
+        rank_shuffle(wait, last, &seed);
         for (int i = 0; i < last && rc == 0; i++)
             rc = submit_one(g, rank, size, order[i], mixed, 20 * k, &handles[order[i]]);
         for (int i = 0; i < last && rc == 0; i++)

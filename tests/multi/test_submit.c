@@ -29,17 +29,6 @@
 #define TENSORS 24
 #define COUNT   700
 
-static void shuffle(int *order, int n, uint64_t *seed)
-{
-    for (int i = 0; i < n; i++)
-        order[i] = i;
-    for (int i = n - 1; i > 0; i--) {
-        int j = (int)(rank_random(seed) % (uint64_t)(i + 1)), t = order[i];
-        order[i] = order[j];
-        order[j] = t;
-    }
-}
-
 static int shuffled(int rank, int size, void *arg)
 {
     static float data[TENSORS][COUNT];
@@ -49,8 +38,8 @@ static int shuffled(int rank, int size, void *arg)
         return FAIL("%s", hvd_error());
     for (int k = 0; k < rounds; k++) {
         hvd_handle handles[TENSORS];
-        shuffle(submit, TENSORS, &seed);
-        shuffle(wait, TENSORS, &seed);
+        rank_shuffle(submit, TENSORS, &seed);
+        rank_shuffle(wait, TENSORS, &seed);
         for (int i = 0; i < TENSORS; i++) {
             int t = submit[i];
             int64_t count = t * 29 + 1;

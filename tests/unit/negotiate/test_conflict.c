@@ -32,11 +32,6 @@ static struct sim_options options_for(uint64_t seed)
     return o;
 }
 
-static void sleep_for(struct sim_rank *r, uint64_t ns)
-{
-    sim_add(r, &(struct sim_step){.what = SIM_SLEEP, .ns = ns});
-}
-
 static void submit(struct sim_rank *r, int name, int64_t count)
 {
     struct signature sig = sim_on_gpu(sim_allreduce(count));
@@ -95,7 +90,7 @@ static void test_other_order(void **state)
         for (int i = 0; i < s.n; i++) {
             struct sim_rank *r = &s.ranks[i];
             if (i == odd) {
-                sleep_for(r, 5 * CLOCK_MS);
+                sim_sleep(r, 5 * CLOCK_MS);
                 submit(r, 1, 11);
                 sim_wait(r, 1);
                 submit(r, 0, 10);
@@ -125,7 +120,7 @@ static void test_new_tensor_behind(void **state)
         for (int i = 0; i < s.n; i++) {
             struct sim_rank *r = &s.ranks[i];
             if (i == odd) {
-                sleep_for(r, 5 * CLOCK_MS);
+                sim_sleep(r, 5 * CLOCK_MS);
                 submit(r, 7, 5);
                 sim_wait(r, 7);
             }
@@ -156,7 +151,7 @@ static void test_one_batch(void **state)
         for (int i = 0; i < s.n; i++) {
             struct sim_rank *r = &s.ranks[i];
             if (i == odd) {
-                sleep_for(r, 5 * CLOCK_MS);
+                sim_sleep(r, 5 * CLOCK_MS);
                 submit(r, 1, 11);
                 sim_wait(r, 1);
                 submit(r, 0, 10);
@@ -189,11 +184,11 @@ static void test_another_thread_is_late(void **state)
         for (int i = 0; i < s.n; i++) {
             struct sim_rank *r = &s.ranks[i];
             if (i == odd) {
-                sleep_for(r, 5 * CLOCK_MS);
+                sim_sleep(r, 5 * CLOCK_MS);
                 submit(r, 1, 11);
                 /* A wait in another thread: the program itself goes on. */
                 sim_add(r, &(struct sim_step){.what = SIM_PRIORITIZE, .name = 1});
-                sleep_for(r, 900 * CLOCK_MS);
+                sim_sleep(r, 900 * CLOCK_MS);
                 submit(r, 0, 10);
             } else {
                 submit(r, 0, 10);
@@ -222,15 +217,15 @@ static void other_shape(uint64_t seed, bool before)
     for (int i = 0; i < s.n; i++) {
         struct sim_rank *r = &s.ranks[i];
         if (i == odd) {
-            sleep_for(r, 5 * CLOCK_MS);
+            sim_sleep(r, 5 * CLOCK_MS);
             if (!before) {
                 submit(r, 7, 5);
-                sleep_for(r, 20 * CLOCK_MS);
+                sim_sleep(r, 20 * CLOCK_MS);
             }
             submit(r, 0, 12);
         } else {
             submit(r, 0, 10);
-            sleep_for(r, before ? 50 * CLOCK_MS : 0);
+            sim_sleep(r, before ? 50 * CLOCK_MS : 0);
             submit(r, 7, 5);
         }
         sim_wait(r, 0);
@@ -272,7 +267,7 @@ static void test_random_orders(void **state)
                 int turn = sim_random(&s, rare) ? 0 : (int)sim_random(&s, (uint64_t)n);
                 int part = i == odd ? 1 + (int)sim_random(&s, (uint64_t)n) : n;
                 if (i == odd)
-                    sleep_for(r, sim_random(&s, 3) * CLOCK_MS);
+                    sim_sleep(r, sim_random(&s, 3) * CLOCK_MS);
                 for (int k = 0; k < part; k++)
                     submit(r, (k + turn) % n, 10 + (k + turn) % n);
                 for (int k = 0; k < part; k++)
@@ -306,7 +301,7 @@ static void add_missing(struct sim *s, int odd, uint64_t ns)
     for (int i = 0; i < s->n; i++) {
         struct sim_rank *r = &s->ranks[i];
         if (i == odd)
-            sleep_for(r, ns);
+            sim_sleep(r, ns);
         submit(r, 0, 10);
         sim_wait(r, 0);
     }
@@ -322,7 +317,7 @@ static void add_missing_beside_others(struct sim *s, int odd)
             submit(r, 0, 10);
         for (int k = 0; k < 20; k++) {
             if (i == odd)
-                sleep_for(r, 10 * CLOCK_S);
+                sim_sleep(r, 10 * CLOCK_S);
             sim_submit(r, 9, &host, 0);
             sim_wait(r, 9);
         }

@@ -164,7 +164,7 @@ static void test_last_expected_tensor_flushes(void **state)
         for (int k = 0; k < 5; k++)
             submit_all(&s, k, &sig);
         for (int i = 0; i < s.n; i++) /* long enough for the timer */
-            sim_add(&s.ranks[i], &(struct sim_step){.what = SIM_SLEEP, .ns = 3 * CLOCK_S});
+            sim_sleep(&s.ranks[i], 3 * CLOCK_S);
     }
     for (int k = 0; k < 5; k++)
         wait_all(&s, k);

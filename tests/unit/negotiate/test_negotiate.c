@@ -163,9 +163,7 @@ static void add_round(struct sim *s, const struct pattern *p)
             if (!late && !p->pipelined)
                 add_shuffled(s, r, p, from, p->piece_ends[k], true, -1);
             if (sim_random(s, 20) == 0)
-                sim_add(r, &(struct sim_step){
-                               .what = SIM_SLEEP,
-                               .ns = sim_random(s, sim_random(s, 8) ? 5000000 : 500000000)});
+                sim_sleep(r, sim_random(s, sim_random(s, 8) ? 5000000 : 500000000));
         }
         if (late && !p->pipelined)
             add_shuffled(s, r, p, 0, p->n, true, -1);
@@ -301,7 +299,7 @@ static void test_ragged_with_a_tiny_cache(void **state)
                 bool turned = sim_random(&s, 2);
                 sim_submit(&s.ranks[i], turned ? two : one, &sig, versions[turned ? two : one]);
                 if (i < o.fan) /* the root's host is late with the second */
-                    sim_add(&s.ranks[i], &(struct sim_step){.what = SIM_SLEEP, .ns = 200000});
+                    sim_sleep(&s.ranks[i], 200000);
                 if (one != two)
                     sim_submit(&s.ranks[i], turned ? one : two, &sig, versions[turned ? one : two]);
                 sim_wait(&s.ranks[i], one);

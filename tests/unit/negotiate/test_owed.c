@@ -48,11 +48,6 @@ static struct negotiate_stats stats(const struct sim *s, int rank)
     return st;
 }
 
-static void sleep_for(struct sim_rank *r, uint64_t ns)
-{
-    sim_add(r, &(struct sim_step){.what = SIM_SLEEP, .ns = ns});
-}
-
 /* The tensors of a plan: "h" in host memory, "g" on a GPU. */
 static void submit(struct sim_rank *r, const char *plan, int name)
 {
@@ -142,7 +137,7 @@ static void test_fast_path_beside_bound_batches(void **state)
     for (int i = 0; i < s.n; i++) {
         fast[i] = s.ranks[i].fast;
         if (i == 0)
-            sleep_for(&s.ranks[i], 5 * CLOCK_MS); /* no rank can finish t0 before */
+            sim_sleep(&s.ranks[i], 5 * CLOCK_MS); /* no rank can finish t0 before */
         submit_all(&s.ranks[i], "gh");
         wait_all(&s.ranks[i], "gh");
     }
@@ -164,15 +159,15 @@ static void leave_at_once(uint64_t seed, const char *plan, int late, bool gpu, b
     for (int i = 0; i < s.n; i++) {
         struct sim_rank *r = &s.ranks[i];
         if (i == late) {
-            sleep_for(r, 5 * CLOCK_MS);
+            sim_sleep(r, 5 * CLOCK_MS);
             submit_extra(r, gpu);
             if (wait)
                 sim_wait(r, EXTRA);
-            sleep_for(r, seed % 2 * 20 * CLOCK_MS); /* submits before or after the thaw */
+            sim_sleep(r, seed % 2 * 20 * CLOCK_MS); /* submits before or after the thaw */
             submit_all(r, plan);
         } else {
             submit_all(r, plan);
-            sleep_for(r, (seed % 3 ? 2 : 10) * CLOCK_MS); /* asks for the thaw first, or does not */
+            sim_sleep(r, (seed % 3 ? 2 : 10) * CLOCK_MS); /* asks for the thaw first, or does not */
             submit_extra(r, gpu);
         }
         wait_all(r, plan);
@@ -220,7 +215,7 @@ static void test_owed_are_submitted_already(void **state)
             if (i == late) {
                 submit(r, plan, 2);
                 submit(r, plan, 1);
-                sleep_for(r, 5 * CLOCK_MS);
+                sim_sleep(r, 5 * CLOCK_MS);
                 submit_extra(r, true);
                 sim_wait(r, 1); /* needs no other submission */
                 submit(r, plan, 0);
@@ -255,7 +250,7 @@ static void test_different_places(void **state)
                 if (k == place) {
                     if (i == (int)(seed % RANKS))
                         submit_extra(r, seed % 4 < 2);
-                    sleep_for(r, 5 * CLOCK_MS + sim_random(&s, 2000) * 1000);
+                    sim_sleep(r, 5 * CLOCK_MS + sim_random(&s, 2000) * 1000);
                 }
                 submit(r, plan, k);
             }
@@ -286,7 +281,7 @@ static void test_does_not_begin_after_leaving(void **state)
             struct sim_rank *r = &s.ranks[i];
             submit(r, plan, 0);
             if (i == (int)(seed % RANKS))
-                sleep_for(r, 5 * CLOCK_MS);
+                sim_sleep(r, 5 * CLOCK_MS);
             submit_extra(r, true);
             if (i == (int)(seed % RANKS))
                 sim_wait(r, EXTRA);
@@ -314,7 +309,7 @@ static void test_thaw_of_a_new_plan(void **state)
             for (int i = 0; i < s.n; i++) {
                 struct sim_rank *r = &s.ranks[i];
                 if (i == odd)
-                    sleep_for(r, sim_random(&s, 3000) * 1000);
+                    sim_sleep(r, sim_random(&s, 3000) * 1000);
                 if (i == odd && k % 5 == 4)
                     submit_extra(r, k % 2);
                 submit_all(r, plan);
@@ -344,7 +339,7 @@ static void test_no_plan_while_owed(void **state)
             struct sim_rank *r = &s.ranks[i];
             if (i != odd)
                 submit(r, "g", 0);
-            sleep_for(r, 5 * CLOCK_MS);
+            sim_sleep(r, 5 * CLOCK_MS);
             for (int k = 0; k < 20; k++) {
                 submit_extra(r, false);
                 sim_wait(r, EXTRA);
@@ -374,7 +369,7 @@ static void test_evicted_while_owed(void **state)
             struct sim_rank *r = &s.ranks[i];
             if (i != 0)
                 submit(r, "g", 0);
-            sleep_for(r, 5 * CLOCK_MS);
+            sim_sleep(r, 5 * CLOCK_MS);
             submit_extra(r, false);
             sim_wait(r, EXTRA);
             if (i == 0)
@@ -432,11 +427,11 @@ static void test_bound_batches_are_not_merged(void **state)
                 struct sim_rank *r = &s.ranks[i];
                 submit(r, "gg", 0);
                 if (i != 0)
-                    sleep_for(r, CLOCK_MS);
+                    sim_sleep(r, CLOCK_MS);
                 if (round > 30 && i == 1 + round % 5)
                     sim_wait(r, 0);
                 submit(r, "gg", 1);
-                sleep_for(
+                sim_sleep(
                     r, 3 * CLOCK_MS); /* a caller that waits would end the batch, not the timer */
                 wait_all(r, "gg");
             }
@@ -460,7 +455,7 @@ static void test_groups(void **state)
             for (int i = 0; i < s.n; i++) {
                 struct sim_rank *r = &s.ranks[i];
                 if (i == odd) {
-                    sleep_for(r, 5 * CLOCK_MS);
+                    sim_sleep(r, 5 * CLOCK_MS);
                     submit_extra(r, true);
                 }
                 for (int k = 0; k < 3; k++) {
@@ -563,7 +558,7 @@ static void random_program(uint64_t seed, uint64_t *owed)
                 turn = orders ? (int)sim_random(&s, 9) : 0;
             for (int k = 0; k <= n; k++) {
                 if (sim_random(&s, 12) == 0)
-                    sleep_for(r, sim_random(&s, 4000) * 1000);
+                    sim_sleep(r, sim_random(&s, 4000) * 1000);
                 if (k == at && extra)
                     submit_extra(r, gpu);
                 if (k < n)

@@ -41,7 +41,7 @@ static void late(struct sim_rank *r, int name, uint64_t ns)
 {
     struct signature sig = sim_allreduce(10);
     if (ns)
-        sim_add(r, &(struct sim_step){.what = SIM_SLEEP, .ns = ns});
+        sim_sleep(r, ns);
     sim_submit(r, name, &sig, 0);
     sim_wait(r, name);
 }

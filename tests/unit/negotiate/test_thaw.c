@@ -251,7 +251,7 @@ static void test_never_merges_what_depends(void **state)
             for (int name = 0; name < 4; name++) {
                 struct signature sig = sim_allreduce(10);
                 sim_submit(&s.ranks[i], name, &sig, 0);
-                sim_add(&s.ranks[i], &(struct sim_step){.what = SIM_SLEEP, .ns = 2 * CLOCK_MS});
+                sim_sleep(&s.ranks[i], 2 * CLOCK_MS);
                 sim_wait(&s.ranks[i], name);
             }
     run(&s);
