@@ -28,7 +28,8 @@ struct device {
     uint64_t give_up;          /* when trouble becomes the error of device_progress() */
 };
 
-/* What a rank reports in the setup. Plain bytes. */
+/* The report that each rank gives to all others in the setup. Sent as the bytes it has in memory.
+ */
 struct said {
     struct nccl_fact nccl;
     bool fallback;

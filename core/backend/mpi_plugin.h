@@ -27,7 +27,7 @@
 /* Room for an MPI_Comm and an MPI_Request. */
 typedef uint64_t mpi_comm, mpi_request;
 
-/* What a call that may block takes and returns. */
+/* The arguments and results of a plug-in call that may block. */
 struct mpi_setup {
     int rank, size; /* of this process in MPI_COMM_WORLD */
     bool ours;      /* hvd has started MPI, not the program */

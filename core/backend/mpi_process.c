@@ -62,7 +62,7 @@ static int run(void *arg)
     return rc < 0 ? err_set(&b->why, -rc, "%s", g.plugin->why()) : 0;
 }
 
-/* Makes a call after the earlier ones have ended. One that has not ended at the deadline is
+/* Makes a call after the earlier ones have ended. A call that has not ended at the deadline is
  * abandoned. mesh NULL: this rank is exiting, and says if that takes long. */
 static int call(struct blocking *b, struct mesh *mesh, uint64_t deadline, struct err *err)
 {

@@ -73,7 +73,8 @@ enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_fact *al
                                 int size, struct err *err)
 {
     char line[1000];
-    /* What was in progress belongs to the former epoch, whose coll may be gone. */
+    /* A call that is still in progress belongs to the former epoch, whose struct coll may have been
+     * freed. */
     nccl_run_abort(run);
     run->rank = rank;
     run->size = size;

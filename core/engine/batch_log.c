@@ -187,8 +187,8 @@ void batches_on_thawed(void *ctx)
 {
     struct engine *e = ctx;
     struct batches *b = &e->batches;
-    /* The batches that stay have begun on every rank. Frozen batches are counted anew without them.
-     */
+    /* The batches that are still here stay, but the new generation counts its frozen batches from 0
+     * and must not count these. */
     b->frozen = 0;
     if (b->active)
         b->active->frozen = false;

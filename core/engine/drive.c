@@ -187,8 +187,9 @@ static bool wanted_elsewhere(struct drive *d)
     return atomic_load(&d->lock_requests) > 0 || atomic_load(&d->closing);
 }
 
-/* What a caller waits for: that the slot is done. aloft not 0: or that a stream can wait for it, or
- * that the slot has another handle than this one by now. */
+/* Whether a caller's wait is over. It is when the slot is done. If aloft is not 0, it is a handle,
+ * and the wait is also over when a stream can wait for the operation or the slot has another
+ * handle. */
 static bool is_over(struct slot *slot, hvd_handle aloft)
 {
     return atomic_load(&slot->done) ||

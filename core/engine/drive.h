@@ -96,7 +96,7 @@ void drive_submitted(struct engine *e);
 /* Tells the driver that a caller waits for this slot, or polls it, without being the driver. */
 void drive_prioritize(struct engine *e, struct slot *slot, enum priority priority);
 
-/* What the driver waits for. */
+/* Whether the driver may sleep until a descriptor wakes it, or has to poll. */
 enum coll_wait drive_wait_kind(const struct engine *e);
 
 /* Spins or yields once. Returns false when the driver should sleep instead. */

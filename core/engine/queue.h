@@ -30,7 +30,7 @@ enum slot_state {
     SLOT_DONE,
 };
 
-/* What callers do about an operation. */
+/* How urgent an operation is: no caller asks for it, one has polled it, one waits for it. */
 enum priority { PRIORITY_NONE, PRIORITY_POLLED, PRIORITY_WAITED };
 
 struct slot {

@@ -3,7 +3,8 @@
  * whole: how many batches of the GPU lane are whole on every rank of an elastic job: a cumulative
  * barrier that no rank waits in. A rank reports, up the control links' tree, the smallest count of
  * itself and of the ranks below it, each time that it rises; the root sends the smallest count of
- * all down. One message may stand for many batches. Called with the progress lock held.
+ * all down. A count may rise by many batches from one message to the next. The caller of each
+ * function holds the progress lock.
  */
 #ifndef HVD_ENGINE_WHOLE_H
 #define HVD_ENGINE_WHOLE_H
@@ -26,7 +27,8 @@ struct whole {
 int whole_begin(struct engine *e, uint64_t done, struct err *err);
 void whole_fini(struct whole *w);
 
-/* One more batch is whole on this rank. */
+/* Counts one more batch as whole on this rank. In an elastic job, tells the parent if the smallest
+ * count of the subtree has risen. */
 void whole_add(struct engine *e);
 
 /* Takes a message: from a child (its index) or, with the number of children, from the parent.

@@ -18,8 +18,8 @@
  * holds. Batches beyond it are cancelled (none of their output was written, see coll.h), and
  * negotiation continues from there in a new generation.
  *
- * Some batches cannot be cancelled once one rank has begun them: those that NCCL runs. Such a batch
- * is bound (ops.binds). Bound batches run in a lane of their own, beside all other batches. After a
+ * A batch that NCCL runs cannot be cancelled once one rank has begun it. It is called a bound batch
+ * (ops.binds). Bound batches run in a lane of their own, beside all other batches. After a
  * thaw, a rank that lacks a bound batch which another rank was handed owes it (owed.h).
  *
  * A mismatch between ranks (dtype, shape, op, root ...) fails the tensor on every rank, with a text
