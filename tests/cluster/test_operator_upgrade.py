@@ -59,16 +59,23 @@ class Upgrade(Case):
         def state():
             return [(job.name, {name: kubelet.of(name).pid for name in job.running()}, self.worlds(kubelet),
                      job.status()["restarts"], job.status()["failures"]) for job, kubelet in self.jobs]
+
+        def check():
+            now = state()
+            if now != before:
+                notes = {job.name: [f"{event['reason']}: {event.get('note')}" for event in job.events().values()]
+                         for job, _ in self.jobs}
+                self.fail(f"after {version}: {now}, before it {before}; {notes}")
         before = state()
         switches = self.switches()
         self.run_version(version)
         self.await_all("all agents", lambda: self.operator.metric("hvd_agents") == sum(len(one[1]) for one in before))
-        self.assertEqual(state(), before)
+        check()
         self.assertEqual(self.operator.metric("hvd_agent_losses_total"), 0)
         after = self.switches()
         self.assertEqual(after.keys(), switches.keys())
         self.await_all("steps of all ranks", lambda: all(n > after[pid] + 20 for pid, n in self.switches().items()))
-        self.assertEqual(state(), before)
+        check()
 
     def switches(self):
         """{pid of a rank: how often it has slept, which it does in each step}."""

@@ -205,6 +205,17 @@ struct loss {
     bool fails;    /* a survivor cannot create the next communicator */
 };
 
+/* A rank whose barrier has ended knows that no rank is in the operation before it any more. The
+ * others may not have ended the barrier when it dies. */
+static void die_after_all_are_here(struct coll_rank *r, bool dies)
+{
+    struct coll_op barrier = coll_rank_op(r, HVD_BARRIER, HVD_UINT8, HVD_SUM, NULL, 0);
+    r->quiet = true;
+    coll_rank_run(r, &barrier);
+    if (dies)
+        kill(getpid(), SIGKILL);
+}
+
 static int lose(int rank, int size, void *arg)
 {
     const struct loss *l = arg;
@@ -226,8 +237,8 @@ static int lose(int rank, int size, void *arg)
     if (rc != 0)
         return rc < 0 ? FAIL("%d %s", rc, me.err.msg) : rc;
     me.dies = rank == l->dead && l->launched;
-    if (rank == l->dead && !l->launched)
-        kill(getpid(), SIGKILL);
+    if (!l->launched)
+        die_after_all_are_here(&me.r, rank == l->dead);
     rc = gpu_rank_check(&me);
     if (rc >= 0)
         return FAIL("with a dead rank: %d", rc);
