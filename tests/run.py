@@ -13,6 +13,7 @@ exit code.
 Lines "SKIP: id: need: reason" are collected. With HVD_TEST_STRICT=1 a skip that tests/SKIPS does not allow is a failure,
 and so is a lane (unit, multi, e2e ...) that uses its budget of tests/BUDGETS and a third. Logs stay in BUILD/log, times in
 BUILD/log/times. The last line is the result."""
+import argparse
 import os
 import queue
 import signal
@@ -68,12 +69,14 @@ def interrupted(number, _frame):
 
 
 def main():
-    words = sys.argv[1:]
-    alone = words[:1] == ["--alone"]
-    build, *tests = words[alone:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--alone", action="store_true")
+    parser.add_argument("build")
+    parser.add_argument("tests", nargs="*")
+    args = parser.parse_args()
     os.chdir(ROOT)
-    os.makedirs(os.path.join(build, "log"), exist_ok=True)
-    run = Run(build, tests, alone)
+    os.makedirs(os.path.join(args.build, "log"), exist_ok=True)
+    run = Run(args.build, args.tests, args.alone)
     signal.signal(signal.SIGTERM, interrupted)
     try:
         sys.exit(0 if run.all() else 1)

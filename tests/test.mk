@@ -110,7 +110,7 @@ litmus:  ## the protocols of flags under weak memory (tests/litmus/README.md)
 	$(Q)$(RUN) $(BUILD) tests/litmus/test_litmus.py
 
 test-clean: staged  ## the README's commands in a bare Debian 12 container (podman, network; long)
-	$(Q)HVD_CLEAN_TARGETS='demo all install check uninstall test' HVD_TEST_TIMEOUT=3600 \
+	$(Q)HVD_CLEAN_TARGETS='demo all install check uninstall test' \
 	    $(RUN) $(BUILD) $(sort $(wildcard tests/e2e/test_clean*.sh))
 
 # ---- fuzzers: clang's libFuzzer, all of core and agent instrumented --------------------------

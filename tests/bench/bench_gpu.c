@@ -99,7 +99,7 @@ static void one_step(struct bench *b, int round)
     size_t counts[GRADIENTS], at = 0;
     bool first[GRADIENTS];
     static hvd_handle handles[GRADIENTS]; /* of the last step: their names are in use */
-    gpu_model_gradients(counts, first);
+    resnet50_backward(counts, first);
     for (int i = 0; i < GRADIENTS; i++) {
         if (first[i]) {
             gpu_model_nap(HOST_NS);

@@ -126,7 +126,7 @@ static void one_step(struct bench *b, int round)
 {
     size_t counts[GRADIENTS], count = 0, most = FIRST_BUCKET;
     bool first[GRADIENTS];
-    gpu_model_gradients(counts, first);
+    resnet50_backward(counts, first);
     for (int i = 0; i < GRADIENTS; i++) {
         if (first[i]) {
             gpu_model_nap(HOST_NS);

@@ -28,9 +28,8 @@
 #define GPU_MODEL_RANKS 16
 #define WARM_UP         5 /* calls and steps that are not measured; hvd's schedule freezes in them */
 
-/* Backward takes BACKWARD_NS on the device, the same time for each of the LAYERS layers that have a
- * weight of their own, the last layer first. The host prepares a layer in HOST_NS. */
-#define LAYERS      54
+/* Backward takes BACKWARD_NS on the device, the same time for each of the LAYERS (resnet50.h). The
+ * host prepares a layer in HOST_NS. */
 #define BACKWARD_NS 30000000ULL
 #define HOST_NS     200000ULL
 
@@ -107,18 +106,6 @@ static inline void gpu_model_nap(uint64_t ns)
 {
     const struct timespec nap = {.tv_nsec = (long)ns};
     nanosleep(&nap, NULL);
-}
-
-/* The gradients in the order of backward, and whether each is the first of its layer. A layer is a
- * convolution with its batch norm, or the last two gradients. */
-static inline void gpu_model_gradients(size_t counts[GRADIENTS], bool first[GRADIENTS])
-{
-    size_t forward[GRADIENTS];
-    resnet50(forward);
-    for (int i = 0; i < GRADIENTS; i++) {
-        counts[i] = forward[GRADIENTS - 1 - i];
-        first[i] = i == 0 || (i >= 2 && (i - 2) % 3 == 0);
-    }
 }
 
 /* ---- the result, from the schedule ---- */
@@ -210,7 +197,7 @@ static inline size_t gpu_model_layer(size_t byte)
 {
     size_t counts[GRADIENTS], layer = 0;
     bool first[GRADIENTS];
-    gpu_model_gradients(counts, first);
+    resnet50_backward(counts, first);
     for (int i = 0; i < GRADIENTS; i++) {
         layer += i > 0 && first[i];
         if (byte < counts[i] * 4)

@@ -41,8 +41,16 @@ operations_with_a_broken_nccl() {
 }
 
 bench_without_nccl() {
-    on_gpu HVD_NCCL_LIB="$TMP/none" "$BUILD/tests/gpu/bench_allreduce" &&
-        says 1 'SKIP: gpu/bench_allreduce: libnccl.so.2: .'
+    on_gpu HVD_NCCL_LIB="$TMP/none" "$BUILD/tests/gpu/bench_sums" &&
+        says 1 'SKIP: gpu/bench_sums: libnccl.so.2: .'
+}
+
+# On the fake driver nothing is measured; two ranks under hvdrun, and the file of figures.
+all_measurements() {
+    env HVD_TEST_FAKE=1 FAKE_CUDA=count=2 tests/gpu/run.sh bench >"$TMP/words" 2>&1 || return 1
+    cat "$TMP/words"
+    says 1 'NCCL .* 1 rank$' && says 1 'NCCL .* 2 ranks$' && says 1 'written: ' &&
+        diff <(grep -v ^written "$TMP/words") "$BUILD/bench/gpu-device.txt"
 }
 
 # without_kernels PROGRAM VARIABLE=VALUE: the program must skip (exit code 77) and say that it has no kernels
@@ -54,7 +62,7 @@ without_kernels() {
 
 # kernels that the driver cannot load are an error and no reason to skip
 with_broken_kernels() {
-    ! on_gpu FAKE_CUDA=cuModuleGetFunction=500 "$BUILD/tests/gpu/bench_gpu" && says 0 SKIP
+    ! on_gpu FAKE_CUDA=cuModuleGetFunction=500 "$BUILD/tests/gpu/bench_kernels" && says 0 SKIP
 }
 
 # toolkit FOLDER RELEASE: makes a fake nvcc of that release in $TMP/FOLDER/bin
@@ -93,7 +101,8 @@ check "operations without NCCL" operations_without_nccl
 check "operations with NCCL" operations_with_nccl
 check "operations with an NCCL that is none" operations_with_a_broken_nccl
 check "the measurement beside NCCL without NCCL" bench_without_nccl
-for program in test_kernels bench_gpu bench_allreduce; do
+check "make bench-gpu's run" all_measurements
+for program in test_kernels bench_kernels bench_sums; do
     check "$program without kernels" without_kernels $program HVD_KERNELS="$TMP/none"
     check "$program with kernels for other GPUs" without_kernels $program FAKE_CUDA=cuModuleLoadData=209
 done

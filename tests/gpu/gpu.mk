@@ -3,7 +3,7 @@
 # machine with a GPU. Included by the Makefile, before tests/test.mk.
 
 GPU_TESTS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/test_*.c)))
-GPU_BENCH := $(BUILD)/tests/gpu/bench_gpu $(BUILD)/tests/gpu/bench_allreduce
+GPU_BENCH := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/bench_*.c)))
 UNIT_BINS += $(GPU_TESTS) $(GPU_BENCH)
 
 $(BUILD)/tests/gpu/%: $(BUILD)/tests/gpu/%.o $(HARNESS_A) $(LIB_A) | $(BUILD)/tests/fake/cuda.so $(BUILD)/tests/fake/nccl-2.27/libnccl.so.2
@@ -11,11 +11,19 @@ $(BUILD)/tests/gpu/%: $(BUILD)/tests/gpu/%.o $(HARNESS_A) $(LIB_A) | $(BUILD)/te
 	$(Q)$(CC) -o $@ $< $(HARNESS_A) $(LIB_A) $(LDFLAGS) $(if $(findstring /test_,$@),-lcmocka) $(LIB_LIBS)
 tests-bin: $(GPU_TESTS) $(GPU_BENCH)
 
-test-gpu: lib programs $(KERNELS) $(GPU_TESTS) $(BUILD)/tests/multi/test_gpu  ## kernels, operations, hvd.torch and hvd-doctor on this machine's GPU
-	$(Q)$(PY) tests/run.py --alone $(BUILD) $(GPU_TESTS) "gpu/device=env HVD_TEST_REAL_GPU=1 $(BUILD)/tests/multi/test_gpu" \
-	    tests/gpu/test_torch.sh tests/gpu/test_doctor.sh
+# What both targets run. The kit has the shared libraries that a machine without our packages lacks.
+GPU_PROGRAMS := $(GPU_TESTS) $(GPU_BENCH) $(BUILD)/tests/multi/test_gpu
+gpu-programs: lib programs $(KERNELS) $(GPU_PROGRAMS)
 
-bench-gpu: lib $(KERNELS) $(GPU_BENCH)  ## kernels beside the device's copy, hvd beside bare NCCL
-	$(Q)for bench in $(GPU_BENCH); do $$bench || { rc=$$?; [ $$rc -eq 77 ] || exit $$rc; }; done
+test-gpu: gpu-programs  ## kernels, operations, hvd.torch and hvd-doctor on this machine's GPU
+	$(Q)BUILD=$(BUILD) PY=$(PY) tests/gpu/run.sh test
 
-.PHONY: test-gpu bench-gpu
+bench-gpu: gpu-programs  ## kernels beside the device's copy, sums and steps beside bare NCCL; figures in build/bench/gpu-device.txt
+	$(Q)BUILD=$(BUILD) PY=$(PY) tests/gpu/run.sh bench
+
+gpu-kit: gpu-programs  ## for a machine with a GPU and without a compiler: copy the checkout with build/ there, run tests/gpu/run.sh test|bench
+	$(Q)rm -rf $(BUILD)/gpu-kit && mkdir -p $(BUILD)/gpu-kit
+	$(Q)ldd $(GPU_PROGRAMS) $(LIBHVD) $(PROGRAMS) | awk '$$2 == "=>" && $$3 !~ /\/lib(c|m|dl|rt|pthread)\.so/ {print $$3}' | sort -u \
+	    | xargs cp -L -t $(BUILD)/gpu-kit
+
+.PHONY: gpu-programs test-gpu bench-gpu gpu-kit

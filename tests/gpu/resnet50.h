@@ -6,11 +6,13 @@
 #ifndef HVD_TESTS_GPU_RESNET50_H
 #define HVD_TESTS_GPU_RESNET50_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define GRADIENTS 161
+#define LAYERS    54 /* a convolution with its batch norm, or the last two gradients */
 
 static inline size_t *resnet50_conv(size_t *at, size_t in, size_t out, size_t side)
 {
@@ -38,6 +40,18 @@ static inline void resnet50(size_t counts[GRADIENTS])
     if (at - counts != GRADIENTS) {
         fprintf(stderr, "%td gradients, want %d\n", at - counts, GRADIENTS);
         exit(1);
+    }
+}
+
+/* The gradients in the order of backward, the last layer's first, and whether each is the first one
+ * of its layer. */
+static inline void resnet50_backward(size_t counts[GRADIENTS], bool first[GRADIENTS])
+{
+    size_t forward[GRADIENTS];
+    resnet50(forward);
+    for (int i = 0; i < GRADIENTS; i++) {
+        counts[i] = forward[GRADIENTS - 1 - i];
+        first[i] = i == 0 || (i >= 2 && (i - 2) % 3 == 0);
     }
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_gpu: packing and unpacking the 161 gradients of ResNet-50, one launch each, compared with a
- * copy of as many bytes on the same device, in alternating rounds. GB/s count bytes read and bytes
- * written. Figures of the fake driver (no GPU here) mean nothing, and are not printed.
+ * bench_kernels: packing and unpacking the 161 gradients of ResNet-50, one launch each, compared
+ * with a copy of as many bytes on the same device, in alternating rounds. GB/s count bytes read and
+ * bytes written. Figures of the fake driver (no GPU here) mean nothing, and are not printed.
  */
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/resnet50.h"
@@ -91,9 +91,11 @@ int main(void)
     static struct bench b;
     struct err err = {0};
     resnet50(counts);
-    gpu_open(&b.gpu, "gpu/bench");
+    gpu_open(&b.gpu, "gpu/bench_kernels");
     const struct cuda_api *api = b.gpu.device->api;
-    int rounds = b.gpu.fake ? 1 : ROUNDS;
+    int rounds = b.gpu.fake ? 1 : ROUNDS, gpus = 0;
+    gpu_need(cuda_check(b.gpu.device, api->device_count(&gpus), "cuDeviceGetCount", &err), &err);
+    printf("GPUs: %d\n", gpus);
     for (int i = 0; i < GRADIENTS && b.gpu.fake; i++)
         counts[i] = counts[i] / 16 + 1;
     place(&b);

@@ -1,0 +1,83 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# run.sh test|bench: what `make test-gpu` and `make bench-gpu` run, for a machine that has a GPU and its driver but no
+# compiler and none of our packages: after `make gpu-kit` on another machine, copy the checkout with its build folder there.
+# Shared libraries that it lacks are taken from $BUILD/gpu-kit. NCCL: what the loader or the Python of PATH has, or
+# $BUILD/wheels. bench also writes its figures to $BUILD/bench/gpu-device.txt. Both end within ten minutes.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+export BUILD=${BUILD:-build} PY=${PY:-$(command -v python3)}
+SUMS_SECONDS=120 # for each run of bench_sums
+
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+export LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+
+# missing_libraries: names of those that our programs cannot find
+missing_libraries() {
+    ldd "$BUILD"/tests/gpu/{test,bench}_kernels "$BUILD/tests/gpu/bench_sums" "$BUILD/tests/multi/test_gpu" \
+        "$BUILD"/{libhvd.so,hvdrun,hvd-agent,hvd-doctor} | awk '/=> not found/ {print $1}' | sort -u
+}
+
+# Libraries of the kit may need others.
+for _ in 1 2 3 4 5 6 7 8; do
+    added=0
+    for library in $(missing_libraries); do
+        [ -e "$BUILD/gpu-kit/$library" ] && ln -s "$(realpath "$BUILD/gpu-kit/$library")" "$folder" && added=1
+    done
+    [ $added -eq 1 ] || break
+done
+missing=$(missing_libraries)
+if [ -n "$missing" ]; then
+    echo "run.sh: missing here and in $BUILD/gpu-kit: ${missing//$'\n'/, }" >&2
+    exit 1
+fi
+
+# A framework's NCCL is what its programs will use, so it comes first.
+if [ -z "${HVD_NCCL_LIB:-}" ]; then
+    for library in "$("$PY" -c 'import nvidia.nccl as n; print(n.__path__[0])' 2>/dev/null)" "$BUILD/wheels/nvidia/nccl"; do
+        [ ! -e "$library/lib/libnccl.so.2" ] || { export HVD_NCCL_LIB=$library/lib/libnccl.so.2 && break; }
+    done
+fi
+
+# sums N: bench_sums on N GPUs
+sums() {
+    local command=("$BUILD/tests/gpu/bench_sums")
+    [ "$1" -eq 1 ] || command=("$BUILD/hvdrun" -np "$1" --doctor=off "${command[@]}")
+    timeout -k 5 $SUMS_SECONDS "${command[@]}" 2>&1 | sed 's/^\[[0-9]*\]<stdout>://' | awk '!/^GPU / && !seen[$0]++'
+    return "${PIPESTATUS[0]}"
+}
+
+bench() {
+    local rc=0 gpus
+    echo "$(date -u +%Y-%m-%dT%H:%M:%SZ), $(git describe --always --dirty 2>/dev/null || echo 'unknown revision'), load $(cut -d' ' -f1 /proc/loadavg), $(nproc) processors"
+    "$BUILD/tests/gpu/bench_kernels" | tee "$folder/kernels"
+    rc=${PIPESTATUS[0]}
+    [ "$rc" -eq 0 ] || return "$rc"
+    gpus=$(sed -n 's/^GPUs: //p' "$folder/kernels")
+    sums 1 || rc=$?
+    if [ "$gpus" -gt 1 ]; then
+        sums "$gpus" || rc=$?
+    fi
+    return "$rc"
+}
+
+case ${1:-} in
+test)
+    "$PY" tests/run.py --alone "$BUILD" "$BUILD"/tests/gpu/test_kernels \
+        "gpu/device=env HVD_TEST_REAL_GPU=1 $BUILD/tests/multi/test_gpu" tests/gpu/test_torch.sh tests/gpu/test_doctor.sh
+    ;;
+bench)
+    mkdir -p "$BUILD/bench"
+    bench | tee "$BUILD/bench/gpu-device.txt"
+    rc=${PIPESTATUS[0]}
+    [ "$rc" -ne 77 ] || exit 0
+    [ "$rc" -eq 0 ] && echo "written: $BUILD/bench/gpu-device.txt"
+    exit "$rc"
+    ;;
+*)
+    echo 'usage: tests/gpu/run.sh test|bench' >&2
+    exit 2
+    ;;
+esac
