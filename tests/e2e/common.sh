@@ -65,10 +65,10 @@ at_best() {
 
 # wait_until SECONDS COMMAND...: COMMAND must succeed within that time; it is tried ten times a second
 wait_until() {
-    local end=$((SECONDS + $1 + 1))
+    local seconds=$1 end=$((SECONDS + $1 + 1))
     shift
     until "$@"; do
-        [ $SECONDS -lt $end ] || return 1
+        [ $SECONDS -lt $end ] || { echo "waited $seconds s in vain for: $*" >&2 && return 1; }
         sleep 0.1
     done
 }

@@ -147,9 +147,9 @@ training() {
     HVD_TEST_CHANGES=1 "$RUN" --doctor off --name "$NAME" -np 3 --min-np 2 "${PY:-/usr/bin/python3}" \
         tests/python/elastic_rank.py "$TMP/diary" 400 4 >"$TMP/out" 2>&1 &
     HVDRUN_PID=$! job=$!
-    wait_until 20 diaries 3
+    wait_until 60 diaries 3 || return 1
     lost
-    wait_until 20 recorded_beyond $(($(recorded) + 1000)) # they train without a coordinator
+    wait_until 60 recorded_beyond $(($(recorded) + 1000)) || return 1 # they train without a coordinator
     attached && timeout 30 "$RUN" scale "$NAME" 2 && finish 0 && "${PY:-/usr/bin/python3}" tests/python/elastic_rank.py check "$TMP/diary" 400
 }
 

@@ -229,9 +229,9 @@ training() {
     HVD_TEST_CHANGES=2 "${prefix[@]}" "$RUN" --doctor off --name "$NAME" -np 4 --min-np 2 -H "localhost:2,$B:2" "${PY:-/usr/bin/python3}" \
         tests/python/elastic_rank.py "$TMP/diary" 600 4 >"$TMP/out" 2>&1 &
     HVDRUN_PID=$! job=$!
-    wait_until 20 diaries 4
+    wait_until 60 diaries 4 || return 1
     lost
-    wait_until 20 recorded_beyond $(($(recorded) + 1000)) # they train without a coordinator
+    wait_until 60 recorded_beyond $(($(recorded) + 1000)) || return 1 # they train without a coordinator
     attached || return 1
     kill -USR1 "$(pid_of 3)"
     lost
