@@ -133,6 +133,7 @@ static void finish_oldest(struct engine *e)
     l->launched -= batch->launched;
     l->called -= batch->called;
     l->landed -= batch->launched;
+    l->seen -= batch->launched;
     batches_finish(e, batch, "nccl");
 }
 
@@ -156,11 +157,10 @@ static void call(struct engine *e)
         drive_wake_waiters(e);
 }
 
-/* Counts operations that have landed, and batches that are whole. */
-static void land(struct engine *e)
+/* Counts operations, of which `landed` have landed, and batches that are whole. */
+static void land(struct engine *e, size_t landed)
 {
     struct gpu_lane *l = &e->batches.gpu;
-    size_t landed = device_landed(e->backends.device);
     while (l->landed < landed) {
         struct batch *batch = l->landing;
         l->landed++;
@@ -171,7 +171,19 @@ static void land(struct engine *e)
     }
 }
 
-bool gpu_lane_progress(struct engine *e)
+/* How many of the operations that have landed count. Where a rank has aborted its communicator,
+ * NCCL on the other ranks goes on without that rank's data. It has told them of its failure before
+ * (engine_fail_all()). So an operation counts if a look at the messages after its event finds none
+ * of a failure. */
+static size_t count_landed(const struct engine *e, bool heard)
+{
+    const struct gpu_lane *l = &e->batches.gpu;
+    if (e->size == 1)
+        return device_landed(e->backends.device);
+    return heard ? l->seen : l->landed;
+}
+
+bool gpu_lane_progress(struct engine *e, bool heard)
 {
     struct gpu_lane *l = &e->batches.gpu;
     bool moved = false;
@@ -186,19 +198,18 @@ bool gpu_lane_progress(struct engine *e)
         engine_lost(e, "an operation on the GPU", rc);
         return true;
     }
-    /* Checked after the events: where a rank has aborted its communicator, NCCL on the other ranks
-     * goes on without that rank's data. A rank of this host sets the abort word before it aborts.
-     */
+    size_t landed = count_landed(e, heard);
+    l->seen = device_landed(e->backends.device);
     if (mesh_is_aborted(e->mesh))
         return moved;
     call(e);
-    land(e);
+    land(e, landed);
     while (l->first != l->landing && l->finished < l->whole.done) {
         l->finished++;
         finish_oldest(e);
         moved = true;
     }
-    return moved;
+    return moved || gpu_lane_has_news(l);
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */
@@ -213,7 +224,7 @@ void gpu_lane_drop(struct engine *e)
     }
     l->end = &l->first;
     l->calling = l->landing = l->next = NULL;
-    l->launched = l->called = l->landed = 0;
+    l->launched = l->called = l->landed = l->seen = 0;
     l->alone = l->starved = false;
 }
 

@@ -28,7 +28,8 @@ struct gpu_lane {
     struct batch *landing;      /* the oldest that is not whole; NULL: none */
     struct batch *next; /* the oldest of which not all operations are launched; NULL: none */
     size_t launched, called, landed; /* operations of the batches in the list, see struct batch */
-    uint64_t finished;               /* batches that are done and were removed from the list */
+    size_t seen; /* operations that had landed at the last look; landed has those that count */
+    uint64_t finished; /* batches that are done and were removed from the list */
     /* The operation in flight uses memory of `launch` until it is done: no other is launched. */
     bool alone;
     bool starved; /* there was no memory for one more operation in flight */
@@ -46,8 +47,15 @@ bool gpu_lane_takes(struct engine *e, const struct batch *batch);
 /* Adds a batch behind all others. */
 void gpu_lane_add(struct engine *e, struct batch *batch);
 
-/* Returns true when a batch was done, or the lane has failed. */
-bool gpu_lane_progress(struct engine *e);
+/* heard: the messages of all ranks were looked at since the last call. Returns true when a batch
+ * was done, the lane has failed, or there is news. */
+bool gpu_lane_progress(struct engine *e, bool heard);
+
+/* Operations have landed that count once the messages have been looked at. */
+static inline bool gpu_lane_has_news(const struct gpu_lane *l)
+{
+    return l->seen > l->landed;
+}
 
 /* Whether a batch is in the lane. */
 static inline bool gpu_lane_idle(const struct gpu_lane *l)

@@ -13,6 +13,7 @@
 #include "core/base/inject.h"
 #include "core/base/log.h"
 #include "core/engine/engine.h"
+#include "core/engine/failure.h"
 #include "core/engine/settle.h"
 #include "core/transport/mesh.h"
 
@@ -301,8 +302,10 @@ int repair_next_epoch(struct engine *e, int why, const char *cause, struct err *
     e->repair.boundary = false;
     /* After a failed repair callers get their tensors back. An unfinished GPU operation of any
      * epoch may still use them, so give it up first. */
-    if (rc < 0)
+    if (rc < 0) {
+        engine_let_others_hear(e);
         device_end(e->backends.device);
+    }
     settle_fini(e);
     atomic_store(&e->repairing, 0);
     return rc;

@@ -397,6 +397,8 @@ bool turn(struct engine *e, enum turn_depth depth)
     }
     bool moved = take_new(e);
     moved = take_priority_requests(e) || moved;
+    if (depth == TURN_SPIN && gpu_lane_has_news(&e->batches.gpu))
+        depth = TURN_FULL;
     if (take_messages(e, depth))
         moved = true;
     if (e->failed)
@@ -411,7 +413,7 @@ bool turn(struct engine *e, enum turn_depth depth)
         return true;
     if (batches_progress(e))
         moved = true;
-    if (!e->failed && !e->trouble.code && gpu_lane_progress(e))
+    if (!e->failed && !e->trouble.code && gpu_lane_progress(e, depth == TURN_FULL))
         moved = true;
     if (moved || depth == TURN_FULL)
         report_progress(e, now);

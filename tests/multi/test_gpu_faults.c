@@ -171,7 +171,7 @@ static int hangs(struct gpu_side *g, int rank, int size)
 static void *move_on(void *arg)
 {
     const struct gpu_side *g = arg;
-    sleep(22);
+    sleep(17); /* the failure comes after 6 to 10 s, and then has 15 s to leave the GPU */
     g->fake->stall(false);
     return NULL;
 }
