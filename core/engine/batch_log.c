@@ -9,6 +9,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
+#include "core/negotiate/signature.h"
 
 struct batch *batches_new(struct engine *e, size_t n)
 {
@@ -42,8 +43,8 @@ struct batch *batches_new(struct engine *e, size_t n)
         return NULL;
     }
     batch->next = NULL;
-    batch->frozen = batch->generation = batch->may_move = batch->behind = false;
-    batch->n = batch->at = 0;
+    batch->frozen = batch->generation = batch->may_move = batch->behind = batch->done = false;
+    batch->n = 0;
     batch->start_ns = 0;
     batch->bytes = 0;
     return batch;
@@ -107,6 +108,18 @@ static void take_rows(struct engine *e, struct slot *s, const struct negotiate_t
     }
 }
 
+/* Whether s may be in the batch with those that it has. */
+static int check(struct engine *e, const struct batch *batch, const struct slot *s)
+{
+    if (!s && atomic_load(&e->drive.closing))
+        return err_set(&e->trouble, ESHUTDOWN, "it has shut down");
+    if (!s)
+        return err_set(&e->trouble, EPROTO, "a batch with a tensor that is not known here");
+    if (batch->n > 0 && !signature_fusable(&batch->slots[0]->facts.sig, &s->facts.sig))
+        return err_set(&e->trouble, EPROTO, "a batch with tensors that do not fit together");
+    return 0;
+}
+
 void batches_on_batch(void *ctx, const struct negotiate_batch *from)
 {
     struct engine *e = ctx;
@@ -119,11 +132,7 @@ void batches_on_batch(void *ctx, const struct negotiate_batch *from)
         return;
     for (size_t i = 0; i < from->n; i++) {
         struct slot *s = slot_of(e, from->tensors[i].id);
-        if (!s) {
-            if (atomic_load(&e->drive.closing))
-                err_set(&e->trouble, ESHUTDOWN, "it has shut down");
-            else
-                err_set(&e->trouble, EPROTO, "a batch with a tensor that is not known here");
+        if (check(e, batch, s) < 0) {
             batches_recycle(e, batch);
             return;
         }

@@ -194,14 +194,14 @@ static void fill_setup(struct engine *e, const struct batch *batch)
     struct launch *l = &e->batches.launch;
     l->op = coll_barrier;
     l->op.device = batch->slots[0]->device;
-    l->n = 0;
 }
 
 static int start_operation(struct engine *e)
 {
     struct batches *b = &e->batches;
     int rc = 0;
-    if (batch_on_gpu(b->active) && !device_is_ready(e->backends.device))
+    b->setup = batch_on_gpu(b->active) && !device_is_ready(e->backends.device);
+    if (b->setup)
         fill_setup(e, b->active);
     else
         rc = launch_prepare(e, &b->launch, b->active);
@@ -253,8 +253,7 @@ bool batches_progress(struct engine *e)
             return true;
         e->done++;
         b->running = false;
-        batch->at += b->launch.n;
-        if (batch->at < batch->n)
+        if (b->setup)
             continue;
         b->active = NULL;
         batches_finish(e, batch, coll_algorithm(e->coll));
@@ -279,7 +278,7 @@ bool batches_run_fast(struct engine *e, const struct negotiate_next *next)
     b->launch.tensors[0] =
         (struct coll_tensor){.in = s->in, .out = s->out, .count = s->facts.count};
     launch_fill_op(e, &b->launch, sig);
-    b->launch.n = 1;
+    b->setup = false;
     b->closed = s->last;
     int rc = coll_start(e->coll, &b->launch.op, &e->trouble);
     if (rc == 0)
@@ -321,7 +320,7 @@ void batches_dissolve(struct engine *e)
 {
     struct batches *b = &e->batches;
     struct batch *active = TAKE(b->active);
-    if (active && active->at == active->n && active->n > 0)
+    if (active && active->done)
         batches_finish(e, active, "repair");
     else if (active)
         batches_recycle(e, active);

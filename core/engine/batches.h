@@ -38,11 +38,9 @@ struct batch {
     bool may_move;   /* in the host's lane: it may belong to the GPU lane */
     bool behind;     /* in the log it is behind the last operation, see batches.closed */
     uint64_t start_ns;
-    size_t bytes; /* bytes of all inputs */
-    /* in the GPU lane: operations that are launched, whose event is recorded, that have landed */
-    size_t launched, called, landed;
-    /* n: slots in use; cap: slots allocated; at: the first slot that is not done */
-    size_t n, cap, at;
+    size_t bytes;  /* bytes of all inputs */
+    bool done;     /* in the host's lane: its operation has ended, perhaps in a repair */
+    size_t n, cap; /* slots in use, and allocated */
     struct slot **slots;
 };
 
@@ -52,7 +50,8 @@ struct batches {
     struct batch *active;
     size_t moving;        /* batches with may_move */
     bool running;         /* coll_start() was called for the active batch */
-    struct launch launch; /* the running operation; launch.n 0: the setup of the GPUs */
+    bool setup;           /* what runs sets the GPUs up; the batch's own operation follows */
+    struct launch launch; /* the running operation */
     struct gpu_lane gpu;
     /* hvd_commit() changes the world and every rank has agreed to that: no user operation may begin
      * in this mesh any more. */
@@ -67,7 +66,7 @@ int batches_init(struct engine *e, struct err *err);
 /* Resizes the per-rank arrays to the ranks of a new epoch. */
 int batches_resize(struct engine *e, struct err *err);
 
-/* Finishes the active batch if its operations are all done, and drops all other batches. */
+/* Finishes the active batch if its operation is done, and drops all other batches. */
 void batches_dissolve(struct engine *e);
 void batches_fini(struct engine *e);
 
@@ -85,7 +84,7 @@ bool batches_progress(struct engine *e);
  * departed rank has not run, or that this rank need not run any more (engine_close()). */
 bool batches_may_begin(const struct engine *e, const struct batch *batch);
 
-/* All operations of the batch are done. algorithm: for the timeline. */
+/* The batch's operation is done. algorithm: for the timeline. */
 void batches_finish(struct engine *e, struct batch *batch, const char *algorithm);
 
 /* Whether no user operation begins after the batch (struct slot, last). */

@@ -27,22 +27,16 @@ void gpu_lane_fini(struct engine *e)
 bool gpu_lane_takes(struct engine *e, const struct batch *batch)
 {
     struct gpu_lane *l = &e->batches.gpu;
-    bool takes = true;
-    for (size_t i = 0; i < batch->n && takes; i++) {
-        const struct slot *s = batch->slots[i];
-        launch_fill_op(e, &l->launch, &s->facts.sig);
-        l->launch.op.device = s->device;
-        int rc = device_by_nccl(e->backends.device, &l->launch.op, &e->trouble);
-        takes = rc == 1;
-    }
-    return takes;
+    const struct slot *s = batch->slots[0];
+    launch_fill_op(e, &l->launch, &s->facts.sig);
+    l->launch.op.device = s->device;
+    return device_by_nccl(e->backends.device, &l->launch.op, &e->trouble) == 1;
 }
 
 void gpu_lane_add(struct engine *e, struct batch *batch)
 {
     struct gpu_lane *l = &e->batches.gpu;
     batch->next = NULL;
-    batch->launched = batch->called = batch->landed = 0;
     *l->end = batch;
     l->end = &batch->next;
     l->calling = l->calling ? l->calling : batch;
@@ -52,10 +46,10 @@ void gpu_lane_add(struct engine *e, struct batch *batch)
 
 /* ---- launching ------------------------------------------------------------------------------ */
 
-/* Whether the batch's next operation needs scratch memory, or a copy afterwards: see launch.h. */
+/* Whether the batch needs scratch memory, or a copy afterwards: see launch.h. */
 static bool must_be_alone(const struct engine *e, const struct batch *batch)
 {
-    const struct signature *sig = &batch->slots[batch->at]->facts.sig;
+    const struct signature *sig = &batch->slots[0]->facts.sig;
     return !engine_map_of(e, sig)->same &&
            (sig->kind == HVD_ALLTOALL || sig->kind == HVD_REDUCESCATTER);
 }
@@ -78,10 +72,8 @@ static int launch_one(struct engine *e, struct batch *batch)
         rc = device_add(e->backends.device, &l->launch.op, retain, &flight, &e->trouble);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < l->launch.n; i++)
-        batch->slots[batch->at + i]->flight = flight;
-    batch->at += l->launch.n;
-    batch->launched++;
+    for (size_t i = 0; i < batch->n; i++)
+        batch->slots[i]->flight = flight;
     l->launched++;
     return 0;
 }
@@ -92,7 +84,7 @@ static int launch_more(struct engine *e, bool *ret_moved)
     struct gpu_lane *l = &e->batches.gpu;
     while (l->next && may_launch(e, l->next)) {
         struct batch *batch = l->next;
-        if (batch->at == 0 && timeline_on(&e->timeline))
+        if (timeline_on(&e->timeline))
             batch->start_ns = clock_ns();
         int rc = launch_one(e, batch);
         if (rc == -EAGAIN) {
@@ -104,8 +96,7 @@ static int launch_more(struct engine *e, bool *ret_moved)
         if (rc < 0)
             return rc;
         *ret_moved = true;
-        if (batch->at == batch->n)
-            l->next = batch->next;
+        l->next = batch->next;
     }
     return 0;
 }
@@ -129,15 +120,15 @@ static void finish_oldest(struct engine *e)
     if (l->alone)
         launch_finish(e, &l->launch);
     l->alone = false;
-    device_release(e->backends.device, batch->launched);
-    l->launched -= batch->launched;
-    l->called -= batch->called;
-    l->landed -= batch->launched;
-    l->seen -= batch->launched;
+    device_release(e->backends.device, 1);
+    l->launched--;
+    l->called--;
+    l->landed--;
+    l->seen--;
     batches_finish(e, batch, "nccl");
 }
 
-/* Notes operations whose event is recorded, so that streams can wait for it. */
+/* Notes batches whose event is recorded, so that streams can wait for it. */
 static void call(struct engine *e)
 {
     struct gpu_lane *l = &e->batches.gpu;
@@ -146,8 +137,6 @@ static void call(struct engine *e)
     while (l->called < called) {
         struct batch *batch = l->calling;
         l->called++;
-        if (++batch->called < batch->launched || batch->at < batch->n)
-            continue;
         l->calling = batch->next;
         for (size_t i = 0; i < batch->n && !e->boot.elastic; i++)
             atomic_store(&batch->slots[i]->aloft, 1);
@@ -157,24 +146,21 @@ static void call(struct engine *e)
         drive_wake_waiters(e);
 }
 
-/* Counts operations, of which `landed` have landed, and batches that are whole. */
+/* Counts batches that are whole. */
 static void land(struct engine *e, size_t landed)
 {
     struct gpu_lane *l = &e->batches.gpu;
     while (l->landed < landed) {
-        struct batch *batch = l->landing;
         l->landed++;
-        if (++batch->landed < batch->launched || batch->at < batch->n)
-            continue;
-        l->landing = batch->next;
+        l->landing = l->landing->next;
         whole_add(e);
     }
 }
 
-/* How many of the operations that have landed count. Where a rank has aborted its communicator,
- * NCCL on the other ranks goes on without that rank's data. It has told them of its failure before
- * (engine_fail_all()). So an operation counts if a look at the messages after its event finds none
- * of a failure. */
+/* How many of the batches that have landed count. Where a rank has aborted its communicator, NCCL on
+ * the other ranks goes on without that rank's data. It has told them of its failure before
+ * (engine_let_others_hear()). So a batch counts if a look at the messages after its event finds
+ * none of a failure. */
 static size_t count_landed(const struct engine *e, bool heard)
 {
     const struct gpu_lane *l = &e->batches.gpu;

@@ -24,11 +24,12 @@ struct engine;
 struct gpu_lane {
     struct launch launch;       /* the operation that is being launched */
     struct batch *first, **end; /* all batches, oldest first */
-    struct batch *calling;      /* the oldest of which not all events are recorded; NULL: none */
+    struct batch *calling;      /* the oldest whose event is not recorded; NULL: none */
     struct batch *landing;      /* the oldest that is not whole; NULL: none */
-    struct batch *next; /* the oldest of which not all operations are launched; NULL: none */
-    size_t launched, called, landed; /* operations of the batches in the list, see struct batch */
-    size_t seen; /* operations that had landed at the last look; landed has those that count */
+    struct batch *next;         /* the oldest that is not launched; NULL: none */
+    /* Batches in the list that are launched, whose event is recorded, that are whole. */
+    size_t launched, called, landed;
+    size_t seen;       /* those that had landed at the last look; landed has those that count */
     uint64_t finished; /* batches that are done and were removed from the list */
     /* The operation in flight uses memory of `launch` until it is done: no other is launched. */
     bool alone;
@@ -39,9 +40,9 @@ struct gpu_lane {
 int gpu_lane_init(struct engine *e, struct err *err);
 void gpu_lane_fini(struct engine *e);
 
-/* Returns whether NCCL runs all operations of the batch; else they go through the host's memory.
- * The same on every rank. Call it when the epoch's GPUs are set up (device_is_ready()). A failure
- * is set in e->trouble. */
+/* Returns whether NCCL runs the batch; else it goes through the host's memory. The same on every
+ * rank. Call it when the epoch's GPUs are set up (device_is_ready()). A failure is set in
+ * e->trouble. */
 bool gpu_lane_takes(struct engine *e, const struct batch *batch);
 
 /* Adds a batch behind all others. */
@@ -51,7 +52,7 @@ void gpu_lane_add(struct engine *e, struct batch *batch);
  * was done, the lane has failed, or there is news. */
 bool gpu_lane_progress(struct engine *e, bool heard);
 
-/* Operations have landed that count once the messages have been looked at. */
+/* Batches have landed that count once the messages have been looked at. */
 static inline bool gpu_lane_has_news(const struct gpu_lane *l)
 {
     return l->seen > l->landed;

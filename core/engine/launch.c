@@ -36,7 +36,7 @@ void launch_fini(struct launch *l)
     free(l->recv_counts);
     free(l->scratch);
     launch_gpu_fini(&l->gpu);
-    *l = (struct launch){.n = 0};
+    *l = (struct launch){.scratch_cap = 0};
 }
 
 void launch_fill_op(struct engine *e, struct launch *l, const struct signature *sig)
@@ -72,14 +72,6 @@ const int64_t *launch_wire_splits(struct engine *e, const struct slot *s)
     return e->splits;
 }
 
-static bool fusable(const struct slot *a, const struct slot *b)
-{
-    const struct signature *x = &a->facts.sig, *y = &b->facts.sig;
-    return x->kind == HVD_ALLREDUCE && y->kind == HVD_ALLREDUCE && x->dtype == y->dtype &&
-           x->op == y->op && x->prescale == y->prescale && x->postscale == y->postscale &&
-           x->device == y->device;
-}
-
 /* Room for n tensors of one operation. */
 static int make_room(struct engine *e, struct launch *l, size_t n)
 {
@@ -99,21 +91,17 @@ static int make_room(struct engine *e, struct launch *l, size_t n)
 
 static int fuse(struct engine *e, struct launch *l, const struct batch *batch)
 {
-    size_t n = 1, left = batch->n - batch->at;
-    struct slot *const *slots = batch->slots + batch->at;
-    while (n < left && fusable(slots[0], slots[n]))
-        n++;
-    int rc = make_room(e, l, n);
+    int rc = make_room(e, l, batch->n);
     l->op.tensors = l->tensors;
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < n; i++) {
-        l->tensors[i] = (struct coll_tensor){
-            .in = slots[i]->in, .out = slots[i]->out, .count = slots[i]->facts.count};
-        l->ready[i] = slots[i]->ready;
+    for (size_t i = 0; i < batch->n; i++) {
+        const struct slot *s = batch->slots[i];
+        l->tensors[i] = (struct coll_tensor){.in = s->in, .out = s->out, .count = s->facts.count};
+        l->ready[i] = s->ready;
     }
     l->op.ready = l->op.device < 0 ? NULL : l->ready;
-    l->op.n = l->n = n;
+    l->op.n = batch->n;
     return 0;
 }
 
@@ -260,7 +248,7 @@ static int set_counts(struct engine *e, struct launch *l, struct slot *s)
 
 int launch_prepare(struct engine *e, struct launch *l, struct batch *batch)
 {
-    struct slot *s = batch->slots[batch->at];
+    struct slot *s = batch->slots[0];
     l->pending_copy = (struct pending_copy){0};
     launch_fill_op(e, l, &s->facts.sig);
     l->op.device = s->device;
@@ -269,6 +257,5 @@ int launch_prepare(struct engine *e, struct launch *l, struct batch *batch)
     l->tensors[0] = (struct coll_tensor){.in = s->in, .out = s->out, .count = s->facts.count};
     l->ready[0] = s->ready;
     l->op.ready = s->device < 0 ? NULL : l->ready;
-    l->n = 1;
     return set_counts(e, l, s);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launch: turns slots of a batch into a collective operation: counts, fused tensors, memory for
+ * launch: turns a batch into a collective operation: counts, fused tensors, memory for
  * results. A struct launch has one operation at a time. Called with the progress lock held. A
  * failure is set in e->trouble.
  */
@@ -28,7 +28,6 @@ struct pending_copy {
 
 struct launch {
     struct coll_op op; /* points to the lists below */
-    size_t n;          /* slots of the batch that are in op */
     struct coll_tensor *tensors;
     void **ready; /* [tensors_cap] events after which GPU tensors may be used */
     size_t tensors_cap;
@@ -46,7 +45,7 @@ void launch_fini(struct launch *l);
 /* Resizes the per-rank arrays to the ranks of a new epoch. */
 int launch_resize(struct launch *l, int size, struct err *err);
 
-/* Fills l->op and l->n with the batch's next operation. */
+/* Fills l->op with the batch's operation. */
 int launch_prepare(struct engine *e, struct launch *l, struct batch *batch);
 
 /* Called after the operation: makes l->pending_copy, if there is one. */

@@ -176,7 +176,7 @@ static void count(struct engine *e)
     launch_finish(e, &e->batches.launch);
     b->running = false;
     if (b->active)
-        b->active->at += b->launch.n;
+        b->active->done = !b->setup;
 }
 
 int settle(struct engine *e, struct err *err)
