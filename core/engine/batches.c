@@ -153,7 +153,6 @@ void batches_finish(struct engine *e, struct batch *batch, const char *algorithm
 
 bool batches_may_begin(const struct engine *e, const struct batch *batch)
 {
-    const struct control *c = &e->control;
     const struct batches *b = &e->batches;
     if ((b->held || batch->behind) && batch->n > 0 && batch->slots[0]->facts.sig.world != 0)
         return false;
@@ -161,6 +160,12 @@ bool batches_may_begin(const struct engine *e, const struct batch *batch)
         return false;
     if (batch->frozen && backends_cannot_cancel(&e->backends) && atomic_load(&e->drive.closing))
         return false;
+    return batches_can_end(e, batch);
+}
+
+bool batches_can_end(const struct engine *e, const struct batch *batch)
+{
+    const struct control *c = &e->control;
     return c->ndeparted == 0 || !batch->frozen || batch->index < c->departed_at;
 }
 

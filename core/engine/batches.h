@@ -84,6 +84,9 @@ bool batches_progress(struct engine *e);
  * departed rank has not run, or that this rank need not run any more (engine_close()). */
 bool batches_may_begin(const struct engine *e, const struct batch *batch);
 
+/* False for a frozen batch that a departed rank has not run: no rank can finish it. */
+bool batches_can_end(const struct engine *e, const struct batch *batch);
+
 /* The batch's operation is done. algorithm: for the timeline. */
 void batches_finish(struct engine *e, struct batch *batch, const char *algorithm);
 

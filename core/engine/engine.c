@@ -339,15 +339,15 @@ void engine_close(struct engine *e)
     bool in_the_middle =
         backends_cannot_cancel(&e->backends) ? !finish_batches(e) : !batches_idle(&e->batches);
     in_the_middle = in_the_middle || (!e->failed && negotiate_owes(e->neg));
-    /* Before the operations are aborted: see gpu_lane.c. */
-    if (in_the_middle)
-        mesh_abort(e->mesh, "hvd_shutdown() in the middle of an operation");
+    if (in_the_middle) { /* before the operations are aborted: see engine_let_others_hear() */
+        err_set(&err, ESHUTDOWN, "hvd_shutdown() in the middle of an operation");
+        mesh_abort(e->mesh, err.msg);
+        engine_send_bye(e, BYE_THIS_RANK, &err);
+    }
     err_set(&err, ESHUTDOWN, "hvd_shutdown() was called");
     engine_fail_all(e, &err);
     if (in_the_middle) {
-        err_set(&err, ESHUTDOWN, "hvd_shutdown() in the middle of an operation");
         e->broken = true;
-        engine_send_bye(e, BYE_THIS_RANK, &err);
     } else if (e->broken) {
         /* A loss was read at the same time; the mesh has told the other ranks. */
         engine_send_bye(e, BYE_IN_ORDER, NULL);

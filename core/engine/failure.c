@@ -14,7 +14,7 @@
 #include "core/base/log.h"
 #include "core/engine/engine.h"
 
-#define HEAR_MS 300 /* from a message that tells of a failure to the abort of NCCL */
+#define HEAR_MS 1000 /* from a message that tells of a failure to the abort of NCCL */
 
 void engine_explain(struct err *err)
 {
@@ -40,15 +40,16 @@ static void abandon_tensors(struct engine *e, const char *who, struct err *err)
     queue_abandon(e->queue);
 }
 
-/* With negotiation goes the mesh whose messages could still be on their way out. */
+/* Without negotiation there is no mesh whose messages could still be on their way out. */
 void engine_let_others_hear(struct engine *e)
 {
-    const struct gpu_lane *l = &e->batches.gpu;
+    struct gpu_lane *l = &e->batches.gpu;
     const struct timespec nap = {.tv_nsec = CLOCK_MS};
     uint64_t deadline = deadline_in_ms(HEAR_MS);
     struct err err;
-    if (e->size == 1 || l->launched == l->landed)
+    if (e->size == 1 || l->launched == l->counted || l->revoked)
         return;
+    l->revoked = true;
     while (!deadline_passed(deadline)) {
         if (e->neg) {
             mesh_progress(e->mesh, NULL, &err);
@@ -61,11 +62,11 @@ void engine_let_others_hear(struct engine *e)
 void engine_fail_all(struct engine *e, const struct err *why)
 {
     struct err told = *why, *err = &told;
+    engine_let_others_hear(e);
     /* Stop the operation first: callers may reuse their tensors as soon as they learn of the
      * failure. */
     coll_stop(e->coll);
     coll_stop(e->repair.old_coll);
-    engine_let_others_hear(e);
     if (!gpu_lane_idle(&e->batches.gpu) || device_owes(e->backends.device))
         device_end(e->backends.device);
     if (coll_abandoned(e->coll))

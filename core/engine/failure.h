@@ -29,10 +29,10 @@ void engine_fail_rank(struct engine *e, const struct err *why);
 /* Stops the operation in flight, and ends every unfinished operation with why. */
 void engine_fail_all(struct engine *e, const struct err *why);
 
-/* Call before NCCL's operations in flight are aborted, when the other ranks have been told of the
- * failure: waits until they have heard. An aborted NCCL no longer waits for data, and theirs takes
- * that for this rank's contribution; see count_landed() in gpu_lane.c. Returns at once if none is
- * in flight. */
+/* Call before NCCL's operations in flight are aborted, when this rank has told of its failure, or
+ * every rank learns of it from another one: waits until they should have heard. An aborted NCCL no
+ * longer waits for data, and theirs takes that for this rank's contribution; see count_landed() in
+ * gpu_lane.c. Returns at once if nothing is in flight, or the abort may have begun. */
 void engine_let_others_hear(struct engine *e);
 
 /* The reason for a BYE: the rank leaves in order, another rank's end, or this rank's failure. */

@@ -58,7 +58,7 @@ static bool may_launch(const struct engine *e, const struct batch *batch)
 {
     const struct gpu_lane *l = &e->batches.gpu;
     return !l->starved && batches_may_begin(e, batch) && device_has_room(e->backends.device) &&
-           !l->alone && (l->launched == l->landed || !must_be_alone(e, batch));
+           !l->alone && (l->launched == l->counted || !must_be_alone(e, batch));
 }
 
 static int launch_one(struct engine *e, struct batch *batch)
@@ -124,7 +124,7 @@ static void finish_oldest(struct engine *e)
     l->launched--;
     l->called--;
     l->landed--;
-    l->seen--;
+    l->counted--;
     batches_finish(e, batch, "nccl");
 }
 
@@ -146,19 +146,31 @@ static void call(struct engine *e)
         drive_wake_waiters(e);
 }
 
-/* Counts batches that are whole. */
-static void land(struct engine *e, size_t landed)
+static bool may_count(const struct engine *e, size_t landed)
+{
+    const struct gpu_lane *l = &e->batches.gpu;
+    return l->counted < landed && batches_can_end(e, l->landing);
+}
+
+bool gpu_lane_has_news(const struct engine *e)
+{
+    return may_count(e, e->batches.gpu.landed);
+}
+
+/* Counts batches as whole. One that a departed rank has not run never is: where its event has
+ * passed, another rank has aborted its communicator for that reason. */
+static void count(struct engine *e, size_t landed)
 {
     struct gpu_lane *l = &e->batches.gpu;
-    while (l->landed < landed) {
-        l->landed++;
+    while (may_count(e, landed)) {
+        l->counted++;
         l->landing = l->landing->next;
         whole_add(e);
     }
 }
 
-/* How many of the batches that have landed count. Where a rank has aborted its communicator, NCCL on
- * the other ranks goes on without that rank's data. It has told them of its failure before
+/* How many of the batches that have landed count. Where a rank has aborted its communicator, NCCL
+ * on the other ranks goes on without that rank's data. It has told them of its failure before
  * (engine_let_others_hear()). So a batch counts if a look at the messages after its event finds
  * none of a failure. */
 static size_t count_landed(const struct engine *e, bool heard)
@@ -166,7 +178,7 @@ static size_t count_landed(const struct engine *e, bool heard)
     const struct gpu_lane *l = &e->batches.gpu;
     if (e->size == 1)
         return device_landed(e->backends.device);
-    return heard ? l->seen : l->landed;
+    return heard ? l->landed : l->counted;
 }
 
 bool gpu_lane_progress(struct engine *e, bool heard)
@@ -185,17 +197,17 @@ bool gpu_lane_progress(struct engine *e, bool heard)
         return true;
     }
     size_t landed = count_landed(e, heard);
-    l->seen = device_landed(e->backends.device);
+    l->landed = device_landed(e->backends.device);
     if (mesh_is_aborted(e->mesh))
         return moved;
     call(e);
-    land(e, landed);
+    count(e, landed);
     while (l->first != l->landing && l->finished < l->whole.done) {
         l->finished++;
         finish_oldest(e);
         moved = true;
     }
-    return moved || gpu_lane_has_news(l);
+    return moved || gpu_lane_has_news(e);
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */
@@ -210,12 +222,13 @@ void gpu_lane_drop(struct engine *e)
     }
     l->end = &l->first;
     l->calling = l->landing = l->next = NULL;
-    l->launched = l->called = l->landed = l->seen = 0;
-    l->alone = l->starved = false;
+    l->launched = l->called = l->landed = l->counted = 0;
+    l->alone = l->starved = l->revoked = false;
 }
 
 void gpu_lane_revoke(struct engine *e)
 {
+    e->batches.gpu.revoked = true;
     device_revoke(e->backends.device);
 }
 

@@ -27,13 +27,14 @@ struct gpu_lane {
     struct batch *calling;      /* the oldest whose event is not recorded; NULL: none */
     struct batch *landing;      /* the oldest that is not whole; NULL: none */
     struct batch *next;         /* the oldest that is not launched; NULL: none */
-    /* Batches in the list that are launched, whose event is recorded, that are whole. */
-    size_t launched, called, landed;
-    size_t seen;       /* those that had landed at the last look; landed has those that count */
+    /* Batches in the list: launched; whose event is recorded; whose event had passed at the last
+     * look; and those of them that count as whole. */
+    size_t launched, called, landed, counted;
     uint64_t finished; /* batches that are done and were removed from the list */
     /* The operation in flight uses memory of `launch` until it is done: no other is launched. */
     bool alone;
     bool starved; /* there was no memory for one more operation in flight */
+    bool revoked; /* the communicator is aborted, or about to be */
     struct whole whole;
 };
 
@@ -53,10 +54,7 @@ void gpu_lane_add(struct engine *e, struct batch *batch);
 bool gpu_lane_progress(struct engine *e, bool heard);
 
 /* Batches have landed that count once the messages have been looked at. */
-static inline bool gpu_lane_has_news(const struct gpu_lane *l)
-{
-    return l->seen > l->landed;
-}
+bool gpu_lane_has_news(const struct engine *e);
 
 /* Whether a batch is in the lane. */
 static inline bool gpu_lane_idle(const struct gpu_lane *l)
@@ -67,7 +65,7 @@ static inline bool gpu_lane_idle(const struct gpu_lane *l)
 /* How the driver waits for the lane. */
 static inline enum coll_wait gpu_lane_wait(const struct gpu_lane *l)
 {
-    return l->launched > l->called ? COLL_ASKS : l->launched > l->landed ? COLL_NAPS : COLL_WAKES;
+    return l->launched > l->called ? COLL_ASKS : l->launched > l->counted ? COLL_NAPS : COLL_WAKES;
 }
 
 /* Launches what may be launched, without waiting for anything. A failure is set in e->trouble. */

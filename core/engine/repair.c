@@ -303,6 +303,8 @@ int repair_next_epoch(struct engine *e, int why, const char *cause, struct err *
     /* After a failed repair callers get their tensors back. An unfinished GPU operation of any
      * epoch may still use them, so give it up first. */
     if (rc < 0) {
+        engine_explain(err);
+        engine_send_bye(e, BYE_THIS_RANK, err); /* the survivors wait for it */
         engine_let_others_hear(e);
         device_end(e->backends.device);
     }

@@ -264,10 +264,10 @@ static bool take_priority_requests(struct engine *e)
     return true;
 }
 
-/* Whether the batch can be finished although ranks have departed. NULL: there is none. */
+/* Whether the batch, if there is one, can be finished although ranks have departed. */
 static bool can_end(const struct engine *e, const struct batch *batch)
 {
-    return !batch || !batch->frozen || batch->index < e->control.departed_at;
+    return !batch || batches_can_end(e, batch);
 }
 
 /* After a farewell: operations that cannot be finished without the departed rank fail now instead
@@ -397,7 +397,7 @@ bool turn(struct engine *e, enum turn_depth depth)
     }
     bool moved = take_new(e);
     moved = take_priority_requests(e) || moved;
-    if (depth == TURN_SPIN && gpu_lane_has_news(&e->batches.gpu))
+    if (depth == TURN_SPIN && gpu_lane_has_news(e))
         depth = TURN_FULL;
     if (take_messages(e, depth))
         moved = true;

@@ -45,12 +45,11 @@ bench_without_nccl() {
         says 1 'SKIP: gpu/bench_sums: libnccl.so.2: .'
 }
 
-# On the fake driver nothing is measured; two ranks under hvdrun, and the file of figures.
+# On the fake driver nothing is measured; two ranks under hvdrun.
 all_measurements() {
     env HVD_TEST_FAKE=1 FAKE_CUDA=count=2 tests/gpu/run.sh bench >"$TMP/words" 2>&1 || return 1
     cat "$TMP/words"
-    says 1 'NCCL .* 1 rank$' && says 1 'NCCL .* 2 ranks$' && says 1 'written: ' &&
-        diff <(grep -v ^written "$TMP/words") "$BUILD/bench/gpu-device.txt"
+    says 1 'NCCL .* 1 rank$' && says 1 'NCCL .* 2 ranks$' && says 1 'no figures are written'
 }
 
 # without_kernels PROGRAM VARIABLE=VALUE: the program must skip (exit code 77) and say that it has no kernels

@@ -5,14 +5,18 @@
  * the difference is the time that hvd adds.
  *
  *     loop  sums of one size, back to back. bare: the method of nccl-tests' all_reduce_perf, in
- *           place: WARM_UP calls, then CALLS calls on one stream, for which the host waits once.
- *           hvd: the same number of operations, of which IN_FLIGHT are in flight. Microseconds of
- *           one, and the bus bandwidth as nccl-tests defines it: 2 (n - 1) / n times the bytes,
- *           divided by the time.
- *     step  backward of BACKWARD_US on a compute stream (copies on the device), whose 161 gradients
- *           of ResNet-50 are summed on the way. The next step's backward begins after the sums;
- *           the host waits once, after STEPS steps. bare: buckets of 1 and then 25 MiB, as
- *           PyTorch's DistributedDataParallel makes them. hvd: one request for each gradient.
+ *           place: CALLS calls on one stream, for which the host waits once. hvd: as many
+ *           operations, each a batch of its own; IN_FLIGHT at a time, because a name can be
+ *           submitted again only after hvd_wait(). Microseconds of one, and the bus bandwidth as
+ *           nccl-tests defines it: 2 (n - 1) / n times the bytes, divided by the time.
+ *     step  backward of BACKWARD_US on a compute stream, whose 161 gradients of ResNet-50 are
+ * summed on the way. The next step's backward begins after the sums; the host is one step ahead.
+ *           bare: buckets of 1 and then 25 MiB, as PyTorch's DistributedDataParallel makes them,
+ *           without its copies into them. hvd: one request for each gradient; it packs them.
+ *           Backward is copies on the device, with which hvd's packing shares the memory.
+ *
+ * Before each measurement hvd is started anew, and then runs by its frozen schedule. Between the
+ * rounds the ranks meet by a sum of bare NCCL's, because another operation of hvd's would end that.
  *
  * Figures of the fake driver (no GPU here) mean nothing, and are not printed. Without NCCL the
  * program only says so.
@@ -26,20 +30,22 @@
 
 #define MIB          ((size_t)1 << 20)
 #define ROUNDS       5
-#define WARM_UP      5
 #define CALLS        20
 #define IN_FLIGHT    4
 #define STEPS        20
+#define WARM_UP      40 /* calls or steps of hvd's, until its schedule is frozen */
 #define BACKWARD_US  30000.0
 #define FIRST_BUCKET MIB
 #define BUCKET       (25 * MIB)
 #define WORK         (64 * MIB) /* bytes of a copy of backward */
 
 struct bench {
+    int rank, size;
     struct gpu gpu; /* its stream is the program's own: backward's */
     const struct nccl_api *nccl;
     struct ncclComm *comm;
     struct CUstream_st *stream; /* of bare NCCL */
+    struct CUevent_st *summed;  /* step: after the last bucket of bare NCCL */
     struct cuda_memory memory;  /* tensors; of loop one for each operation in flight */
     struct cuda_memory work;    /* what backward copies */
     size_t bytes, largest;      /* loop: of one tensor, and of the last ones */
@@ -140,6 +146,15 @@ static void call_loop(struct bench *b, enum way way, int n)
 
 /* ---- step ---- */
 
+static void wait_for_buckets(struct bench *b)
+{
+    struct err err = {0};
+    int rc;
+    while ((rc = cuda_event_done(b->gpu.device, b->summed, &err)) == 1)
+        ;
+    gpu_need(rc, &err);
+}
+
 static void backward_of_layer(struct bench *b)
 {
     struct err err = {0};
@@ -154,6 +169,7 @@ static void step(struct bench *b, enum way way)
 {
     size_t counts[GRADIENTS], begin = 0, end = 0, most = FIRST_BUCKET;
     bool first[GRADIENTS];
+    struct err err = {0};
     resnet50_backward(counts, first);
     for (int i = 0; i < GRADIENTS; i++) {
         size_t at = end, bytes = counts[i] / (b->gpu.fake ? 16 : 1) * 4;
@@ -164,6 +180,8 @@ static void step(struct bench *b, enum way way)
             sum_by_hvd(b, i, at, bytes);
         if (way != BARE || (end - begin < most && i + 1 < GRADIENTS))
             continue;
+        if (begin == 0)
+            wait_for_buckets(b); /* of the step before */
         follow(b, b->gpu.stream, b->stream);
         sum_bare(b, begin, end - begin);
         begin = end;
@@ -171,8 +189,10 @@ static void step(struct bench *b, enum way way)
     }
     for (int i = 0; way == HVD && i < GRADIENTS; i++)
         need(hvd_wait_stream(b->handles[i], b->gpu.stream));
-    if (way == BARE)
-        follow(b, b->stream, b->gpu.stream);
+    if (way == BARE) {
+        gpu_need(cuda_event_record(b->gpu.device, b->summed, b->stream, &err), &err);
+        gpu_need(cuda_stream_wait(b->gpu.device, b->gpu.stream, b->summed, &err), &err);
+    }
 }
 
 static void step_loop(struct bench *b, enum way way, int n)
@@ -201,36 +221,66 @@ static void measure_copies(struct bench *b)
 
 /* ---- rounds ---- */
 
-/* Nanoseconds of n calls or steps: the median of the rounds, in which the ways alternate. */
-static void measure(struct bench *b, void (*loop)(struct bench *b, enum way way, int n), int ways,
-                    int n, double ret[WAYS])
+typedef void loop_f(struct bench *b, enum way way, int n);
+
+/* All ranks meet, without an operation of hvd's. */
+static void meet(struct bench *b)
 {
-    uint64_t ns[WAYS][ROUNDS];
-    int rounds = b->gpu.fake ? 1 : ROUNDS;
-    for (int r = 0; r < rounds; r++)
-        for (int way = 0; way < ways; way++) {
-            loop(b, way, WARM_UP);
-            need(hvd_barrier("together"));
-            uint64_t begin = clock_ns();
-            loop(b, way, n);
-            ns[way][r] = clock_ns() - begin;
-        }
-    for (int way = 0; way < ways; way++) {
-        times_sort(ns[way], (size_t)rounds);
-        ret[way] = (double)ns[way][rounds / 2] / n;
-    }
+    sum_bare(b, 0, 4);
+    finish(b);
 }
 
 static bool shows(const struct bench *b)
 {
-    return hvd_rank() == 0 && !b->gpu.fake;
+    return b->rank == 0 && !b->gpu.fake;
+}
+
+/* fusion: bytes of hvd's largest batch, 0: its default. */
+static void start_hvd(size_t fusion)
+{
+    char bytes[24];
+    snprintf(bytes, sizeof(bytes), "%zu", fusion);
+    if (fusion)
+        setenv("HVD_FUSION_THRESHOLD", bytes, 1);
+    else
+        unsetenv("HVD_FUSION_THRESHOLD");
+    need(hvd_init());
+}
+
+/* Nanoseconds of n calls or steps: the median of the rounds, in which the ways alternate. */
+static void measure(struct bench *b, loop_f *loop, int ways, int n, double ret[WAYS])
+{
+    uint64_t ns[WAYS][ROUNDS];
+    struct hvd_stats before = {.size = sizeof(before)}, after = before;
+    int rounds = b->gpu.fake ? 1 : ROUNDS;
+    loop(b, HVD, b->gpu.fake ? IN_FLIGHT : WARM_UP);
+    hvd_stats(&before);
+    for (int r = 0; r < rounds; r++)
+        for (int way = 0; way < ways; way++) {
+            loop(b, way, IN_FLIGHT);
+            meet(b);
+            uint64_t begin = clock_ns();
+            loop(b, way, n);
+            ns[way][r] = clock_ns() - begin;
+        }
+    hvd_stats(&after);
+    for (int way = 0; way < ways; way++) {
+        times_sort(ns[way], (size_t)rounds);
+        ret[way] = (double)ns[way][rounds / 2] / n;
+    }
+    uint64_t batches = after.batches - before.batches, frozen = after.frozen - before.frozen;
+    if (shows(b) && b->size > 1 && frozen < batches)
+        printf("next: only %llu of %llu batches by the frozen schedule\n",
+               (unsigned long long)frozen, (unsigned long long)batches);
 }
 
 static void measure_loop(struct bench *b, size_t bytes)
 {
-    double ns[WAYS], n = hvd_size();
+    double ns[WAYS], n = b->size;
     b->bytes = bytes;
-    measure(b, call_loop, HVD + 1, CALLS, ns);
+    start_hvd(bytes);
+    measure(b, call_loop, HVD + 1, b->gpu.fake ? IN_FLIGHT : CALLS, ns);
+    need(hvd_shutdown());
     double bus = 2 * (n - 1) / n * (double)bytes;
     if (shows(b))
         printf("loop %10zu bytes   bare %9.1f us %7.1f GB/s   hvd %9.1f us %7.1f GB/s   x%.3f\n",
@@ -242,7 +292,9 @@ static void measure_step(struct bench *b)
 {
     double ns[WAYS];
     measure_copies(b);
+    start_hvd(0);
     measure(b, step_loop, WAYS, b->gpu.fake ? 2 : STEPS, ns);
+    need(hvd_shutdown());
     if (shows(b))
         printf("step 161 gradients      bare %9.3f ms   hvd %9.3f ms   backward alone %9.3f ms   "
                "x%.3f\n",
@@ -270,10 +322,10 @@ static void join_nccl(struct bench *b)
                                      .magic = NCCL_ABI_MAGIC,
                                      .version = NCCL_ABI_CONFIG_VERSION,
                                      .blocking = 1};
-    if (hvd_rank() == 0)
+    if (b->rank == 0)
         need_nccl(b, b->nccl->ncclGetUniqueId(&id), "ncclGetUniqueId");
     need(hvd_broadcast("id", &id, sizeof(id), HVD_UINT8, 0));
-    need_nccl(b, b->nccl->ncclCommInitRankConfig(&b->comm, hvd_size(), id, hvd_rank(), &config),
+    need_nccl(b, b->nccl->ncclCommInitRankConfig(&b->comm, b->size, id, b->rank, &config),
               "ncclCommInitRankConfig");
 }
 
@@ -293,9 +345,14 @@ static void open_all(struct bench *b)
     }
     load_nccl(b, id);
     need(hvd_init());
+    b->rank = hvd_rank();
+    b->size = hvd_size();
     join_nccl(b);
+    need(hvd_shutdown());
     gpu_need(cuda_stream_create(b->gpu.device, &b->stream, &err), &err);
-    b->largest = b->gpu.fake ? MIB : 256 * MIB;
+    b->largest = b->gpu.fake ? MIB / 16 : 256 * MIB;
+    gpu_need(cuda_event_get(b->gpu.device, &b->summed, &err), &err);
+    gpu_need(cuda_event_record(b->gpu.device, b->summed, b->stream, &err), &err);
     size_t room = b->gpu.fake ? 32 * MIB : IN_FLIGHT * b->largest;
     gpu_need(cuda_memory_reserve(b->gpu.device, &b->memory, room, &err), &err);
     gpu_need(cuda_memory_reserve(b->gpu.device, &b->work, 2 * WORK, &err), &err);
@@ -303,10 +360,10 @@ static void open_all(struct bench *b)
 
 static void close_all(struct bench *b)
 {
-    need(hvd_shutdown());
     b->nccl->ncclCommAbort(b->comm);
     cuda_memory_free(b->gpu.device, &b->memory);
     cuda_memory_free(b->gpu.device, &b->work);
+    cuda_event_put(b->gpu.device, b->summed);
     cuda_stream_destroy(b->gpu.device, b->stream);
     gpu_close(&b->gpu);
 }
@@ -316,9 +373,9 @@ int main(void)
     static struct bench b;
     char name[PATH_MAX + 64];
     open_all(&b);
-    if (hvd_rank() == 0)
-        printf("%s, %d rank%s\n", nccl_api_name(b.nccl, name, sizeof(name)), hvd_size(),
-               hvd_size() > 1 ? "s" : "");
+    if (b.rank == 0)
+        printf("%s, %d rank%s\n", nccl_api_name(b.nccl, name, sizeof(name)), b.size,
+               b.size > 1 ? "s" : "");
     for (size_t bytes = 1024; bytes <= b.largest; bytes *= 8)
         measure_loop(&b, bytes);
     measure_step(&b);

@@ -25,5 +25,6 @@ gpu-kit: gpu-programs  ## for a machine with a GPU and without a compiler: copy 
 	$(Q)rm -rf $(BUILD)/gpu-kit && mkdir -p $(BUILD)/gpu-kit
 	$(Q)ldd $(GPU_PROGRAMS) $(LIBHVD) $(PROGRAMS) | awk '$$2 == "=>" && $$3 !~ /\/lib(c|m|dl|rt|pthread)\.so/ {print $$3}' | sort -u \
 	    | xargs cp -L -t $(BUILD)/gpu-kit
+	$(if $(KERNELS),,@echo 'no kernels for GPUs are in the kit (make deps fetches nvcc): what needs them will be skipped')
 
 .PHONY: gpu-programs test-gpu bench-gpu gpu-kit

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # hvd.torch on this machine's GPU: one rank through torch's NCCL, 2 to 4 ranks that share the GPU through host memory, and
 # as many ranks as there are GPUs through NCCL. make test-gpu calls it. Skipped if no Python has a torch that sees a GPU.
-# timeout: 300
+# timeout: 1500
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/../e2e/common.sh"
 trap 'rm -rf "$TMP"' EXIT

@@ -212,7 +212,7 @@ static void test_streams_misunderstood(void **state)
     (void)state;
     kube_server_do("make 25 100");
     kube_server_do("stream mute");
-    stream_ms = 3000; /* long enough for all objects to arrive first */
+    stream_ms = 8000; /* long enough for all objects to arrive first */
     begin(false, 10);
     stream_ms = 0;
     UNTIL(informer_size(inf) == 25);

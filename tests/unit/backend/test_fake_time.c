@@ -160,12 +160,12 @@ static int events(const char *data)
     set_up(&s, data, "200e-6");
     struct cuda_device *d = s.gpu->device;
     struct CUstream_st *own = s.gpu->stream;
-    want(s.fake->work(s.user, 3000000), CUDA_OK, "work");
+    want(s.fake->work(s.user, 100000000), CUDA_OK, "work");
     good(cuda_event_record(d, s.event, s.user, &err), &err);
     good(cuda_stream_wait(d, own, s.event, &err), &err);
-    want(s.fake->work(s.user, 5000000), CUDA_OK, "work");
+    want(s.fake->work(s.user, 200000000), CUDA_OK, "work");
     good(cuda_event_record(d, s.event, s.user, &err), &err);
-    want(s.fake->work(own, 1000000), CUDA_OK, "work");
+    want(s.fake->work(own, 30000000), CUDA_OK, "work");
     want((uint64_t)cuda_event_done(d, s.event, &err), 1, "the event has not passed");
     while (cuda_event_done(d, s.event, &err) == 1)
         nap();
