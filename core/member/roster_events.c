@@ -57,17 +57,19 @@ static int sender(struct roster *r, const char *uid, uint64_t seq, uint64_t now,
 }
 
 /* While the roster gathers, an agent whose ranks have done something tells all that it knows again.
- * Numbers of progress are dropped: the next ones are sums, too. */
-static int check_gathering(const struct roster *r, const struct report_body *report,
+ * It counts as not joined until it has, because a roster that was rebuilt before would not take
+ * that any more. Numbers of progress are dropped: the next ones are sums, too. */
+static int check_gathering(struct roster *r, int agent, const struct report_body *report,
                            struct err *err)
 {
     bool matters = !report;
     for (int i = 0; report && i < report->n; i++)
         matters |=
             report->items[i].type != REPORT_PROGRESS && report->items[i].type != REPORT_REPAIRED;
-    return r->rebuilding && matters
-               ? err_set(err, ENOENT, "the job's agents are being gathered: join again")
-               : 0;
+    if (!r->rebuilding || !matters)
+        return 0;
+    r->agents.list[agent].joined = false;
+    return err_set(err, ENOENT, "the job's agents are being gathered: join again");
 }
 
 static int check_owner(const struct roster *r, int index, int member, struct err *err)
@@ -118,7 +120,7 @@ int roster_cards(struct roster *r, const struct cards_body *body, uint64_t now, 
     int index = sender(r, body->agent, body->seq, now, &old, err), rc = 0;
     if (index < 0 || old)
         return index < 0 ? index : 0;
-    if (check_gathering(r, NULL, err) < 0)
+    if (check_gathering(r, index, NULL, err) < 0)
         return -ENOENT;
     if (!r->is_elastic && body->epoch != r->epoch + 1)
         return err_set(err, ESTALE, "cards for epoch %u; the next one is %u", body->epoch,
@@ -254,7 +256,7 @@ int roster_report(struct roster *r, const struct report_body *body, uint64_t now
     if (index < 0 || old)
         return index < 0 ? index : 0;
     if (r->rebuilding)
-        return check_gathering(r, body, err);
+        return check_gathering(r, index, body, err);
     for (int i = 0; i < body->n && rc == 0; i++) {
         rc = check_owner(r, index, body->items[i].member, err);
         if (rc == 0)

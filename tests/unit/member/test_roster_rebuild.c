@@ -152,6 +152,28 @@ static void test_death_in_between(void **state)
     roster_fini(&r);
 }
 
+/* Ranks of agent 0 say HELLO when it has come back and agent 1 has not: it is asked to tell all
+ * again. The roster is not rebuilt before it has, although agent 1 comes first. */
+static void test_news_while_gathering(void **state)
+{
+    struct roster r;
+    struct rejoin_member even[] = {active(0, 1), active(2, 1)}, odd[] = {active(1, 1)};
+    struct rejoin_member again[] = {waiting(0, 1, CARD_REVOKED), waiting(2, 1, CARD_REVOKED)};
+    struct card card = {.member = 0, .why = CARD_REVOKED, .epoch = 1};
+    struct cards_body cards = {.agent = "a0", .seq = 1, .epoch = 2, .n = 1, .cards = &card};
+    (void)state;
+    take_over(&r, 3, 3, 0, NULL);
+    odd[0].over = true;
+    odd[0].code = -9;
+    assert_int_equal(come_back(&r, 0, world_of(1, 3, first_three), 2, even), 0);
+    assert_int_equal(roster_cards(&r, &cards, now, NULL), -ENOENT);
+    assert_int_equal(come_back(&r, 1, world_of(1, 3, first_three), 1, odd), 0);
+    assert_true(r.rebuilding);
+    assert_int_equal(come_back(&r, 0, world_of(1, 3, first_three), 2, again), 0);
+    world_is(&r, TERM2(2), "0 2");
+    roster_fini(&r);
+}
+
 /* Agent 0 had received epoch 2, agent 1 had not: agent 1's rank gets epoch 2, not a newer one. */
 static void test_half_told_roster(void **state)
 {
@@ -340,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_has_happened),
         cmocka_unit_test(test_death_in_between),
+        cmocka_unit_test(test_news_while_gathering),
         cmocka_unit_test(test_half_told_roster),
         cmocka_unit_test(test_agent_does_not_come),
         cmocka_unit_test(test_first_epoch_was_not_made),
