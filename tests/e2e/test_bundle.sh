@@ -152,7 +152,7 @@ END
 trains() {
     local script=(/examples/digits_torch.py)
     [[ $1 == */debian11 ]] && script=(/examples/then_exit.py "${script[@]}")
-    BUNDLE_ENV=OMP_NUM_THREADS=1 in_root "$1" /hvd/bin/hvdrun -np 2 --doctor=off /usr/bin/python3 \
+    BUNDLE_ENV='OMP_NUM_THREADS=1 HVD_COORDINATOR_LOST_SECONDS=60' in_root "$1" /hvd/bin/hvdrun -np 2 --doctor=off /usr/bin/python3 \
         "${script[@]}" --epochs 3 >"$TMP/said" 2>&1 || {
         cat "$TMP/said"
         return 1
