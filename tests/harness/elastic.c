@@ -4,17 +4,22 @@
  */
 #include "tests/harness/elastic.h"
 
+#include <linux/sockios.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/base/clock.h"
+
+#define READ_MS 2000
 
 void elastic_init(struct elastic *job)
 {
@@ -84,6 +89,16 @@ static void tell_lost(struct elastic *job, int member)
     buf_fini(&body);
 }
 
+/* Waits, at most READ_MS, until the member has read what was sent to it. */
+static void await_reader(const struct elastic_member *m)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    uint64_t deadline = deadline_in_ms(READ_MS);
+    int left = 0;
+    while (ioctl(m->fd, SIOCOUTQ, &left) == 0 && left > 0 && !deadline_passed(deadline))
+        nanosleep(&nap, NULL);
+}
+
 void elastic_announce(struct elastic *job)
 {
     struct buf body = {0};
@@ -93,6 +108,9 @@ void elastic_announce(struct elastic *job)
     for (int i = 0; i < job->n; i++)
         if (job->members[i].active && !job->members[i].over)
             send_frame(&job->members[i], CTL_CHANGE, &body, NULL, 0);
+    for (int i = 0; i < job->n; i++)
+        if (job->members[i].active && !job->members[i].over)
+            await_reader(&job->members[i]);
     buf_fini(&body);
 }
 

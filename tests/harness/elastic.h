@@ -58,7 +58,7 @@ void elastic_init(struct elastic *job);
 int elastic_add(struct elastic *job, elastic_rank_f fn, void *arg, const char *const *env);
 
 /* Announces a planned change: at the next boundary joiners are admitted and members marked
- * `leaving` leave. */
+ * `leaving` leave. On return the members have read it, unless one does not read for 2 s. */
 void elastic_announce(struct elastic *job);
 
 /* Tells the other members that this member is lost, although it is alive. */
