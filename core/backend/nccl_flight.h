@@ -44,7 +44,7 @@ struct nccl_flight {
     struct CUevent_st *inputs, *called, *done;
 };
 
-/* What all flights of one struct nccl_run are planned and launched with. */
+/* The means with which all flights of a struct nccl_run are planned and launched. */
 struct nccl_way {
     struct gpu *gpu;
     struct nccl_means means;

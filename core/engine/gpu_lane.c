@@ -157,8 +157,8 @@ bool gpu_lane_has_news(const struct engine *e)
     return may_count(e, e->batches.gpu.landed);
 }
 
-/* Counts batches as whole. One that a departed rank has not run never is: where its event has
- * passed, another rank has aborted its communicator for that reason. */
+/* Counts batches as whole. A batch that a departed rank has not run is never counted: its event can
+ * pass only because another rank has aborted its communicator. */
 static void count(struct engine *e, size_t landed)
 {
     struct gpu_lane *l = &e->batches.gpu;

@@ -14,10 +14,10 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "tests/harness/rank.h"
 
 #define READ_MS 2000
 
@@ -92,11 +92,10 @@ static void tell_lost(struct elastic *job, int member)
 /* Waits, at most READ_MS, until the member has read what was sent to it. */
 static void await_reader(const struct elastic_member *m)
 {
-    const struct timespec nap = {.tv_nsec = 1000000};
     uint64_t deadline = deadline_in_ms(READ_MS);
     int left = 0;
     while (ioctl(m->fd, SIOCOUTQ, &left) == 0 && left > 0 && !deadline_passed(deadline))
-        nanosleep(&nap, NULL);
+        nap_ms(1);
 }
 
 void elastic_announce(struct elastic *job)

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A job on three hosts, between which a message takes milliseconds and NCCL's data
- * does not: one rank gives up while its NCCL waits in a sum. An aborted NCCL goes on without its
- * data (FAKE_NCCL_RUNS_ON), so that the sum ends on the other ranks. They must not return it.
+ * A job on three hosts, between which a message takes milliseconds and NCCL's data does not. One
+ * rank gives up while its NCCL waits in a sum. An aborted NCCL goes on without its data
+ * (FAKE_NCCL_RUNS_ON), so that the sum ends on the other ranks. They must not return it.
  *
  * timeout: 100
  * takes: 8 s, waiting
  */
-#include <errno.h>
-#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
