@@ -74,6 +74,7 @@ static void on_holder(void *arg, const struct api_answer *answer)
         items_pod_destroy(a->e->conflict);
         a->e->conflict = pod;
         a->e->conflict_at = 0;
+        log_info("job %s: pod %s exists and is not its worker's", a->e->key, s->name);
         apply_fail(a, APPLY_STALE, s->name,
                    "a pod of this name exists and is not this job's worker");
     }

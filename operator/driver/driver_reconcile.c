@@ -60,7 +60,7 @@ static bool expectations_met(struct driver *d, struct entry *e)
     return true;
 }
 
-/* ---- name conflicts: somebody else's pod with the name of a worker's ------------------------- */
+/* ---- name conflicts: a pod that is not a worker's, with the name of one ---------------------- */
 
 static void on_conflict(void *arg, const struct api_answer *answer)
 {
@@ -103,6 +103,17 @@ static void follow_conflict(struct driver *d, struct entry *e)
     driver_enqueue_at(d, e, e->conflict_at);
 }
 
+/* Somebody else's pod matters until the worker has its own, with another name. */
+static void forget_conflict(struct entry *e)
+{
+    if (!e->conflict || !e->job || strcmp(e->conflict->pod.owner, e->job->job.uid) == 0)
+        return;
+    api_cancel(e->conflict_call);
+    e->conflict_call = NULL;
+    items_pod_destroy(e->conflict);
+    e->conflict = NULL;
+}
+
 /* ---- actions --------------------------------------------------------------------------------- */
 
 static bool may_write(void *arg)
@@ -127,6 +138,7 @@ static void on_ended(void *arg, struct entry *e, enum apply_end end, const struc
     struct driver *d = arg;
     uint64_t now = clock_ns();
     if (end == APPLY_DONE) {
+        forget_conflict(e);
         e->failures = 0;
         e->not_before = 0;
         e->stale = false;

@@ -72,8 +72,7 @@ static bool happens(struct reconciling *r, enum job_event event)
     case EVENT_ADMIT:
         return admitted(r);
     case EVENT_REFUSED: /* in->refused may be older than the admission */
-        return r->job->status.phase == JOB_STARTING && r->in->refused && r->in->gang &&
-               !r->in->gang->group && w->alive < job->min;
+        return r->job->status.phase == JOB_STARTING && r->in->refused && w->alive < job->min;
     case EVENT_PREEMPTED:
         return r->in->admission && r->in->admission->preempted;
     case EVENT_TIMEOUT:

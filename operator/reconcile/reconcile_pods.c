@@ -108,22 +108,17 @@ static int delete_surplus(struct reconciling *r, int surplus)
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-/* True: a pod that is not this job's has the name that this worker's pod needs. It is left alone,
- * and the job waits until it is gone. */
-static bool has_name_conflict(struct reconciling *r, int worker, int attempt)
+/* Has a pod that is not this job's the name of this worker's pod? */
+static bool is_taken(const struct reconciling *r, int worker, int attempt)
 {
     char name[NAMES_MAX];
+    if (!r->w.foreign)
+        return false;
     names_pod(r->job, worker, attempt, name);
-    for (int i = 0; i < r->in->npods && r->w.conflict; i++) {
-        const struct pod *p = r->in->pods[i];
-        if (strcmp(p->name, name) != 0 || strcmp(p->owner, r->job->uid) == 0)
-            continue;
-        snprintf(r->blocked, sizeof(r->blocked),
-                 "pod %.100s has the name that worker %d needs and belongs to %s; delete that pod, "
-                 "or give the job another name",
-                 name, worker, p->owner[0] ? "another object" : "nobody");
-        return true;
-    }
+    for (int i = 0; i < r->in->npods; i++)
+        if (strcmp(r->in->pods[i]->name, name) == 0 &&
+            strcmp(r->in->pods[i]->owner, r->job->uid) != 0)
+            return true;
     return false;
 }
 
@@ -150,18 +145,19 @@ static bool has_alive(const struct reconciling *r, int worker, int pos)
     return false;
 }
 
-/* Creates pods for the lowest worker numbers that have none alive. */
+/* Creates pods for the lowest worker numbers that have none alive. If somebody else's pod has the
+ * name, the worker's next one is used: the gang must not hold room while it waits for others. */
 static int create(struct reconciling *r, int missing)
 {
     int pos = 0;
     for (int worker = 0; missing > 0 && worker < r->job->workers + r->w.n; worker++) {
         if (has_alive(r, worker, pos))
             continue;
-        missing--; /* also if the name is taken: higher numbers must not take its place */
+        missing--;
         int attempt = free_attempt(r, worker, &pos);
-        if (has_name_conflict(r, worker, attempt))
-            continue;
         r->st->restarts += attempt > hvdjob_status_attempt(r->st, worker);
+        while (is_taken(r, worker, attempt))
+            attempt++;
         int rc = hvdjob_status_raise(r->st, worker, attempt, r->err);
         if (rc == 0)
             rc = actions_add(

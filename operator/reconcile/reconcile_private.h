@@ -24,7 +24,6 @@ struct reconciling {
         bool say;                /* text becomes an Event, too */
         char text[512];          /* what happens to workers on such nodes; "": there are none */
     } drain;
-    char blocked[320]; /* which foreign pod has the name of a worker's pod; "": none */
     struct err *err;
 };
 

@@ -67,9 +67,7 @@ static void add_stuck(const struct reconciling *r, char *dst, size_t size)
 {
     const struct pod *p = workers_stuck(&r->w, r->st);
     size_t n = strlen(dst);
-    if (r->blocked[0])
-        snprintf(dst + n, size - n, "; %s", r->blocked);
-    else if (r->in->refused)
+    if (r->in->refused)
         snprintf(dst + n, size - n, "; the API server refuses a worker's pod: %.500s",
                  r->in->refused); /* the refusal may also concern the job's Secret or PodGroup */
     else if (r->in->group_pending)
@@ -297,7 +295,7 @@ static void say_phase(const struct reconciling *r, char *dst, size_t size)
         break;
     case JOB_QUEUED:
         say_queued(r, dst, size);
-        if (r->blocked[0] || r->in->refused)
+        if (r->in->refused)
             add_stuck(r, dst, size);
         break;
     case JOB_STARTING:

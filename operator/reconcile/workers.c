@@ -75,8 +75,8 @@ int workers_init(struct workers *w, const struct hvdjob *job, const struct hvdjo
         bool owned = strcmp(p->owner, job->uid) == 0;
         if (owned && p->worker >= 0 && p->attempt >= 0)
             w->mine[w->n++] = p;
-        else if (!owned && has_our_name(job, p) && !w->conflict)
-            w->conflict = p;
+        else
+            w->foreign |= !owned && has_our_name(job, p);
     }
     qsort(w->mine, (size_t)w->n, sizeof(*w->mine), by_place);
     for (int i = 0; i < w->n; i++)

@@ -25,8 +25,7 @@ struct workers {
     int leaving;                      /* pods that are being deleted */
     int ended;                        /* pods that succeeded and are not superseded */
     int attempt_seen;                 /* the highest attempt among mine, -1: no pods */
-    const struct pod
-        *conflict; /* a pod of another owner with the name of a worker's pod, NULL: none */
+    bool foreign;                     /* another owner's pod has a name of the form of theirs */
 };
 
 /* pods: as in reconcile_input. Call it again when the status has changed. -ENOMEM. */

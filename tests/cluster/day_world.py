@@ -118,6 +118,11 @@ def as_quota(requests):
     return {"pods": 1, **{f"requests.{k}": v for k, v in requests.items()}}
 
 
+def lines_of(events):
+    """The events of a job, each on an indented line of its own."""
+    return "".join(f"\n      {line}" for line in events)
+
+
 def amount(text):
     """A quantity as a number; only the forms that the day's pods use."""
     found = re.fullmatch(r"([\d.]+(?:e\d+)?)(m|Ki|Mi|Gi|k|M|G|E)?", str(text))
@@ -139,7 +144,8 @@ class World(Invariants):
         self.totals = collections.deque()      # (when, Counter of all nodes' resources)
         self.overtaken = {}                    # {(job that waits, job that was admitted): since, in fair seconds}
         self.admissions = collections.Counter()
-        self.preemptions, self.said, self.used = 0, set(), set()
+        self.preemptions, self.said = 0, set()
+        self.used = {}                         # {name of a pod whose program ended: when that was first seen}
         self.pairs = collections.Counter()     # {(job, the one that preempted it, how often that one had queued): how often}
         self.shown = collections.defaultdict(collections.deque)   # {namespace: [(when, resourceVersion, used) of its quota]}
         self.overruns = collections.deque()    # (when, namespace, version, kind, used, hard) of pods beyond a quota
@@ -224,19 +230,21 @@ class World(Invariants):
             return
         self.said.add((what, key))
         job = self.jobs.get(key)
-        events = "".join(f"\n      {line}" for line in job.events) if job else ""
+        events = lines_of(job.events) if job else ""
         self.wrong.append(f"{what}: {key}: {text}{events}")
         print(f"WRONG {self.wrong[-1]}", flush=True)
 
     def used_up(self, name):
-        """Only the name of a pod whose program ended. A worker that was deleted comes back with its name if the operator did
-        not see the deletion, or wanted fewer workers for a while."""
+        """Only the name of a pod whose program ended, unless the pod was deleted before the operator can have seen that. A
+        worker that was deleted comes back with its name if the operator did not see the deletion, or wanted fewer workers for
+        a while."""
         return name in self.used
 
     def violated(self, text):
         """One of the invariants of the base class."""
-        words = text.split()
-        self.fail("invariant", words[1].rstrip(":"), text)
+        key = text.split()[1].rstrip(":")
+        job = self.jobs.get(key.rsplit("-", 2)[0])      # of a pod's name: "team-a/fixed-55-0-2"
+        self.fail("invariant", key, text + lines_of(job.events) if job else text)
 
     def note(self, job, text):
         job.events.append(f"{time.monotonic() - self.began:7.1f} s ({self.fair:.1f} fair) {text}")
@@ -276,9 +284,8 @@ class World(Invariants):
     def see_pod(self, kind, pod):
         super().see_pod(kind, pod)
         now = Pod(pod)
-        if now.ended() and not any(c["type"] == "DisruptionTarget" for c in pod.get("status", {}).get("conditions", [])):
-            self.used.add(self.key(pod["metadata"]))
         before = self.pods.pop(now.uid, None)
+        self.note_used(kind, self.key(pod["metadata"]), now, pod.get("status", {}).get("conditions", []))
         key = self.owners.get(now.owner)
         job = self.jobs.get(key)
         if kind != "DELETED":
@@ -287,6 +294,16 @@ class World(Invariants):
             self.of_job(kind, before, now, key, job)
         if kind == "ADDED":
             self.note_overrun(now, int(pod["metadata"]["resourceVersion"]))
+
+    def note_used(self, kind, name, now, conditions):
+        """Notes the names of pods whose program has ended. The operator does not count an end that it sees after, or together
+        with, the pod's deletion, and uses the name again."""
+        if not now.ended() or any(c["type"] == "DisruptionTarget" for c in conditions):
+            return
+        if kind != "DELETED" and not now.deleting:
+            self.used.setdefault(name, time.monotonic())
+        elif name in self.used and time.monotonic() - self.used[name] < SEEN:
+            del self.used[name]
 
     def of_job(self, kind, before, now, key, job):
         if kind == "DELETED":

@@ -116,7 +116,9 @@ static const struct row rows[] = {
     {"running, logs of the last one stay", ELASTIC, "'phase':'Running','attempts':{'1':2}",
      "0-0R 1-0F 1-1F 1-2R 2-0R", 0, "Running: status -1-0", NULL},
     {"running, another's pod has the name", ELASTIC, "'phase':'Running'", "0-0R 1-0R 2-0X", 0,
-     "Running: status", "pod digits-2-0 has the name that worker 2 needs"},
+     "Running: status +2-1", NULL},
+    {"starting, others' pods have names", ELASTIC, "'phase':'Starting','admittedTime':'" AGO_1 "'",
+     "0-0X 0-1X 1-0X", 0, "Starting: status +0-2 +1-1 +2-0", NULL},
 
     {"running, labels of one were changed", ELASTIC, "'phase':'Running'", "0-0R 1-0L 2-0R", 0,
      "Running: status event -1-0",
@@ -394,7 +396,7 @@ static void test_claims(void **state)
     }
 }
 
-/* With a PodGroup: it is created first, and there are no gates and no time-out. */
+/* With a PodGroup: it is created first, and there is no time-out. */
 static void test_group(void **state)
 {
     (void)state;
@@ -411,6 +413,14 @@ static void test_group(void **state)
     assert_string_equal(text, "Starting: status group +0-0 +1-0 +2-0");
     assert_non_null(strstr(a.status.message, "2/3 tasks in gang unschedulable"));
     actions_fini(&a);
+    /* Its quota is given back while the API server refuses its PodGroup or its pods. */
+    in.refused = "PodGroup digits exists and is not this job's";
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    told(&a, text, sizeof(text));
+    assert_string_equal(text, "Queued: status");
+    assert_int_equal(a.status.refusals, 1);
+    actions_fini(&a);
+    in.refused = NULL;
     /* The cluster does not serve the back end: the job waits and says so. */
     job.status.phase = JOB_QUEUED;
     in.gang = NULL;
