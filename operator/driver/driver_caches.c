@@ -91,12 +91,18 @@ static void log_change(const char *key, const struct hvdjob_status *was,
         log_info("job %s: %s: %s", key, valid->reason, text);
 }
 
+static bool is_starting(const struct job_item *job)
+{
+    return job && job->job.status.phase == JOB_STARTING;
+}
+
 static void on_job(void *arg, const char *key, const void *before, const void *after)
 {
     struct driver *d = arg;
     struct job_item *was = (struct job_item *)before, *is = (struct job_item *)after;
     struct key at = split(key);
     struct entry *e = entries_make(&d->entries, at.namespace, at.name);
+    d->starting += is_starting(is) - is_starting(was);
     if (!e) {
         log_warn("no memory for job %s: it is not reconciled before its next change", key);
         return;
@@ -106,7 +112,7 @@ static void on_job(void *arg, const char *key, const void *before, const void *a
         expectations_fini(&e->expectations);
         e->admitted = false;
         e->stale = true;
-        e->status_written = e->claimed = MOMENT_NONE;
+        e->status_written = e->texts_since = e->claimed = MOMENT_NONE;
         entry_forget_admission(e);
         entry_forget_budget(e);
     }

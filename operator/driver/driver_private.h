@@ -76,6 +76,7 @@ struct driver {
     uint64_t queue_cost;       /* ns that the last run took */
     uint64_t queue_next;       /* clock_ns() at which a decision may change by itself */
     int dry_runs;              /* in flight */
+    int starting;              /* jobs in phase Starting, as the cache has them */
     struct store tenants;      /* namespace -> struct driver_tenant */
     size_t tenants_full;       /* the number of records at which unused ones are dropped */
     struct list turns;         /* driver_tenant.turn, in the order in which they get a dry run */

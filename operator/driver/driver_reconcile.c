@@ -224,6 +224,14 @@ static void forget_problem(struct driver *d, struct entry *e, const struct actio
     driver_enqueue(d, e);
 }
 
+static void note_texts(struct entry *e, const struct actions *actions)
+{
+    if (!actions->texts_wait)
+        e->texts_since = MOMENT_NONE;
+    else if (e->texts_since == MOMENT_NONE)
+        e->texts_since = driver_now();
+}
+
 /* ---- one reconciliation ---------------------------------------------------------------------- */
 
 /* Fills in the job's PodGroup, if its back end uses one. False: its cache has not synced yet. */
@@ -248,6 +256,14 @@ static bool is_cached(const struct driver *d, const struct entry *e, const struc
     return p && strcmp(p->pod.job, strchr(e->key, '/') + 1) == 0;
 }
 
+static int64_t status_every(const struct driver *d)
+{
+    int64_t shared = RECONCILE_STATUS_EACH * d->starting;
+    return shared < RECONCILE_STATUS_EVERY  ? RECONCILE_STATUS_EVERY
+           : shared > RECONCILE_STATUS_MOST ? RECONCILE_STATUS_MOST
+                                            : shared;
+}
+
 static int decide(struct driver *d, struct entry *e, const struct job_facts *facts,
                   struct actions *actions, struct err *err)
 {
@@ -260,10 +276,9 @@ static int decide(struct driver *d, struct entry *e, const struct job_facts *fac
                                  .budget_problem = e->budget_problem,
                                  .drains = driver_drains(d),
                                  .facts = facts,
-                                 .status_every = inflight_is_busy(&d->inflight)
-                                                     ? RECONCILE_STATUS_BUSY
-                                                     : RECONCILE_STATUS_EVERY,
+                                 .status_every = status_every(d),
                                  .status_written = e->status_written,
+                                 .texts_since = e->texts_since,
                                  .now = driver_now()};
     *actions = (struct actions){.again = INT64_MAX};
     if (!see_group(d, e, &in))
@@ -342,6 +357,7 @@ void driver_reconcile(struct driver *d, struct entry *e)
         driver_enqueue_at(d, e, clock_ns() + FAILED_MS * CLOCK_MS);
     } else {
         forget_problem(d, e, &actions);
+        note_texts(e, &actions);
         ask_again(d, e, actions.again);
         bool keyed = !makes(&actions, ACTION_CREATE_POD) || driver_has_key(d, e);
         if (actions.n > 0 && keyed)

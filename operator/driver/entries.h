@@ -61,6 +61,7 @@ struct entry {
     char *problem;          /* the API server's refusal of a pod, key or PodGroup, NULL: none */
     enum job_phase phase;   /* the job's phase in the cache */
     int64_t status_written; /* when this operator last wrote the status; MOMENT_NONE: never */
+    int64_t texts_since;    /* since when texts of the status wait to be written; MOMENT_NONE */
 
     uint64_t due;           /* clock_ns() of the next reconciliation; ENTRY_NEVER: none */
     uint64_t reconciled_at; /* clock_ns() of the last reconciliation */

@@ -49,7 +49,8 @@ struct actions {
     struct action *all;
     struct hvdjob_status status; /* the desired status */
     struct action_event events[ACTION_EVENTS];
-    int64_t again; /* moment of the next reconciliation without an event; INT64_MAX: none */
+    bool texts_wait; /* counts, messages or reasons have changed, and are written later */
+    int64_t again;   /* moment of the next reconciliation without an event; INT64_MAX: none */
 };
 
 int actions_add(struct actions *a, struct action action, struct err *err);

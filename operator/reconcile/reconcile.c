@@ -27,12 +27,17 @@ static void remove_texts(json_t *status)
     }
 }
 
-/* Was the status written less than status_every ago? A write in the future (the clock was
- * set back) does not count. */
-static bool status_just_written(struct reconciling *r)
+/* True: a status in which only counts, messages and reasons have changed is not written yet. Times
+ * in the future (the clock was set back) do not count. */
+static bool texts_wait(struct reconciling *r)
 {
-    int64_t written = r->in->status_written, next = written + r->in->status_every;
-    if (written == MOMENT_NONE || written > r->in->now || r->in->now >= next)
+    const struct reconcile_input *in = r->in;
+    int64_t since = in->texts_since != MOMENT_NONE ? in->texts_since : in->now;
+    int64_t every = in->status_written + in->status_every, join = since + RECONCILE_STATUS_JOIN;
+    if (in->status_written == MOMENT_NONE || in->status_written > in->now)
+        every = in->now;
+    int64_t next = since > in->now || every > join ? every : join;
+    if (in->now >= next)
         return false;
     actions_again(r->ret, next);
     return true;
@@ -49,11 +54,12 @@ static int changed(struct reconciling *r, bool *ret)
     if (!before || !after)
         return err_set(r->err, ENOMEM, "no memory");
     *ret = !json_equal(before, after);
-    if (!*ret || !status_just_written(r))
+    if (!*ret)
         return 0;
     remove_texts(before);
     remove_texts(after);
-    *ret = !json_equal(before, after);
+    r->ret->texts_wait = json_equal(before, after) && texts_wait(r);
+    *ret = !r->ret->texts_wait;
     return 0;
 }
 

@@ -14,10 +14,14 @@
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/queue.h"
 
-/* Least time between two status writes that change only counts, messages and reasons, in ms; the
- * second while pods of any job wait to be created. */
+/* Of status writes that change only counts, messages and reasons, in ms: the least time between two
+ * of a job; what each job that is Starting adds to it, so that all of them together write 20 a
+ * second; its maximum; and the time from such a change to its write, in which others join it, or a
+ * phase that is written at once. */
 #define RECONCILE_STATUS_EVERY INT64_C(2000)
-#define RECONCILE_STATUS_BUSY  INT64_C(6000)
+#define RECONCILE_STATUS_EACH  INT64_C(50)
+#define RECONCILE_STATUS_MOST  INT64_C(10000)
+#define RECONCILE_STATUS_JOIN  INT64_C(1000)
 
 struct reconcile_input {
     const struct hvdjob *job;
@@ -33,9 +37,10 @@ struct reconcile_input {
     const char *budget_problem;    /* refusal of the PodDisruptionBudget; NULL: none */
     const struct drains *drains;   /* nodes that are drained; NULL: nodes are not known */
     const struct job_facts *facts; /* reported by agents; NULL, in tests: not known */
-    int64_t status_every;          /* RECONCILE_STATUS_EVERY or _BUSY */
+    int64_t status_every;          /* from RECONCILE_STATUS_EVERY to RECONCILE_STATUS_MOST */
     int64_t status_written;        /* this operator's last status write; MOMENT_NONE: never */
-    int64_t now;                   /* milliseconds since 1970 */
+    int64_t texts_since; /* actions.texts_wait is true since then; MOMENT_NONE: it was false */
+    int64_t now;         /* milliseconds since 1970 */
 };
 
 /* -ENOMEM. The caller calls actions_fini() on ret in any case. */

@@ -306,17 +306,6 @@ class Life(operators.Operated):
 
     # ---- interference by others
 
-    def test_name_that_is_taken(self):
-        stranger = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "taken-1-0", "namespace": "default"},
-                    "spec": {"containers": [{"name": "main", "image": "none"}]}}
-        self.cluster.api.create("/api/v1/namespaces/default/pods", stranger)
-        job = self.job("taken", 2)
-        wait_until("a word about the pod", 60, lambda: "taken-1-0" in job.status().get("message", ""))
-        self.assertIn("taken-0-0", job.pods())
-        self.cluster.api.delete("/api/v1/namespaces/default/pods/taken-1-0")
-        job.wait_phase("Running")
-        job.wait_running(2)
-
     def test_quota(self):
         self.cluster.kubectl("create", "namespace", "small")
         self.cluster.kubectl("-n", "small", "create", "quota", "few", "--hard=pods=1")

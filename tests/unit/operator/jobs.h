@@ -156,6 +156,7 @@ static inline struct reconcile_input input(const struct hvdjob *job, const struc
                                     .admission = admission,
                                     .gang = gang_choose(job, "", api, sizeof(api), NULL),
                                     .status_every = RECONCILE_STATUS_EVERY,
+                                    .texts_since = NOW - RECONCILE_STATUS_JOIN,
                                     .now = NOW};
 }
 

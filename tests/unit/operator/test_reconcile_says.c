@@ -13,6 +13,7 @@
 #include "core/base/words.h"
 #include "tests/unit/operator/jobs.h"
 
+#define LONG    60000 /* ms */
 #define ELASTIC "'workers':3,'minWorkers':2,'maxWorkers':4"
 
 /* One Event for each change that is not applied, not for each reconciliation. */
@@ -48,7 +49,7 @@ static void test_says_invalid_once(void **state)
     }
 }
 
-/* Mere counts are written every two seconds, other changes at once. */
+/* Mere counts are written a second after they change, every two seconds; other changes at once. */
 static void test_words_wait(void **state)
 {
     (void)state;
@@ -67,30 +68,36 @@ static void test_words_wait(void **state)
     actions_fini(&a);
 
     static const struct {
-        int64_t every, ago; /* ms; ago: since the last write */
+        int64_t every, ago, seen; /* ms; ago: since the last write, seen: since the change */
         int writes;
         int64_t again;
     } rows_of_time[] = {
-        {RECONCILE_STATUS_EVERY, 0, 0, NOW + RECONCILE_STATUS_EVERY},
-        {RECONCILE_STATUS_EVERY, RECONCILE_STATUS_EVERY - 1, 0, NOW + 1},
-        {RECONCILE_STATUS_EVERY, RECONCILE_STATUS_EVERY, 1, INT64_MAX},
-        {RECONCILE_STATUS_EVERY, -5, 1, INT64_MAX},
-        {RECONCILE_STATUS_EVERY, NOW, 1, INT64_MAX}, /* unknown */
-        {RECONCILE_STATUS_BUSY, RECONCILE_STATUS_EVERY, 0,
-         NOW + RECONCILE_STATUS_BUSY - RECONCILE_STATUS_EVERY},
-        {RECONCILE_STATUS_BUSY, RECONCILE_STATUS_BUSY, 1, INT64_MAX},
+        {RECONCILE_STATUS_EVERY, 0, LONG, 0, NOW + RECONCILE_STATUS_EVERY},
+        {RECONCILE_STATUS_EVERY, RECONCILE_STATUS_EVERY - 1, LONG, 0, NOW + 1},
+        {RECONCILE_STATUS_EVERY, RECONCILE_STATUS_EVERY, LONG, 1, INT64_MAX},
+        {RECONCILE_STATUS_EVERY, -5, LONG, 1, INT64_MAX},
+        {RECONCILE_STATUS_EVERY, NOW, LONG, 1, INT64_MAX}, /* unknown */
+        {RECONCILE_STATUS_MOST, RECONCILE_STATUS_EVERY, LONG, 0,
+         NOW + RECONCILE_STATUS_MOST - RECONCILE_STATUS_EVERY},
+        {RECONCILE_STATUS_MOST, RECONCILE_STATUS_MOST, LONG, 1, INT64_MAX},
+        {RECONCILE_STATUS_EVERY, LONG, NOW, 0, NOW + RECONCILE_STATUS_JOIN}, /* just seen */
+        {RECONCILE_STATUS_EVERY, LONG, RECONCILE_STATUS_JOIN - 1, 0, NOW + 1},
+        {RECONCILE_STATUS_EVERY, LONG, RECONCILE_STATUS_JOIN, 1, INT64_MAX},
+        {RECONCILE_STATUS_EVERY, LONG, -5, 1, INT64_MAX},
     };
     pods[2].phase = POD_RUNNING;
     for (size_t i = 0; i < sizeof(rows_of_time) / sizeof(rows_of_time[0]); i++) {
         in.status_every = rows_of_time[i].every;
         in.status_written = NOW - rows_of_time[i].ago;
+        in.texts_since = NOW - rows_of_time[i].seen;
         assert_int_equal(reconcile(&in, &a, NULL), 0);
         assert_int_equal(a.n, rows_of_time[i].writes);
+        assert_int_equal(a.texts_wait, !rows_of_time[i].writes);
         assert_int_equal(a.again, rows_of_time[i].again);
         assert_int_equal(a.status.ready, 3);
         actions_fini(&a);
     }
-    in.status_written = NOW;
+    in.status_written = in.texts_since = NOW;
     struct job_facts facts = {.known = true, .epoch = 7};
     in.facts = &facts;
     assert_int_equal(reconcile(&in, &a, NULL), 0);
