@@ -15,9 +15,15 @@
 #include "core/base/inject.h"
 #include "core/base/log.h"
 
-#define LEAVE_MS 10000 /* time for a rank that does not fit to leave */
+#define LEAVE_MS 10000  /* time for a rank that does not fit to leave */
+#define MEET_MS  120000 /* another rank's limit for its communicator may begin when ours ends */
 
-enum phase { ASK, FORM };
+enum phase {
+    SAY,  /* until this rank has what it reports */
+    ASK,  /* all ranks get all reports */
+    FORM, /* until this rank has the way */
+    MEET, /* until all have it */
+};
 
 struct setup {
     struct device *d;
@@ -27,39 +33,36 @@ struct setup {
     struct coll_tensor tensor;
     struct coll_op part;
     int unfit;        /* a rank that has to leave; -1: none */
-    uint64_t give_up; /* when that rank is taken as lost */
+    uint64_t give_up; /* when that rank is taken as lost; MEET: when the others come too late */
     bool refused;     /* all ranks have failed to find a way */
 };
 
-/* ---- ask ------------------------------------------------------------------------------------ */
+/* ---- say, ask ------------------------------------------------------------------------------- */
 
-/* Collects what this rank reports; loads NCCL the first time. */
-static int say(struct device *d, int rank, struct said *ret, struct err *err)
+/* Collects what this rank reports; loads NCCL the first time. 1: in progress. */
+static int say(struct coll *coll, struct setup *s, struct err *err)
 {
+    struct device *d = s->d;
     int rc = 0;
-    memset(ret, 0, sizeof(*ret)); /* it is sent as bytes: no uninitialized padding */
-    ret->fallback = d->ways.fallback;
-    ret->newcomer = d->newcomer;
+    s->mine.fallback = d->ways.fallback;
+    s->mine.newcomer = d->newcomer;
     if (d->ways.nccl && !d->nccl)
         rc = nccl_run_create(d->gpu, NULL, &d->nccl, err);
-    if (rc == 0 && d->nccl)
-        nccl_run_say(d->nccl, rank, &ret->nccl);
-    return rc;
+    return rc == 0 && d->nccl
+               ? nccl_run_say(d->nccl, coll->mesh->rank, coll->mesh->size, &s->mine.nccl)
+               : rc;
 }
 
 static int ask(struct coll *coll, struct setup *s, struct err *err)
 {
     size_t size = (size_t)coll->mesh->size;
     inject_point("ask");
-    int rc = say(s->d, coll->mesh->rank, &s->mine, err);
     free(s->all);
     free(s->counts);
     s->all = calloc(size, sizeof(*s->all));
     s->counts = calloc(size, sizeof(*s->counts));
-    if (rc == 0 && (!s->all || !s->counts))
-        rc = err_set(err, ENOMEM, "no memory to ask %zu ranks", size);
-    if (rc < 0)
-        return rc;
+    if (!s->all || !s->counts)
+        return err_set(err, ENOMEM, "no memory to ask %zu ranks", size);
     for (size_t r = 0; r < size; r++)
         s->counts[r] = sizeof(s->mine);
     s->tensor = (struct coll_tensor){&s->mine, s->all, sizeof(s->mine)};
@@ -171,7 +174,7 @@ static int form(struct coll *coll, struct setup *s, struct err *err)
         return await_loss(coll, s);
     int rc = d->trouble.code;
     if (rc == 0 && d->way == DEVICE_NCCL)
-        rc = nccl_run_form(d->nccl, coll, err);
+        rc = nccl_run_form(d->nccl, err);
     if (rc == 0 && d->nccl)
         rc = nccl_run_drained(d->nccl, err);
     if (rc == 0 && d->kept_owed)
@@ -193,27 +196,61 @@ static void tell(const struct coll *coll, struct device *d)
         log_info("back end %s: %s", d->way == DEVICE_NCCL ? "nccl" : "staged", text);
 }
 
-static int work(struct coll *coll, struct setup *s, struct err *err)
+/* ---- the phases: 1: in progress, 0: the next phase ------------------------------------------- */
+
+static int saying(struct coll *coll, struct setup *s, struct err *err)
 {
-    if (s->phase == ASK) {
-        int rc = coll_part_progress(coll);
-        if (rc < 0)
-            err_sys(err, -rc, "the gathering of what the ranks' GPUs can do");
-        if (rc != 0)
-            return rc;
-        s->phase = FORM;
-        rc = choose(coll, s, err);
-        if (rc < 0)
-            return rc;
-    }
+    int rc = say(coll, s, err);
+    return rc == 0 ? ask(coll, s, err) : rc;
+}
+
+static int asking(struct coll *coll, struct setup *s, struct err *err)
+{
+    int rc = coll_part_progress(coll);
+    if (rc < 0)
+        err_sys(err, -rc, "the gathering of what the ranks' GPUs can do");
+    return rc == 0 ? choose(coll, s, err) : rc;
+}
+
+/* A rank that fails here does not go on to meet the others, which may still wait for it in NCCL.
+ * They learn of it over the host's links. */
+static int forming(struct coll *coll, struct setup *s, struct err *err)
+{
     int rc = form(coll, s, err);
-    if (rc == 1)
-        coll->wait = COLL_ASKS;
+    if (rc != 0)
+        return rc;
+    s->give_up = deadline_in_ms(MEET_MS);
+    s->part = coll_barrier;
+    return coll_part_start(coll, &s->part, err);
+}
+
+static int meeting(struct coll *coll, struct setup *s, struct err *err)
+{
+    int rc = coll_part_progress(coll);
+    if (rc == 1 && deadline_passed(s->give_up)) {
+        coll_part_cancel(coll);
+        return err_set(err, ETIMEDOUT,
+                       "rank %d waited %d s for the other ranks to say that their GPUs are ready",
+                       coll->mesh->rank, MEET_MS / 1000);
+    }
     if (rc == 0) {
         s->d->ready = true;
         tell(coll, s->d);
     }
     return rc;
+}
+
+static int work(struct coll *coll, struct setup *s, struct err *err)
+{
+    static int (*const phases[])(struct coll * coll, struct setup * s, struct err * err) = {
+        [SAY] = saying, [ASK] = asking, [FORM] = forming, [MEET] = meeting};
+    for (;;) {
+        int rc = phases[s->phase](coll, s, err);
+        if (rc == 1 && (s->phase == SAY || s->phase == FORM))
+            coll->wait = COLL_ASKS; /* no message will wake this rank */
+        if (rc != 0 || s->phase++ == MEET)
+            return rc;
+    }
 }
 
 /* ---- the algorithm -------------------------------------------------------------------------- */
@@ -241,15 +278,16 @@ static int start(struct coll *coll, void *state, struct err *err)
     struct setup *s = state;
     struct cuda_visit visit = {0};
     struct gpu *gpu;
-    s->phase = ASK;
+    s->phase = SAY;
     s->unfit = -1;
     s->refused = false;
     s->d->trouble.code = 0;
+    memset(&s->mine, 0, sizeof(s->mine)); /* it is sent as bytes: no uninitialized padding */
     int rc = device_gpu(s->d, coll->op->device, &gpu, err);
     if (rc == 0)
         rc = cuda_enter(gpu->device, &visit, err);
-    if (rc == 0)
-        rc = ask(coll, s, err);
+    if (rc == 0 && s->d->nccl)
+        nccl_run_abort(s->d->nccl);
     cuda_leave(&visit);
     return rc;
 }
@@ -272,10 +310,7 @@ static int progress(struct coll *coll, void *state)
 
 static void cancel(struct coll *coll, void *state)
 {
-    const struct setup *s = state;
     coll_part_cancel(coll);
-    if (s->d->nccl)
-        nccl_run_cancel(s->d->nccl);
 }
 
 const struct algorithm device_setup = {

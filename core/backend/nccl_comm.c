@@ -12,15 +12,11 @@
 #include "core/base/clock.h"
 
 static const struct nccl_row rows[] = {
-    {NCCL_NEW, NCCL_ON_START, NCCL_ID, nccl_begin_id},
-    {NCCL_GONE, NCCL_ON_START, NCCL_ID, nccl_begin_id},
-    /* Rank 0 sends its ticket even if it has no id: the other ranks wait for the ticket. */
-    {NCCL_ID, NCCL_ON_DONE, NCCL_EXCHANGE, nccl_begin_exchange},
-    {NCCL_ID, NCCL_ON_ERROR, NCCL_EXCHANGE, nccl_begin_exchange},
-    {NCCL_ID, NCCL_ON_LATE, NCCL_EXCHANGE, nccl_begin_exchange},
-    {NCCL_EXCHANGE, NCCL_ON_DONE, NCCL_INIT, nccl_begin_init},
-    {NCCL_EXCHANGE, NCCL_ON_ERROR, NCCL_FAILED, NULL},
-    {NCCL_EXCHANGE, NCCL_ON_LATE, NCCL_FAILED, NULL},
+    {NCCL_NONE, NCCL_ON_ID, NCCL_ID, nccl_begin_id},
+    {NCCL_ID, NCCL_ON_DONE, NCCL_NONE, nccl_take_id},
+    {NCCL_ID, NCCL_ON_ERROR, NCCL_FAILED, NULL},
+    {NCCL_ID, NCCL_ON_LATE, NCCL_FAILED, NULL},
+    {NCCL_NONE, NCCL_ON_START, NCCL_INIT, nccl_begin_init},
     {NCCL_INIT, NCCL_ON_DONE, NCCL_READY, nccl_become_ready},
     {NCCL_INIT, NCCL_ON_ERROR, NCCL_FAILED, NULL},
     {NCCL_INIT, NCCL_ON_LATE, NCCL_FAILED, NULL},
@@ -30,23 +26,23 @@ static const struct nccl_row rows[] = {
     {NCCL_LAUNCH, NCCL_ON_ERROR, NCCL_FAILED, NULL},
     {NCCL_LAUNCH, NCCL_ON_LATE, NCCL_FAILED, NULL},
     {NCCL_ID, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
-    {NCCL_EXCHANGE, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
     {NCCL_INIT, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
     {NCCL_READY, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
     {NCCL_LAUNCH, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
     {NCCL_FAILED, NCCL_ON_STOP, NCCL_ABORT, nccl_begin_abort},
-    {NCCL_ABORT, NCCL_ON_DONE, NCCL_GONE, NULL},
+    {NCCL_ABORT, NCCL_ON_DONE, NCCL_NONE, NULL},
 };
 
 static const char *const phase_names[NCCL_PHASES] = {
-    [NCCL_NEW] = "new",       [NCCL_ID] = "id",       [NCCL_EXCHANGE] = "exchange",
-    [NCCL_INIT] = "init",     [NCCL_READY] = "ready", [NCCL_LAUNCH] = "launch",
-    [NCCL_FAILED] = "failed", [NCCL_ABORT] = "abort", [NCCL_GONE] = "gone",
+    [NCCL_NONE] = "none",   [NCCL_ID] = "id",         [NCCL_INIT] = "init",
+    [NCCL_READY] = "ready", [NCCL_LAUNCH] = "launch", [NCCL_FAILED] = "failed",
+    [NCCL_ABORT] = "abort",
 };
 
 static const char *const event_names[NCCL_EVENTS] = {
-    [NCCL_ON_START] = "start", [NCCL_ON_DONE] = "done", [NCCL_ON_ERROR] = "error",
-    [NCCL_ON_LATE] = "late",   [NCCL_ON_OP] = "op",     [NCCL_ON_STOP] = "stop",
+    [NCCL_ON_ID] = "id",       [NCCL_ON_START] = "start", [NCCL_ON_DONE] = "done",
+    [NCCL_ON_ERROR] = "error", [NCCL_ON_LATE] = "late",   [NCCL_ON_OP] = "op",
+    [NCCL_ON_STOP] = "stop",
 };
 
 const struct nccl_row *nccl_comm_rows(size_t *ret_n)
@@ -135,18 +131,6 @@ bool nccl_comm_destroy(struct nccl_comm *comm)
     return clean;
 }
 
-int nccl_comm_start(struct nccl_comm *comm, int rank, int size, struct err *err)
-{
-    if (comm->phase != NCCL_NEW && comm->phase != NCCL_GONE)
-        return err_set(err, EBUSY, "cannot create a communicator: one exists already, in phase %s",
-                       phase_names[comm->phase]);
-    comm->rank = rank;
-    comm->size = size;
-    comm->err = (struct err){0};
-    happen(comm, NCCL_ON_START);
-    return 0;
-}
-
 static int failed(const struct nccl_comm *c, struct err *err)
 {
     return err_set(err, -c->err.code, "%s", c->err.msg);
@@ -177,13 +161,47 @@ static int step(struct nccl_comm *c)
     return c->phase == before;
 }
 
+/* Begins the creation, or an id for it, as this rank. */
+static int begin(struct nccl_comm *c, enum nccl_event event, int rank, int size, struct err *err)
+{
+    if (c->phase != NCCL_NONE)
+        return err_set(err, EBUSY, "cannot create a communicator: one exists already, in phase %s",
+                       phase_names[c->phase]);
+    c->rank = rank;
+    c->size = size;
+    c->err = (struct err){0};
+    happen(c, event);
+    return 0;
+}
+
+int nccl_comm_id(struct nccl_comm *comm, int size, struct nccl_abi_id *ret, struct err *err)
+{
+    nccl_bury_on(comm);
+    int rc = comm->phase == NCCL_ID || comm->phase == NCCL_FAILED
+                 ? 0
+                 : begin(comm, NCCL_ON_ID, 0, size, err);
+    while (rc == 0 && comm->phase == NCCL_ID)
+        rc = step(comm);
+    if (rc == 0 && comm->phase == NCCL_FAILED)
+        return failed(comm, err);
+    *ret = comm->id;
+    return rc;
+}
+
+int nccl_comm_start(struct nccl_comm *comm, int rank, int size, const struct nccl_abi_id *id,
+                    struct err *err)
+{
+    comm->id = *id;
+    return begin(comm, NCCL_ON_START, rank, size, err);
+}
+
 int nccl_comm_progress(struct nccl_comm *comm, struct err *err)
 {
     nccl_bury_on(comm);
     for (;;) {
         if (comm->phase == NCCL_FAILED)
             return failed(comm, err);
-        if (comm->phase == NCCL_NEW || comm->phase == NCCL_GONE)
+        if (comm->phase == NCCL_NONE)
             return err_set(err, ENOTCONN, "there is no communicator");
         if (step(comm))
             return comm->phase == NCCL_READY ? 0 : 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_comm: the life of an NCCL communicator: creation from rank 0's id, launches, asynchronous
+ * nccl_comm: the life of an NCCL communicator: rank 0's id, creation, launches, asynchronous
  * errors, abort, and another creation when the ranks have changed. A state machine;
  * nccl_comm_progress() drives it and never blocks. Everything runs under the engine's progress
  * lock, on the thread that drives; calls that may sleep inside NCCL run on the communicator's own
@@ -11,8 +11,9 @@
  *
  * The states are a table (nccl_comm_rows()):
  *
- *   new -> id -> exchange -> init -> ready <-> launch
- *   any -> abort -> gone -> id ...       anew, with other ranks
+ *   none -> id -> none                       rank 0
+ *   none -> init -> ready <-> launch
+ *   any -> abort -> none                     then anew, with other ranks
  */
 #ifndef HVD_BACKEND_NCCL_COMM_H
 #define HVD_BACKEND_NCCL_COMM_H
@@ -35,16 +36,13 @@ struct nccl_host {
     /* Makes the GPU's context current on the calling thread, which is one of nccl_thread.h, before
      * each call of NCCL. 0 or -errno; NULL: not needed. */
     int (*bind)(void *ctx);
-    /* Broadcasts n bytes of rank 0; called until it returns something other than 1. data must stay
-     * valid until then. */
-    int (*exchange)(void *ctx, void *data, size_t n);
     /* Adds a copy on the device to the stream. Runs on the launching thread, which may be one of
      * nccl_thread.h. 0 or -errno. */
     int (*copy)(void *ctx, void *dst, const void *src, size_t bytes, struct CUstream_st *stream);
 };
 
 struct nccl_limits {
-    uint32_t init_ms;   /* limit for the phases id, exchange and init, until all ranks take part */
+    uint32_t init_ms;   /* limit for the id; and for the creation, in which all ranks take part */
     uint32_t launch_ms; /* limit for a launch to be on its stream; the first connects the ranks */
     uint32_t abort_ms;
 };
@@ -63,13 +61,19 @@ int nccl_comm_create(const struct nccl_api *api, const struct nccl_host *host,
  * soon. NULL is allowed. */
 bool nccl_comm_destroy(struct nccl_comm *comm);
 
-/* In the phases new or gone: becomes `rank` of `size` ranks, all of which do the same. -EBUSY in
- * other phases. */
-int nccl_comm_start(struct nccl_comm *comm, int rank, int size, struct err *err);
+/* On rank 0 of `size` ranks, without a communicator: gets the id for a new one. 1: in progress,
+ * call it again; 0: *ret is set. -errno: failed, until nccl_comm_abort(). -EBUSY: there is a
+ * communicator. */
+int nccl_comm_id(struct nccl_comm *comm, int size, struct nccl_abi_id *ret, struct err *err);
+
+/* Without a communicator: becomes `rank` of `size` ranks, all of which do the same, with an id that
+ * was not used before. -EBUSY: there is a communicator. */
+int nccl_comm_start(struct nccl_comm *comm, int rank, int size, const struct nccl_abi_id *id,
+                    struct err *err);
 
 /* 1: in progress. 0: ready, and the launched operation is on its stream. It may not be finished:
  * query the stream, and call this meanwhile, because it reports asynchronous errors. -errno:
- * failed, until nccl_comm_abort(). -ENOTCONN: in the phases new and gone. */
+ * failed, until nccl_comm_abort(). -ENOTCONN: there is no communicator. */
 int nccl_comm_progress(struct nccl_comm *comm, struct err *err);
 
 /* In the phase ready: launches one operation. steps are copied. The GPU's context must be current
@@ -77,8 +81,8 @@ int nccl_comm_progress(struct nccl_comm *comm, struct err *err);
 int nccl_comm_launch(struct nccl_comm *comm, const struct nccl_steps *steps,
                      struct CUstream_st *stream, struct err *err);
 
-/* Starts the abort of the communicator. Its work on streams ends with undefined results. The
- * creator must cancel an exchange in progress. Does nothing in the phases new and gone. */
+/* Starts the abort of the communicator, if there is one. Its work on streams ends with undefined
+ * results. */
 void nccl_comm_abort(struct nccl_comm *comm);
 
 /* Number of calls that were abandoned in NCCL since it was created. */
@@ -87,19 +91,18 @@ int nccl_comm_abandoned(const struct nccl_comm *comm);
 /* ---- the table, for tests and for documentation ----------------------------------------- */
 
 enum nccl_phase {
-    NCCL_NEW,
+    NCCL_NONE, /* there is no communicator */
     NCCL_ID,
-    NCCL_EXCHANGE,
     NCCL_INIT,
     NCCL_READY,
     NCCL_LAUNCH,
     NCCL_FAILED,
     NCCL_ABORT,
-    NCCL_GONE,
     NCCL_PHASES,
 };
 
 enum nccl_event {
+    NCCL_ON_ID,
     NCCL_ON_START,
     NCCL_ON_DONE,
     NCCL_ON_ERROR,

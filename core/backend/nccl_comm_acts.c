@@ -38,11 +38,6 @@ int nccl_say(const struct nccl_comm *c, int result, struct err *err)
                    more && more[0] ? ": " : "", more ? more : "");
 }
 
-static uint64_t init_deadline(const struct nccl_comm *c)
-{
-    return deadline_in_ms(c->limits.init_ms);
-}
-
 /* ---- arguments and results of the calls on the thread: copies of their own ---- */
 
 struct id_call {
@@ -114,7 +109,7 @@ static int do_launch(void *arg)
     return nccl_issue(&call->issue, &call->name);
 }
 
-/* ---- id, exchange, init ---- */
+/* ---- id, init ---- */
 
 static int begin_call(struct nccl_comm *c, enum nccl_phase phase, nccl_call_f *fn, const void *arg,
                       size_t size, struct err *err)
@@ -126,44 +121,26 @@ static int begin_call(struct nccl_comm *c, enum nccl_phase phase, nccl_call_f *f
 
 int nccl_begin_id(struct nccl_comm *c, struct err *err)
 {
-    struct id_call call = {.api = c->api};
-    memset(&c->ticket, 0, sizeof(c->ticket));
-    c->deadline = init_deadline(c);
+    const struct id_call call = {.api = c->api};
+    c->deadline = deadline_in_ms(c->limits.init_ms);
     c->doing = "ncclGetUniqueId";
-    return c->rank == 0 ? begin_call(c, NCCL_ID, do_id, &call, sizeof(call), err) : 0;
+    return begin_call(c, NCCL_ID, do_id, &call, sizeof(call), err);
 }
 
-int nccl_begin_exchange(struct nccl_comm *c, struct err *err)
+/* The communicator gets a thread of its own. */
+int nccl_take_id(struct nccl_comm *c, struct err *err)
 {
-    struct nccl_call *call = TAKE(c->call);
-    if (call && nccl_call_done(call)) {
-        c->ticket.id = ((struct id_call *)nccl_call_arg(call))->id;
-        c->ticket.result = nccl_call_result(call);
-    } else if (c->rank == 0) {
-        c->ticket.result = NCCL_ABI_SYSTEM_ERROR; /* the call is late, or was not started */
-    }
-    if (!nccl_call_release(call)) {
-        c->abandoned++;
-        nccl_thread_abandon(TAKE(c->thread));
-    }
-    /* Rank 0 may have used all of its time for the id, and then still has to report that there is
-     * none. */
-    c->deadline = deadline_in_ms((c->rank == 0 ? 1 : 2) * (uint64_t)c->limits.init_ms);
-    c->doing = "the exchange of rank 0's id";
+    c->id = ((struct id_call *)nccl_call_arg(c->call))->id;
+    nccl_call_release(TAKE(c->call));
+    nccl_thread_end(TAKE(c->thread));
     return 0;
 }
 
 int nccl_begin_init(struct nccl_comm *c, struct err *err)
 {
-    struct init_call call = {
-        .api = c->api, .host = c->host, .id = c->ticket.id, .rank = c->rank, .size = c->size};
-    if (c->ticket.result != NCCL_ABI_SUCCESS) {
-        if (c->rank == 0 && c->err.code)
-            return c->err.code; /* reported already */
-        c->doing = "ncclGetUniqueId on rank 0";
-        return nccl_say(c, c->ticket.result, err);
-    }
-    c->deadline = init_deadline(c);
+    const struct init_call call = {
+        .api = c->api, .host = c->host, .id = c->id, .rank = c->rank, .size = c->size};
+    c->deadline = deadline_in_ms(c->limits.init_ms);
     c->doing = "ncclCommInitRankConfig";
     return begin_call(c, NCCL_INIT, do_init, &call, sizeof(call), err);
 }
@@ -296,20 +273,10 @@ static int ask(struct nccl_comm *c, struct ncclComm *comm)
 
 static int look_id(struct nccl_comm *c)
 {
-    if (!c->call)
-        return 0;
     if (!nccl_call_done(c->call))
         return 1;
     int result = nccl_call_result(c->call);
     return nccl_failed(result) ? nccl_say(c, result, &c->err) : 0;
-}
-
-static int look_exchange(struct nccl_comm *c)
-{
-    int rc = c->host.exchange(c->host.ctx, &c->ticket, sizeof(c->ticket));
-    return rc < 0 ? err_sys(&c->err, -rc, "NCCL %s, rank %d of %d: rank 0's id did not come",
-                            c->api->text, c->rank, c->size)
-                  : rc;
 }
 
 static int look_init(struct nccl_comm *c)
@@ -348,8 +315,6 @@ int nccl_look(struct nccl_comm *c)
     switch (c->phase) {
     case NCCL_ID:
         return look_id(c);
-    case NCCL_EXCHANGE:
-        return look_exchange(c);
     case NCCL_INIT:
         return look_init(c);
     case NCCL_READY:
@@ -358,9 +323,8 @@ int nccl_look(struct nccl_comm *c)
         return look_launch(c);
     case NCCL_ABORT:
         return nccl_bury_on(c) ? 1 : 0;
-    case NCCL_NEW:
+    case NCCL_NONE:
     case NCCL_FAILED:
-    case NCCL_GONE:
     case NCCL_PHASES:
         break;
     }

@@ -11,12 +11,6 @@
 #include "core/backend/nccl_comm.h"
 #include "core/backend/nccl_thread.h"
 
-/* What rank 0 sends to the others. */
-struct nccl_ticket {
-    struct nccl_abi_id id;
-    int32_t result; /* of ncclGetUniqueId; no rank starts unless it is 0 */
-};
-
 /* A communicator that is being aborted. thread NULL: there is none. */
 struct nccl_burial {
     struct nccl_thread *thread; /* the communicator's former thread */
@@ -39,7 +33,7 @@ struct nccl_comm {
     struct nccl_call *call;     /* in progress or finished; NULL: none */
     enum nccl_phase call_of;    /* the phase that started the call */
     const char *doing;          /* name of the call in progress, for messages */
-    struct nccl_ticket ticket;
+    struct nccl_abi_id id;
     struct nccl_burial burial;
     int abandoned;
     /* arguments of nccl_comm_launch(), while its action runs */
@@ -54,7 +48,7 @@ int nccl_refuse_blocking(const struct nccl_api *api, struct err *err);
 
 /* Actions of the table. */
 int nccl_begin_id(struct nccl_comm *c, struct err *err);
-int nccl_begin_exchange(struct nccl_comm *c, struct err *err);
+int nccl_take_id(struct nccl_comm *c, struct err *err);
 int nccl_begin_init(struct nccl_comm *c, struct err *err);
 int nccl_begin_launch(struct nccl_comm *c, struct err *err);
 int nccl_begin_abort(struct nccl_comm *c, struct err *err);

@@ -122,7 +122,7 @@ static bool no_nccl(const struct facts *f, char *dst, size_t size)
     for (int r = 0; r < f->n; r++) {
         if (f->v[r].nccl != 0)
             continue;
-        snprintf(dst, size, "rank %d on %s has no NCCL: %s", f->v[r].rank, f->v[r].name,
+        snprintf(dst, size, "rank %d on %s cannot use NCCL: %s", f->v[r].rank, f->v[r].name,
                  f->v[r].why);
         return true;
     }

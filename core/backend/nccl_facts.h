@@ -11,11 +11,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/backend/nccl_abi.h"
+
 struct nccl_fact {
     int32_t rank;    /* in this epoch, for messages */
     char host[64];   /* the same for ranks of one machine and no others (a boot id will do) */
     char name[64];   /* host name, for messages */
-    int32_t nccl;    /* NCCL's version, such as 22707; 0: no NCCL */
+    int32_t nccl;    /* NCCL's version, such as 22707; 0: it cannot be used */
     int32_t cuda;    /* the CUDA version that NCCL was built for, 12080 for 12.8; 0: unknown */
     int32_t driver;  /* cuDriverGetVersion(), such as 13000; 0: no driver */
     int32_t gpus;    /* number of GPUs that this process sees */
@@ -23,7 +25,8 @@ struct nccl_fact {
     uint8_t gpu[16]; /* its UUID; zero: it has no GPU */
     bool hides_gpus; /* CUDA_VISIBLE_DEVICES is set, and empty or -1 */
     bool kernels;    /* this rank has hvd's kernels; they are used only if every rank has them */
-    char why[400];   /* nccl == 0: why it was not loaded; otherwise the path of the library */
+    char why[400];   /* nccl == 0: why not; otherwise the path of the library */
+    struct nccl_abi_id id; /* of rank 0: for the communicator */
 };
 
 enum nccl_verdict {

@@ -61,8 +61,7 @@ int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nc
         free(ground);
         return rc;
     }
-    *ground =
-        (struct nccl_ground){.api = gpu->device->api, .context = gpu->device->context, .run = run};
+    *ground = (struct nccl_ground){.api = gpu->device->api, .context = gpu->device->context};
     run->gpu = gpu;
     run->limits = limits ? *limits : (struct nccl_limits)NCCL_LIMITS_DEFAULT;
     run->ground = ground;
@@ -73,12 +72,11 @@ int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nc
 
 int nccl_run_load(struct nccl_run *run)
 {
-    const struct nccl_host host = {
-        .ctx = run->ground, .bind = bind, .exchange = nccl_run_exchange, .copy = copy};
+    const struct nccl_host host = {.ctx = run->ground, .bind = bind, .copy = copy};
     const struct nccl_api *api;
+    run->no_nccl = (struct err){0};
     if (run->api)
         return 0;
-    run->no_nccl = (struct err){0};
     int rc = nccl_api_load(&api, &run->no_nccl);
     if (rc == 0)
         rc = nccl_comm_create(api, &host, &run->limits, &run->comm, &run->no_nccl);
@@ -110,7 +108,6 @@ static bool drain(struct nccl_run *run)
 static void leave_ground(struct nccl_ground *ground)
 {
     static struct nccl_ground *abandoned;
-    ground->run = NULL;
     ground->next = abandoned;
     abandoned = ground;
 }
@@ -258,7 +255,7 @@ int nccl_run_add(struct nccl_run *run, const struct coll_op *op, bool retain,
 {
     struct nccl_flight *f;
     struct err unsaid = {0};
-    if (!run->comm || run->form.phase != FORM_READY)
+    if (!run->ready)
         return nccl_run_none(run, err);
     look_up(run);
     int rc = take_spare(run, &f, err);
@@ -346,8 +343,7 @@ void nccl_run_abort(struct nccl_run *run)
     run->given_up = run->given_up || run->aloft;
     run->marked = false;
     run->drain_deadline = 0;
-    run->form.phase = FORM_NONE;
-    run->form.parting = false;
+    run->ready = false;
     if (run->comm)
         nccl_comm_abort(run->comm);
 }
@@ -403,11 +399,4 @@ int nccl_run_restore(struct nccl_run *run, struct err *err)
 bool nccl_run_owes(const struct nccl_run *run)
 {
     return run->given_up || run->owed;
-}
-
-void nccl_run_cancel(struct nccl_run *run)
-{
-    if (run->form.parting)
-        coll_part_cancel(run->form.coll);
-    run->form.parting = false;
 }

@@ -6,16 +6,18 @@
  * Each rank has one, for as long as the engine exists. In each epoch, before the first operation on
  * a GPU:
  *
- *     nccl_run_say()      reports what this rank has (loads NCCL the first time); sent to all ranks
- *     nccl_run_hear()     takes what all ranks sent: the verdict. Aborts the communicator of the
- *                         former epoch
- *     nccl_run_form()     until the new one is ready: all ranks call it at the same position of the
- *                         log
+ *     nccl_run_abort()    gives up the former epoch
+ *     nccl_run_say()      what this rank has (loads NCCL the first time; rank 0 adds the id of the
+ *                         communicator); sent to all ranks
+ *     nccl_run_hear()     takes what all ranks sent: the verdict
+ *     nccl_run_form()     until the communicator is ready here; then the ranks must meet, so that
+ *                         no rank continues alone
  *
  * Then operations are added, in the same order on all ranks; several are in flight:
  *
  *     nccl_run_add()       packs inputs as soon as they are complete, and calls NCCL, which waits
- * for the other ranks nccl_run_progress()  continues with what has to follow an earlier step
+ *                          for the other ranks
+ *     nccl_run_progress()  continues with what has to follow an earlier step
  *     nccl_run_landed()    how many have their results in the outputs
  *     nccl_run_release()   ends their use
  *
@@ -51,8 +53,8 @@ int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nc
 bool nccl_run_destroy(struct nccl_run *run);
 
 /* Loads NCCL and queries GPU and driver. If something is missing, ret->why says what: this is no
- * error here. rank: this rank in the new epoch. */
-void nccl_run_say(struct nccl_run *run, int rank, struct nccl_fact *ret);
+ * error here. rank, size: in the new epoch. 1: in progress, call it again; 0: *ret is complete. */
+int nccl_run_say(struct nccl_run *run, int rank, int size, struct nccl_fact *ret);
 
 /* Takes all ranks' reports. all: [size], in the order of the ranks of this epoch. NCCL_BAD: no
  * communicator is possible, err has the sentence for the user; NCCL_WARN: err has a line for the
@@ -60,10 +62,8 @@ void nccl_run_say(struct nccl_run *run, int rank, struct nccl_fact *ret);
 enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_fact *all, int rank,
                                 int size, struct err *err);
 
-/* Makes progress on the communicator. 1: in progress; 0: it is ready on every rank, and no work of
- * an operation that was given up is on the stream any more. May run parts of coll's operation in
- * flight (coll_part_start()), the same parts on every rank. */
-int nccl_run_form(struct nccl_run *run, struct coll *coll, struct err *err);
+/* Creates the communicator. 1: in progress; 0: it is ready on this rank. */
+int nccl_run_form(struct nccl_run *run, struct err *err);
 
 /* After nccl_run_hear(): whether NCCL and the kernels that all ranks have can run op: 0. -ENOTSUP,
  * the same on every rank: err says why not. */
@@ -97,8 +97,7 @@ void nccl_run_release(struct nccl_run *run, size_t n);
 int nccl_run_await(struct nccl_run *run, const struct nccl_flight *flight,
                    struct CUstream_st *stream, struct err *err);
 
-/* Starts to abort the communicator (ncclCommAbort). Does not touch a part of nccl_run_form(): if
- * its coll still exists and will be used, call nccl_run_cancel() first. */
+/* Starts to abort the communicator (ncclCommAbort), if there is one. */
 void nccl_run_abort(struct nccl_run *run);
 
 /* After nccl_run_abort(): ends the use of all operations. */
@@ -115,9 +114,6 @@ int nccl_run_restore(struct nccl_run *run, struct err *err);
 /* Whether work of operations that were given up may still touch tensors, or inputs have to be
  * copied back. */
 bool nccl_run_owes(const struct nccl_run *run);
-
-/* Cancels a part of nccl_run_form() that is in flight, whose coll must still exist. */
-void nccl_run_cancel(struct nccl_run *run);
 
 /* "2.27.7 (/usr/lib/libnccl.so.2, mapped already)": for log and hvd_backend(). */
 void nccl_run_describe(const struct nccl_run *run, char *dst, size_t size);

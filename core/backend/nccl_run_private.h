@@ -14,27 +14,7 @@
 struct nccl_ground {
     const struct cuda_api *api;
     struct CUctx_st *context;
-    struct nccl_run *run; /* only for the thread that drives the engine */
     struct nccl_ground *next;
-};
-
-/* The phases in which this epoch gets a communicator. */
-enum nccl_forming {
-    FORM_NONE,    /* there will be no communicator */
-    FORM_ENDING,  /* waits for the abort of the former communicator */
-    FORM_MAKING,  /* creates a new communicator */
-    FORM_MEETING, /* a barrier: every rank has the communicator */
-    FORM_READY,
-    FORM_PHASES,
-};
-
-struct nccl_form_way {
-    enum nccl_forming phase;
-    struct coll *coll;
-    struct coll_op part;
-    struct coll_tensor tensor;
-    bool parting;      /* part is in progress */
-    uint64_t deadline; /* of FORM_MEETING */
 };
 
 #define NCCL_MARKS 3 /* streams of struct gpu */
@@ -45,13 +25,14 @@ struct nccl_run {
     const struct nccl_api *api; /* NULL: not loaded */
     struct nccl_ground *ground;
     struct nccl_comm *comm; /* NULL: NCCL is not loaded */
-    struct err no_nccl;     /* why NCCL is not loaded */
+    struct err no_nccl;     /* why NCCL cannot be used here */
 
     /* This epoch. */
-    bool heard;
+    bool heard;   /* all ranks can have a communicator */
+    bool ready;   /* this rank has it */
     bool kernels; /* every rank has hvd's kernels */
     int rank, size;
-    struct nccl_form_way form;
+    struct nccl_abi_id id;
 
     /* Operations. */
     struct nccl_way way;
@@ -83,8 +64,5 @@ int nccl_run_settle(struct nccl_run *run, struct err *err);
 
 /* Returns whether the communicator is still being aborted, after making progress on that. */
 bool nccl_run_aborting(struct nccl_run *run);
-
-/* For nccl_host. */
-int nccl_run_exchange(void *ctx, void *data, size_t n);
 
 #endif

@@ -38,7 +38,9 @@ static int saying(struct coll *coll, struct gpu_rank *me)
     int rc;
     if (!me->heard) {
         if (!me->parting) {
-            nccl_run_say(me->run, me->r.mesh->rank, &me->mine);
+            rc = nccl_run_say(me->run, me->r.mesh->rank, me->r.mesh->size, &me->mine);
+            if (rc != 0)
+                return rc;
             me->tensor = (struct coll_tensor){&me->mine, me->all, sizeof(me->mine)};
         }
         const struct coll_op gather = {.kind = HVD_ALLGATHER,
@@ -70,7 +72,7 @@ static int advance(struct coll *coll, struct gpu_rank *me)
         return nccl_run_possible(me->run, coll->op, &me->err);
     case GPU_FORMING:
         me->stage = GPU_GATHERING;
-        rc = nccl_run_form(me->run, coll, &me->err);
+        rc = nccl_run_form(me->run, &me->err);
         if (rc == 0)
             rc = nccl_run_restore(me->run, &me->err);
         me->stage = rc == 1 ? GPU_FORMING : GPU_GATHERING;
@@ -123,7 +125,6 @@ static void by_nccl_cancel(struct coll *coll, void *state)
     if (me->parting)
         coll_part_cancel(coll);
     me->parting = false;
-    nccl_run_cancel(me->run);
 }
 
 static bool by_nccl_applies(const struct mesh *mesh, const struct coll_op *op)

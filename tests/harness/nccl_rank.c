@@ -14,23 +14,6 @@
 #include "tests/fake/cuda/use.h"
 #include "tests/harness/rank.h"
 
-/* Rank 0 writes; the other ranks wait for it and read. */
-static int exchange(void *ctx, void *data, size_t n)
-{
-    struct nccl_rank *r = ctx;
-    if (n > sizeof(r->meeting->round[0].data) || r->round >= NCCL_RANK_ROUNDS)
-        return -E2BIG;
-    if (r->rank == 0) {
-        memcpy(r->meeting->round[r->round].data, data, n);
-        atomic_store(&r->meeting->round[r->round].there, 1);
-    } else if (!atomic_load(&r->meeting->round[r->round].there)) {
-        return 1;
-    } else {
-        memcpy(data, r->meeting->round[r->round].data, n);
-    }
-    return 0;
-}
-
 static int copy(void *ctx, void *dst, const void *src, size_t bytes, struct CUstream_st *stream)
 {
     memmove(dst, src, bytes); /* at once, because the stream is empty when a test launches */
@@ -41,7 +24,7 @@ int nccl_rank_open(struct nccl_rank *r, const char *version, int rank, int size,
                    struct nccl_meeting *meeting)
 {
     struct nccl_place place = {.origin = NCCL_ASKED};
-    const struct nccl_host host = {.ctx = r, .exchange = exchange, .copy = copy};
+    const struct nccl_host host = {.ctx = r, .copy = copy};
     fake_nccl_path(version, place.path);
     r->rank = rank;
     r->size = size;
@@ -89,12 +72,42 @@ int nccl_rank_drive(struct nccl_rank *r, int ms)
     }
 }
 
-int nccl_rank_start(struct nccl_rank *r, int round, int rank, int size)
+/* Rank 0's part of nccl_rank_begin(). */
+static int send_id(struct nccl_rank *r, uint64_t deadline)
 {
+    int rc;
+    while ((rc = nccl_comm_id(r->comm, r->size, &r->meeting->round[r->round].id, &r->err)) == 1) {
+        if (over(r, deadline))
+            return -ETIME;
+        nap_ms(1);
+    }
+    atomic_store(&r->meeting->round[r->round].there, rc < 0 ? rc : 1);
+    return rc;
+}
+
+int nccl_rank_begin(struct nccl_rank *r, int round, int rank, int size)
+{
+    uint64_t deadline = deadline_in_ms(20000);
+    int there, rc = 0;
     r->round = round;
     r->rank = rank;
     r->size = size;
-    int rc = nccl_comm_start(r->comm, rank, size, &r->err);
+    if (round >= NCCL_RANK_ROUNDS)
+        return -E2BIG;
+    if (rank == 0)
+        rc = send_id(r, deadline);
+    while (rc == 0 && (there = atomic_load(&r->meeting->round[round].there)) <= 0) {
+        if (there < 0 || over(r, deadline))
+            return there < 0 ? -ECONNRESET : -ETIME;
+        nap_ms(1);
+    }
+    return rc < 0 ? rc
+                  : nccl_comm_start(r->comm, rank, size, &r->meeting->round[round].id, &r->err);
+}
+
+int nccl_rank_start(struct nccl_rank *r, int round, int rank, int size)
+{
+    int rc = nccl_rank_begin(r, round, rank, size);
     return rc < 0 ? rc : nccl_rank_drive(r, 20000);
 }
 

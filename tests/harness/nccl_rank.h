@@ -16,8 +16,8 @@
  * round. */
 struct nccl_meeting {
     struct {
-        _Atomic int there;
-        unsigned char data[256];
+        _Atomic int there; /* 1: id is; -errno: rank 0 has none */
+        struct nccl_abi_id id;
     } round[NCCL_RANK_ROUNDS];
     _Atomic int arrived[NCCL_RANK_ROUNDS];
 };
@@ -25,7 +25,7 @@ struct nccl_meeting {
 struct nccl_rank {
     int rank, size;
     struct nccl_meeting *meeting;
-    int round; /* round of the exchange */
+    int round; /* of ids */
     struct nccl_api api;
     struct nccl_comm *comm;
     struct CUstream_st *stream;
@@ -49,7 +49,11 @@ bool nccl_rank_close(struct nccl_rank *r);
 /* Calls progress, sleeping in between, until it returns something other than 1; -ETIME after ms. */
 int nccl_rank_drive(struct nccl_rank *r, int ms);
 
-/* Starts and drives, with the exchange of this round, which must be unused. */
+/* Starts the communicator with the id of this round, which must be unused: rank 0 gets it, and the
+ * others wait for that. -ECONNRESET: rank 0 has failed. */
+int nccl_rank_begin(struct nccl_rank *r, int round, int rank, int size);
+
+/* nccl_rank_begin(), then drives. */
 int nccl_rank_start(struct nccl_rank *r, int round, int rank, int size);
 
 /* Launches, drives, and waits until the stream is idle, checking for errors; -ETIME when that takes

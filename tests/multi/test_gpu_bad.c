@@ -197,11 +197,11 @@ static void test_nccl(void **state)
     run_job((struct job){.machine = BOTH(.script = "count=8"),
                          .driver = true,
                          .gpu = -1,
-                         .words = {"has no NCCL", "nccl-load, HVD6001", "HVD_GPU_FALLBACK=1"}});
+                         .words = {"cannot use NCCL", "nccl-load, HVD6001", "HVD_GPU_FALLBACK=1"}});
     run_job((struct job){.machine = {{GOOD}, {.script = "count=8"}},
                          .driver = true,
                          .gpu = -1,
-                         .words = {"rank 1", "has no NCCL", "nccl-load, HVD6001"}});
+                         .words = {"rank 1", "cannot use NCCL", "nccl-load, HVD6001"}});
     run_job((struct job){.machine = BOTH(.script = "count=8"),
                          .driver = true,
                          .gpu = -1,

@@ -166,8 +166,8 @@ static void test_joiners(void **state)
     const char *const older[] = {old, NULL}, *const mixed[] = {other, NULL};
     const char *const bare[] = {lib, "HVD_KERNELS=/none", NULL};
     const struct newcomer all[] = {
-        {none, "has no NCCL", false, false},     {none, "has no NCCL", false, true},
-        {none, "has no NCCL", true, false},      {older, "too old", false, false},
+        {none, "cannot use NCCL", false, false}, {none, "cannot use NCCL", false, true},
+        {none, "cannot use NCCL", true, false},  {older, "too old", false, false},
         {mixed, "2.18.6", false, false},         {bare, "kernels for GPUs", false, false},
         {bare, "kernels for GPUs", false, true},
     };

@@ -393,15 +393,19 @@ static int waiting(int rank, int size, void *arg)
     struct nccl_meeting *m = arg;
     if (nccl_rank_open(&r, "2.14", rank, size, m) < 0)
         return FAIL("%s", r.err.msg);
-    if (nccl_comm_start(r.comm, rank, size, &r.err) < 0)
-        return FAIL("%s", r.err.msg);
     /* rank 1 comes only when rank 0 has seen that its own init waits */
+    if (rank == 1 && !nccl_rank_meet(&r, 0, size, 10000))
+        return FAIL("rank 0 does not come");
+    if (nccl_rank_begin(&r, 0, rank, size) < 0)
+        return FAIL("%s", r.err.msg);
     for (int i = 0; rank == 0 && i < 100; i++) {
         if (nccl_comm_progress(r.comm, &r.err) != 1)
             return FAIL("ready before rank 1 has started");
         nap_ms(1);
     }
-    if (!nccl_rank_meet(&r, 0, size, 10000) || nccl_rank_drive(&r, 10000) != 0)
+    if (rank == 0 && !nccl_rank_meet(&r, 0, size, 10000))
+        return FAIL("rank 1 does not come");
+    if (nccl_rank_drive(&r, 10000) != 0)
         return FAIL("%s", r.err.msg);
     if (nccl_rank_check(&r) != 0)
         return FAIL("%s", r.err.msg);

@@ -211,9 +211,8 @@ static int survive(struct nccl_rank *r, const struct loss *l, int rank, int size
 {
     int rc = end(r), now = rank - (rank > l->dead), n = size - 1;
     if (rc == 0 && l->again) {
-        r->round = 1;
-        rc = nccl_comm_start(r->comm, now, n, &r->err);
-        if (rc == 0 && now == 0) /* the others still wait for the id */
+        rc = nccl_rank_begin(r, 1, now, n);
+        if (rc == 0 && now == 0) /* the others have not begun to create it */
             rc = nccl_comm_progress(r->comm, &r->err);
         if (rc < 0)
             return FAIL("anew: %d %s", rc, r->err.msg);

@@ -45,7 +45,6 @@ static int life(struct gpu_rank *me)
     for (size_t i = 0; i < 3 && rc == 0; i++)
         rc = gpu_rank_allreduce(me, &sums[i]);
     if (rc < 0 && me->run) {
-        nccl_run_cancel(me->run);
         nccl_run_abort(me->run);
         gpu_rank_drain(me);
     }

@@ -67,11 +67,11 @@ static void test_one_does_not(void **state)
     struct said all[RANKS];
     all_well(all);
     no_nccl(&all[2]);
-    expect(&by_nccl, all, 0, 1U << 2, "no NCCL");
-    expect(&by_nccl, all, 2, 1U << 2, "no NCCL");
+    expect(&by_nccl, all, 0, 1U << 2, "cannot use NCCL");
+    expect(&by_nccl, all, 2, 1U << 2, "cannot use NCCL");
     expect(&by_host, all, 2, 0, ""); /* no rank asks for NCCL */
     all[3].nccl.kernels = false;
-    expect(&by_nccl, all, 0, 3U << 2, "no NCCL");
+    expect(&by_nccl, all, 0, 3U << 2, "cannot use NCCL");
     expect(&by_nccl, all, 3, 3U << 2, "kernels"); /* each joiner gets its own reason */
 }
 
@@ -97,7 +97,7 @@ static void test_the_host_is_allowed(void **state)
     no_nccl(&all[3]);
     for (int r = 0; r < RANKS; r++)
         all[r].fallback = true;
-    expect(&by_nccl, all, 0, 1U << 3, "no NCCL"); /* the others use NCCL */
+    expect(&by_nccl, all, 0, 1U << 3, "cannot use NCCL"); /* the others use NCCL */
     no_nccl(&all[0]);
     expect(&by_nccl, all, 0, 0, "");
     all[2].fallback = false; /* its NCCL is of no use */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_comm: the table of states, the calls that each phase refuses, a failed exchange and a failed
- * device. NCCL is a set of functions in this file; tests/multi/test_nccl* run it with several
- * ranks.
+ * nccl_comm: the table of states, the calls that each phase refuses, an id that does not come, and
+ * a failed device. NCCL is a set of functions in this file; tests/multi/test_nccl* run it with
+ * several ranks.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,15 +34,15 @@ static const struct nccl_row *find(enum nccl_phase phase, enum nccl_event event)
 
 static void test_every_wait_ends(void **state)
 {
-    static const enum nccl_phase waits[] = {NCCL_ID, NCCL_EXCHANGE, NCCL_INIT, NCCL_LAUNCH};
+    static const enum nccl_phase waits[] = {NCCL_ID, NCCL_INIT, NCCL_LAUNCH};
     for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++) {
         assert_non_null(find(waits[i], NCCL_ON_DONE));
         assert_non_null(find(waits[i], NCCL_ON_ERROR));
         assert_non_null(find(waits[i], NCCL_ON_LATE));
     }
-    assert_int_equal(find(NCCL_ABORT, NCCL_ON_DONE)->next, NCCL_GONE);
+    assert_int_equal(find(NCCL_ABORT, NCCL_ON_DONE)->next, NCCL_NONE);
     for (int p = 0; p < NCCL_PHASES; p++) {
-        bool ends = p == NCCL_NEW || p == NCCL_ABORT || p == NCCL_GONE;
+        bool ends = p == NCCL_NONE || p == NCCL_ABORT;
         const struct nccl_row *stop = find((enum nccl_phase)p, NCCL_ON_STOP);
         assert_int_equal(stop == NULL, ends);
         assert_true(!stop || stop->next == NCCL_ABORT);
@@ -54,7 +54,7 @@ static void test_every_wait_ends(void **state)
 
 static void test_all_are_reached(void **state)
 {
-    bool reached[NCCL_PHASES] = {[NCCL_NEW] = true};
+    bool reached[NCCL_PHASES] = {[NCCL_NONE] = true};
     size_t n;
     const struct nccl_row *rows = nccl_comm_rows(&n);
     for (int round = 0; round < NCCL_PHASES; round++) {
@@ -73,9 +73,9 @@ static void test_all_are_reached(void **state)
 static struct {
     int id, init, async, issue;
     int aborts;
-    int exchange, bind; /* results of the callbacks in struct nccl_host */
-    int told;           /* the result that rank 0 sent with the id */
-    bool blocks;        /* the configuration file has NCCL_COMM_BLOCKING=1 */
+    int bind;    /* result of the callback in struct nccl_host */
+    int id_ms;   /* how long an id takes */
+    bool blocks; /* the configuration file has NCCL_COMM_BLOCKING=1 */
 } g;
 
 static struct ncclComm *const g_handle = (struct ncclComm *)&g;
@@ -83,6 +83,7 @@ static struct ncclComm *const g_handle = (struct ncclComm *)&g;
 static int get_id(struct nccl_abi_id *id)
 {
     memset(id, 7, sizeof(*id));
+    nap_ms(g.id_ms);
     return g.id;
 }
 
@@ -134,13 +135,6 @@ static const struct nccl_api api = {.ncclGetUniqueId = get_id,
                                     .text = "2.27.7",
                                     .path = "/lib/libnccl.so.2"};
 
-static int exchange(void *ctx, void *data, size_t n)
-{
-    /* the result follows the id */
-    memcpy(&g.told, (char *)data + NCCL_ABI_ID_BYTES, sizeof(g.told));
-    return g.exchange;
-}
-
 static int bind_gpu(void *ctx)
 {
     return g.bind;
@@ -150,12 +144,11 @@ static int bind_gpu(void *ctx)
 
 static struct nccl_comm *create(int init_ms, int launch_ms)
 {
-    const struct nccl_host host = {.exchange = exchange, .bind = bind_gpu};
+    const struct nccl_host host = {.bind = bind_gpu};
     const struct nccl_limits limits = {
         .init_ms = init_ms, .launch_ms = launch_ms, .abort_ms = LONG_MS};
     struct nccl_comm *c = NULL;
     memset(&g, 0, sizeof(g));
-    g.told = -1;
     assert_int_equal(nccl_comm_create(&api, &host, &limits, &c, NULL), 0);
     return c;
 }
@@ -169,16 +162,31 @@ static int drive(struct nccl_comm *c, struct err *err)
     return rc;
 }
 
+static int wait_id(struct nccl_comm *c, struct nccl_abi_id *id, struct err *err)
+{
+    uint64_t deadline = deadline_in_ms(2 * LONG_MS);
+    int rc;
+    while ((rc = nccl_comm_id(c, 2, id, err)) == 1 && !deadline_passed(deadline))
+        nap_ms(1);
+    return rc;
+}
+
+static int begin(struct nccl_comm *c, struct err *err)
+{
+    struct nccl_abi_id id;
+    memset(&id, 7, sizeof(id));
+    return nccl_comm_start(c, 0, 1, &id, err);
+}
+
 static void test_good(void **state)
 {
     struct nccl_comm *c = create(LONG_MS, LONG_MS);
     struct err err = {0};
     assert_int_equal(nccl_comm_progress(c, &err), -ENOTCONN);
-    assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
-    assert_int_equal(nccl_comm_start(c, 0, 1, &err), -EBUSY);
+    assert_int_equal(begin(c, &err), 0);
+    assert_int_equal(begin(c, &err), -EBUSY);
     assert_int_equal(drive(c, &err), 0);
     assert_int_equal(nccl_comm_phase(c), NCCL_READY);
-    assert_int_equal(g.told, 0);
     assert_true(nccl_comm_destroy(c));
     assert_int_equal(g.aborts, 1);
     assert_true(nccl_comm_destroy(NULL));
@@ -192,44 +200,53 @@ static void test_too_early(void **state)
     struct err err = {0};
     assert_int_equal(nccl_comm_launch(c, &steps, NULL, &err), -EBUSY);
     nccl_comm_abort(c); /* there is no communicator: no effect */
-    assert_int_equal(nccl_comm_phase(c), NCCL_NEW);
+    assert_int_equal(nccl_comm_phase(c), NCCL_NONE);
     assert_true(nccl_comm_destroy(c));
     assert_int_equal(g.aborts, 0);
 }
 
-/* Rank 0 gets no id: it sends the error to the other ranks, so that they do not wait. */
+static void test_id(void **state)
+{
+    struct nccl_comm *c = create(LONG_MS, LONG_MS);
+    struct nccl_abi_id id = {{0}};
+    struct err err = {0};
+    assert_int_equal(wait_id(c, &id, &err), 0);
+    assert_int_equal(id.internal[5], 7);
+    assert_int_equal(nccl_comm_start(c, 0, 1, &id, &err), 0);
+    assert_int_equal(nccl_comm_id(c, 1, &id, &err), -EBUSY);
+    assert_int_equal(drive(c, &err), 0);
+    assert_true(nccl_comm_destroy(c));
+}
+
 static void test_no_id(void **state)
 {
     struct nccl_comm *c = create(LONG_MS, LONG_MS);
+    struct nccl_abi_id id;
     struct err err = {0};
     g.id = NCCL_ABI_SYSTEM_ERROR;
-    assert_int_equal(nccl_comm_start(c, 0, 2, &err), 0);
-    assert_int_equal(drive(c, &err), -EIO);
-    assert_int_equal(g.told, NCCL_ABI_SYSTEM_ERROR);
+    assert_int_equal(wait_id(c, &id, &err), -EIO);
     assert_string_equal(err.msg, "NCCL 2.27.7 (/lib/libnccl.so.2), rank 0 of 2: ncclGetUniqueId: "
                                  "trouble");
-    assert_int_equal(drive(c, &err), -EIO); /* the error stays */
+    assert_int_equal(wait_id(c, &id, &err), -EIO); /* the error stays */
+    nccl_comm_abort(c);
+    assert_int_equal(drive(c, &err), -ENOTCONN);
+    g.id = 0;
+    assert_int_equal(wait_id(c, &id, &err), 0); /* until it is aborted */
     assert_true(nccl_comm_destroy(c));
     assert_int_equal(g.aborts, 0);
 }
 
-static void test_no_exchange(void **state)
+static void test_late_id(void **state)
 {
-    struct nccl_comm *c = create(LONG_MS, LONG_MS);
+    struct nccl_comm *c = create(100, LONG_MS);
+    struct nccl_abi_id id;
     struct err err = {0};
-    g.exchange = -ECONNRESET;
-    assert_int_equal(nccl_comm_start(c, 1, 2, &err), 0);
-    assert_int_equal(drive(c, &err), -ECONNRESET);
-    assert_non_null(strstr(err.msg, "rank 0's id did not come"));
-    assert_true(nccl_comm_destroy(c));
-    c = create(100, LONG_MS);
-    g.exchange = 1;
+    g.id_ms = 300;
     uint64_t begun = clock_ns();
-    assert_int_equal(nccl_comm_start(c, 1, 2, &err), 0);
-    assert_int_equal(drive(c, &err), -ETIMEDOUT);
+    assert_int_equal(wait_id(c, &id, &err), -ETIMEDOUT);
     assert_true(clock_ns() - begun >= 100 * CLOCK_MS);
-    assert_non_null(strstr(err.msg, "the exchange of rank 0's id did not end in time"));
-    assert_true(nccl_comm_destroy(c));
+    assert_non_null(strstr(err.msg, "ncclGetUniqueId did not end in time"));
+    assert_true(nccl_comm_destroy(c)); /* waits for the call */
 }
 
 static void test_no_device(void **state)
@@ -237,7 +254,7 @@ static void test_no_device(void **state)
     struct nccl_comm *c = create(LONG_MS, LONG_MS);
     struct err err = {0};
     g.bind = -ENODEV;
-    assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
+    assert_int_equal(begin(c, &err), 0);
     assert_int_equal(drive(c, &err), -EIO);
     assert_non_null(strstr(err.msg, "ncclCommInitRankConfig: cuda trouble"));
     assert_true(nccl_comm_destroy(c));
@@ -263,7 +280,7 @@ static void test_blocking(void **state)
     unsetenv("NCCL_COMM_BLOCKING");
     c = create(LONG_MS, LONG_MS);
     g.blocks = true;
-    assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
+    assert_int_equal(begin(c, &err), 0);
     assert_int_equal(drive(c, &err), -ENOTSUP);
     assert_non_null(strstr(err.msg, "configuration file"));
     assert_true(nccl_comm_destroy(c));
@@ -277,16 +294,16 @@ static void test_again(void **state)
     struct nccl_comm *c = create(LONG_MS, LONG_MS);
     struct err err = {0};
     g.async = NCCL_ABI_REMOTE_ERROR;
-    assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
+    assert_int_equal(begin(c, &err), 0);
     assert_int_equal(drive(c, &err), -ECONNRESET);
-    assert_int_equal(nccl_comm_start(c, 0, 1, &err), -EBUSY);
+    assert_int_equal(begin(c, &err), -EBUSY);
     nccl_comm_abort(c);
     nccl_comm_abort(c);
     assert_int_equal(drive(c, &err), -ENOTCONN);
-    assert_int_equal(nccl_comm_phase(c), NCCL_GONE);
+    assert_int_equal(nccl_comm_phase(c), NCCL_NONE);
     assert_int_equal(g.aborts, 1);
     g.async = 0;
-    assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
+    assert_int_equal(begin(c, &err), 0);
     assert_int_equal(drive(c, &err), 0);
     assert_true(nccl_comm_destroy(c));
 }
@@ -297,7 +314,7 @@ static void test_launch(void **state)
     struct nccl_step step = {.verb = NCCL_ALLREDUCE, .count = 1};
     struct nccl_steps steps = {.form = {.factor = 1}, .v = &step, .n = 1}, none = {.n = 0};
     struct err err = {0};
-    assert_int_equal(nccl_comm_start(c, 0, 1, &err), 0);
+    assert_int_equal(begin(c, &err), 0);
     assert_int_equal(drive(c, &err), 0);
     assert_int_equal(nccl_comm_launch(c, &none, NULL, &err), 0);
     assert_int_equal(nccl_comm_phase(c), NCCL_READY);
@@ -317,8 +334,9 @@ int main(void)
         cmocka_unit_test(test_all_are_reached),
         cmocka_unit_test(test_good),
         cmocka_unit_test(test_too_early),
+        cmocka_unit_test(test_id),
         cmocka_unit_test(test_no_id),
-        cmocka_unit_test(test_no_exchange),
+        cmocka_unit_test(test_late_id),
         cmocka_unit_test(test_no_device),
         cmocka_unit_test(test_blocking),
         cmocka_unit_test(test_again),

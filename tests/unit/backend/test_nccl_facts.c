@@ -82,7 +82,7 @@ static const struct {
     {"no NCCL",
      {{'a', 1, 1, 22707, 13000, 13000, 90, 0}, {'b', 1, 1, 0, 0, 13000, 90, 0}},
      NCCL_BAD,
-     "rank 1 on host-b has no NCCL: /b/libnccl",
+     "rank 1 on host-b cannot use NCCL: /b/libnccl",
      "HVD6001"},
     {"two versions",
      {{'a', 1, 1, 22707, 13000, 13000, 90, 0},
