@@ -75,6 +75,22 @@ int device_gpu(struct device *d, int ordinal, struct gpu **ret, struct err *err)
     return rc;
 }
 
+int device_enter(struct coll *coll, struct device *d, struct cuda_visit *visit, struct err *err)
+{
+    struct gpu *gpu;
+    int rc = device_gpu(d, coll->op->device, &gpu, err);
+    return rc == 0 ? cuda_enter(gpu->device, visit, err) : rc;
+}
+
+int device_result(struct coll *coll, const struct device *d, int rc, bool alone, struct err *err)
+{
+    if (rc < 0 && !err->code)
+        err_sys(err, -rc, "GPU %d", d->gpu->device->ordinal);
+    if (rc == -ENOTSUP && alone)
+        err->code = -EIO;
+    return rc < 0 ? coll_failed(coll, err) : rc;
+}
+
 enum device_way device_way(const struct device *d)
 {
     return d ? d->way : DEVICE_NONE;

@@ -38,6 +38,13 @@ struct said {
 
 extern const struct algorithm device_setup, device_staged;
 
+/* For an algorithm's start: opens the GPU of coll's operation and enters it. */
+int device_enter(struct coll *coll, struct device *d, struct cuda_visit *visit, struct err *err);
+
+/* What an algorithm's progress returns: rc, or the failure in err. alone: -ENOTSUP is this rank's
+ * only, so the others do not know of it. */
+int device_result(struct coll *coll, const struct device *d, int rc, bool alone, struct err *err);
+
 /* Delays an error of NCCL's: usually a rank was lost, and the other links will report which one in
  * a moment. rc: 0, 1 or -errno with err. Returns 1 while the error is delayed. */
 int device_excuse(struct device *d, const struct mesh *mesh, int rc, struct err *err);

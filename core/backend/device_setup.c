@@ -277,15 +277,12 @@ static int start(struct coll *coll, void *state, struct err *err)
 {
     struct setup *s = state;
     struct cuda_visit visit = {0};
-    struct gpu *gpu;
     s->phase = SAY;
     s->unfit = -1;
     s->refused = false;
     s->d->trouble.code = 0;
     memset(&s->mine, 0, sizeof(s->mine)); /* it is sent as bytes: no uninitialized padding */
-    int rc = device_gpu(s->d, coll->op->device, &gpu, err);
-    if (rc == 0)
-        rc = cuda_enter(gpu->device, &visit, err);
+    int rc = device_enter(coll, s->d, &visit, err);
     if (rc == 0 && s->d->nccl)
         nccl_run_abort(s->d->nccl);
     cuda_leave(&visit);
@@ -301,11 +298,7 @@ static int progress(struct coll *coll, void *state)
     if (rc == 0)
         rc = work(coll, s, &err);
     cuda_leave(&visit);
-    if (rc < 0 && !err.code)
-        err_sys(&err, -rc, "GPU %d", s->d->gpu->device->ordinal);
-    if (rc == -ENOTSUP && !s->refused) /* on this rank only */
-        err.code = -EIO;
-    return rc < 0 ? coll_failed(coll, &err) : rc;
+    return device_result(coll, s->d, rc, !s->refused, &err);
 }
 
 static void cancel(struct coll *coll, void *state)

@@ -96,11 +96,8 @@ static int start(struct coll *coll, void *state, struct err *err)
 {
     struct job *j = state;
     struct cuda_visit visit = {0};
-    struct gpu *gpu;
     j->phase = ENTER;
-    int rc = device_gpu(j->d, coll->op->device, &gpu, err);
-    if (rc == 0)
-        rc = cuda_enter(gpu->device, &visit, err);
+    int rc = device_enter(coll, j->d, &visit, err);
     if (rc == 0)
         rc = prepare(coll, j, err);
     if (rc == 0)
@@ -118,11 +115,7 @@ static int progress(struct coll *coll, void *state)
     if (rc == 0)
         rc = work(coll, j, &err);
     cuda_leave(&visit);
-    if (rc < 0 && !err.code)
-        err_sys(&err, -rc, "GPU %d", j->d->gpu->device->ordinal);
-    if (rc == -ENOTSUP) /* on this rank only */
-        err.code = -EIO;
-    return rc < 0 ? coll_failed(coll, &err) : rc;
+    return device_result(coll, j->d, rc, true, &err);
 }
 
 static void cancel(struct coll *coll, void *state)
