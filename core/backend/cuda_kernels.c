@@ -15,17 +15,13 @@
 #include "core/base/env.h"
 #include "core/base/library.h"
 
-#define FILE_NAME     "hvd_kernels.fatbin"
-#define FILE_MOST     (64u << 20)
-#define COMBINE_BLOCK (4 * KERNEL_THREADS) /* elements that are worth another block */
+#define FILE_NAME "hvd_kernels.fatbin"
+#define FILE_MOST (64u << 20)
 
 struct cuda_kernels {
     struct CUmod_st *module;
     struct CUfunc_st *functions[GPU_KERNELS];
-    union { /* parameters of the launch that is being prepared */
-        struct kernel_move move;
-        struct kernel_combine combine;
-    };
+    struct kernel_move move; /* parameters of the launch that is being prepared */
 };
 
 /* ---- the file ---- */
@@ -169,19 +165,4 @@ int cuda_move(struct cuda_device *d, const struct gpu_change *change,
             rc = launch(d, move.kernel, gpu_blocks(m->chunks, d->multiprocessors), m, stream, err);
     }
     return rc;
-}
-
-int cuda_combine(struct cuda_device *d, const struct reduce_plan *plan, void *dst,
-                 const void *const *src, int nsrc, size_t n, struct CUstream_st *stream,
-                 struct err *err)
-{
-    int rc = cuda_kernels_load(d, err);
-    if (rc < 0 || n == 0)
-        return rc;
-    struct kernel_combine *m = &d->kernels->combine;
-    rc = gpu_combine_fill(plan, dst, src, nsrc, n, m, err);
-    if (rc < 0)
-        return rc;
-    unsigned blocks = gpu_blocks(1 + (n - 1) / COMBINE_BLOCK, d->multiprocessors);
-    return launch(d, gpu_combine_kernel(plan->dtype), blocks, m, stream, err);
 }

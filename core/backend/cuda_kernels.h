@@ -32,10 +32,4 @@ int cuda_move(struct cuda_device *device, const struct gpu_change *change,
               const struct gpu_piece *pieces, size_t n, struct CUstream_st *stream,
               struct err *err);
 
-/* Combines n elements: dst = what reduce() of core/coll/reduce.h computes from the sources,
- * finished. */
-int cuda_combine(struct cuda_device *device, const struct reduce_plan *plan, void *dst,
-                 const void *const *src, int nsrc, size_t n, struct CUstream_st *stream,
-                 struct err *err);
-
 #endif

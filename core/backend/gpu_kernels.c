@@ -11,7 +11,6 @@
        */
 
 _Static_assert(sizeof(struct kernel_move) == 48 + 28 * KERNEL_PIECES, "as the device sees it");
-_Static_assert(sizeof(struct kernel_combine) == 56 + 8 * KERNEL_SOURCES, "as the device sees it");
 
 const char *const gpu_kernel_names[GPU_KERNELS] = {
     "hvd_move_bytes",
@@ -34,22 +33,10 @@ const char *const gpu_kernel_names[GPU_KERNELS] = {
     "hvd_move_int32_int16",
     "hvd_move_uint16_int32",
     "hvd_move_int32_uint16",
-    "hvd_combine_uint8",
-    "hvd_combine_int8",
-    "hvd_combine_uint16",
-    "hvd_combine_int16",
-    "hvd_combine_int32",
-    "hvd_combine_int64",
-    "hvd_combine_float16",
-    "hvd_combine_float32",
-    "hvd_combine_float64",
-    "hvd_combine_bool",
-    "hvd_combine_bfloat16",
 };
 
 /* Indices into the table above. */
-enum { MOVE_BYTES, MOVE_SAME, MOVE_CONVERT = MOVE_SAME + HVD_DTYPES, COMBINE = MOVE_CONVERT + 8 };
-_Static_assert(COMBINE + HVD_DTYPES == GPU_KERNELS, "a name for each");
+enum { MOVE_BYTES, MOVE_SAME, MOVE_CONVERT = MOVE_SAME + HVD_DTYPES };
 
 static const struct {
     enum hvd_dtype from, to;
@@ -69,6 +56,8 @@ static struct kernel_change change_of(double prescale, int divisor, double posts
                  (postscale != 1.0 ? KERNEL_POSTSCALE : 0),
     };
 }
+
+_Static_assert(MOVE_CONVERT + COUNT(conversions) == GPU_KERNELS, "a name for each");
 
 /* Returns the number of the kernel for this conversion; -1: there is none. */
 static int conversion(enum hvd_dtype from, enum hvd_dtype to)
@@ -129,34 +118,6 @@ size_t gpu_move_fill(const struct gpu_move *move, const struct gpu_piece *pieces
     ret->chunks = chunks;
     ret->chunk = chunk;
     return i;
-}
-
-int gpu_combine_kernel(enum hvd_dtype dtype)
-{
-    return COMBINE + (int)dtype;
-}
-
-int gpu_combine_fill(const struct reduce_plan *plan, void *dst, const void *const *src, int nsrc,
-                     size_t n, struct kernel_combine *ret, struct err *err)
-{
-    static const int ops[HVD_OPS] = {
-        [HVD_AVERAGE] = KERNEL_SUM, [HVD_SUM] = KERNEL_SUM, [HVD_ADASUM] = -1,
-        [HVD_MIN] = KERNEL_MIN,     [HVD_MAX] = KERNEL_MAX, [HVD_PRODUCT] = KERNEL_PRODUCT,
-    };
-    if (nsrc < 1 || nsrc > KERNEL_SOURCES)
-        return err_set(err, EINVAL, "%d sources to combine, want 1 to %d", nsrc, KERNEL_SOURCES);
-    if (ops[plan->op] < 0)
-        return err_set(err, ENOTSUP, "no kernel combines by %s", hvd_op_name(plan->op));
-    ret->change = change_of(plan->prescale, plan->divisor, plan->postscale);
-    if (plan->dtype == HVD_BOOL)
-        ret->change.flags = 0;
-    ret->count = n;
-    ret->op = (uint32_t)ops[plan->op];
-    ret->sources = (uint32_t)nsrc;
-    ret->to = dst;
-    for (int i = 0; i < nsrc; i++)
-        ret->from[i] = src[i];
-    return 0;
 }
 
 unsigned gpu_blocks(uint64_t work, int multiprocessors)

@@ -14,9 +14,8 @@
 
 #include "core/backend/kernels/kernels.h"
 #include "core/base/err.h"
-#include "core/coll/reduce.h"
 
-#define GPU_KERNELS 31 /* 20 that move, 11 that combine */
+#define GPU_KERNELS 20
 
 /* The kernels' names. A kernel's number is its index here. */
 extern const char *const gpu_kernel_names[GPU_KERNELS];
@@ -53,14 +52,6 @@ int gpu_move_plan(const struct gpu_change *change, struct gpu_move *ret, struct 
  * pieces it took, empty ones included. ret->pieces is 0 when all of these were empty. */
 size_t gpu_move_fill(const struct gpu_move *move, const struct gpu_piece *pieces, size_t n,
                      struct kernel_move *ret);
-
-/* Returns the number of the kernel that combines elements of this dtype. */
-int gpu_combine_kernel(enum hvd_dtype dtype);
-
-/* Fills the parameters for combining nsrc sources as core/coll/reduce.h says. -EINVAL: too many
- * sources. -ENOTSUP: no kernel has this operation. */
-int gpu_combine_fill(const struct reduce_plan *plan, void *dst, const void *const *src, int nsrc,
-                     size_t n, struct kernel_combine *ret, struct err *err);
 
 /* The number of blocks to launch: enough to fill the device, but not more than there is work
  * for. */

@@ -323,11 +323,6 @@ void plane_pod_gone(struct plane *p, const char *job_uid, const char *pod_uid)
         job_coordinator_pod_gone(c, pod_uid);
 }
 
-bool plane_knows(const struct plane *p, const char *job_uid)
-{
-    return plane_find(p, job_uid) != NULL;
-}
-
 void plane_forget(struct plane *p, const char *job_uid)
 {
     struct job_coordinator *c = plane_find(p, job_uid);

@@ -76,8 +76,6 @@ int plane_pod(struct plane *p, const char *job_uid, const struct plane_pod *pod,
 /* The pod's object was deleted. An unknown pod is ignored. */
 void plane_pod_gone(struct plane *p, const char *job_uid, const char *pod_uid);
 
-bool plane_knows(const struct plane *p, const char *job_uid);
-
 /* The job has finished or was deleted: its agents end their ranks and its key becomes invalid. An
  * unknown job is ignored. */
 void plane_forget(struct plane *p, const char *job_uid);

@@ -16,11 +16,11 @@
 #include "tests/gpu/gpu.h"
 
 #define ROOM    ((size_t)3 << 19) /* of each buffer */
-#define SOURCES 5
+#define BUFFERS 2
 
 static struct gpu gpu;
-static struct cuda_memory device[SOURCES + 1];
-static uint8_t *host[SOURCES + 1], *wanted;
+static struct cuda_memory device[BUFFERS];
+static uint8_t *host[BUFFERS], *wanted;
 
 /* Elements of the pieces of one launch. */
 static const size_t sizes[] = {1,    2,    3,    4,    5,     7,     8,     9,     15,    16,
@@ -241,61 +241,12 @@ static void test_many(void **state)
     expect_same("many pieces", HVD_INT16, host[1], wanted, at / 2);
 }
 
-/* ---- combining ---- */
-
-static void combine_with(const struct reduce_plan *plan, int sources, size_t n, size_t odd)
-{
-    const void *on_device[SOURCES], *on_host[SOURCES];
-    struct err err = {0};
-    char what[128];
-    size_t elem = hvd_dtype_size(plan->dtype);
-    change_places();
-    for (int s = 0; s < sources; s++) {
-        on_device[s] = (char *)device[s].at + (size_t)s * odd % 16;
-        on_host[s] = host[s] + (size_t)s * odd % 16;
-    }
-    uint8_t *to = (uint8_t *)device[SOURCES].at + 2 * odd % 16;
-    reduce(plan, wanted, on_host, sources, n, NULL, true, false);
-    gpu_need(cuda_combine(gpu.device, plan, to, on_device, sources, n, gpu.stream, &err), &err);
-    gpu_finish(&gpu);
-    gpu_copy(&gpu, CUDA_COPY_OUT, host[SOURCES], to, n * elem);
-    snprintf(what, sizeof(what), "%s of %d %s * %g / %d * %g, bytes %zu", hvd_op_name(plan->op),
-             sources, hvd_dtype_name(plan->dtype), plan->prescale, plan->divisor, plan->postscale,
-             odd);
-    expect_same(what, plan->dtype, host[SOURCES], wanted, n);
-}
-
-static void test_combine(void **state)
-{
-    static const enum hvd_op ops[] = {HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT};
-    static const size_t counts[] = {1, 3, 16, 1000, 4097, 40961};
-    for (int s = 0; s < SOURCES; s++) {
-        fill(host[s], ROOM);
-        gpu_copy(&gpu, CUDA_COPY_IN, device[s].at, host[s], ROOM);
-    }
-    for (int t = 0; t < HVD_DTYPES; t++) {
-        for (size_t o = 0; o < sizeof(ops) / sizeof(ops[0]); o++) {
-            for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c += step()) {
-                struct reduce_plan plan = {(enum hvd_dtype)t, ops[o], 1, 1, 1};
-                int sources = 1 + (int)c % SOURCES;
-                combine_with(&plan, sources, counts[c], 0);
-                combine_with(&plan, SOURCES, counts[c], hvd_dtype_size(plan.dtype));
-                combine_with(&plan, 2, counts[c], 1);
-                plan.prescale = 0.5;
-                plan.divisor = 3;
-                plan.postscale = 1.1;
-                combine_with(&plan, SOURCES, counts[c], 0);
-            }
-        }
-    }
-}
-
 static int open_gpu(void **state)
 {
     struct err err = {0};
     gpu_open(&gpu, "gpu/kernels");
     places = gpu.device->multiprocessors;
-    for (int i = 0; i <= SOURCES; i++) {
+    for (int i = 0; i < BUFFERS; i++) {
         gpu_need(cuda_memory_reserve(gpu.device, &device[i], ROOM + 64, &err), &err);
         host[i] = malloc(ROOM + 64);
         if (!host[i])
@@ -311,7 +262,7 @@ static int open_gpu(void **state)
 
 static int close_gpu(void **state)
 {
-    for (int i = 0; i <= SOURCES; i++) {
+    for (int i = 0; i < BUFFERS; i++) {
         cuda_memory_free(gpu.device, &device[i]);
         free(host[i]);
     }
@@ -325,7 +276,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_move),
         cmocka_unit_test(test_many),
-        cmocka_unit_test(test_combine),
     };
     return cmocka_run_group_tests(tests, open_gpu, close_gpu);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hvd_kernels: what the device does for libhvd: moving pieces of memory (many tensors in one
- * launch, scaled and converted on the way) and combining sources element by element. kernels.h has
- * the parameters; gpu_kernels.c names the kernels; tests/gpu compares them with core/coll/reduce.
+ * hvd_kernels: what the device does for libhvd: moving pieces of memory, many tensors in one launch,
+ * scaled and converted on the way. kernels.h has the parameters; gpu_kernels.c names the kernels;
+ * tests/gpu compares them with core/coll/reduce.
  *
  * The arithmetic is that of core/coll/reduce.h, bit for bit (but for payloads of NaN): 16-bit
  * floats are computed in float32 and rounded once, integers wrap, scaled ones are clamped. Compiled
@@ -16,7 +16,6 @@
 
 /* gpu_kernels.c asserts the same sizes on the host. */
 static_assert(sizeof(kernel_move) == 48 + 28 * KERNEL_PIECES, "as the host sees it");
-static_assert(sizeof(kernel_combine) == 56 + 8 * KERNEL_SOURCES, "as the host sees it");
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
@@ -322,148 +321,3 @@ MOVE(int16_int32, int16_t, int32_t)
 MOVE(int32_int16, int32_t, int16_t)
 MOVE(uint16_int32, uint16_t, int32_t)
 MOVE(int32_uint16, int32_t, uint16_t)
-
-/* ---- combining ------------------------------------------------------------------------------- */
-
-/* Unsigned, so that it wraps whatever the type. */
-template <typename T> static __device__ T plus(T a, T b)
-{
-    return (T)((uint64_t)a + (uint64_t)b);
-}
-
-template <> __device__ float plus(float a, float b)
-{
-    return a + b;
-}
-
-template <> __device__ double plus(double a, double b)
-{
-    return a + b;
-}
-
-template <typename T> static __device__ T multiplied(T a, T b)
-{
-    return (T)((uint64_t)a * (uint64_t)b);
-}
-
-template <> __device__ float multiplied(float a, float b)
-{
-    return a * b;
-}
-
-template <> __device__ double multiplied(double a, double b)
-{
-    return a * b;
-}
-
-template <typename T> struct combine {
-    typedef typename as<T>::wide W;
-    static __device__ W two(W a, W b, uint32_t op)
-    {
-        switch (op) {
-        case KERNEL_SUM:
-            return plus(a, b);
-        case KERNEL_MIN: /* a NaN wins, the first one there is */
-            return a < b || a != a ? a : b;
-        case KERNEL_MAX:
-            return a > b || a != a ? a : b;
-        default:
-            return multiplied(a, b);
-        }
-    }
-};
-
-/* sum and max are "or", product and min are "and". */
-template <> struct combine<truth> {
-    static __device__ uint8_t two(uint8_t a, uint8_t b, uint32_t op)
-    {
-        return op == KERNEL_SUM || op == KERNEL_MAX ? a | b : a & b;
-    }
-};
-
-static __device__ bool all_aligned(const kernel_combine &m)
-{
-    uintptr_t all = (uintptr_t)m.to;
-#pragma unroll 1
-    for (uint32_t s = 0; s < m.sources; s++)
-        all |= (uintptr_t)m.from[s];
-    return (all & 15) == 0;
-}
-
-/* plain: nothing is scaled. */
-template <typename T, bool plain>
-static __device__ void combine_vector(const kernel_combine &m, uint64_t at)
-{
-    typedef typename as<T>::wide W;
-    const int N = 16 / sizeof(T);
-    W sum[N];
-    pack<T, N> x = ((const pack<T, N> *)m.from[0])[at];
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        sum[i] = plain ? as<T>::widen(x.v[i]) : before(as<T>::widen(x.v[i]), m.change);
-#pragma unroll 1
-    for (uint32_t s = 1; s < m.sources; s++) {
-        x = ((const pack<T, N> *)m.from[s])[at];
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            W y = plain ? as<T>::widen(x.v[i]) : before(as<T>::widen(x.v[i]), m.change);
-            sum[i] = combine<T>::two(sum[i], y, m.op);
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        x.v[i] = as<T>::narrow(plain ? sum[i] : after(sum[i], m.change));
-    ((pack<T, N> *)m.to)[at] = x;
-}
-
-template <typename T> static __device__ void combine_one(const kernel_combine &m, uint64_t at)
-{
-    typedef typename as<T>::wide W;
-    W sum = before(as<T>::widen(load<T>((const char *)m.from[0] + at * sizeof(T))), m.change);
-#pragma unroll 1
-    for (uint32_t s = 1; s < m.sources; s++) {
-        W x = before(as<T>::widen(load<T>((const char *)m.from[s] + at * sizeof(T))), m.change);
-        sum = combine<T>::two(sum, x, m.op);
-    }
-    store<T>((char *)m.to + at * sizeof(T), as<T>::narrow(after(sum, m.change)));
-}
-
-template <typename T> static __device__ void combine_all(const kernel_combine &m)
-{
-    const uint64_t step = (uint64_t)gridDim.x * KERNEL_THREADS, N = 16 / sizeof(T);
-    const uint64_t me = (uint64_t)blockIdx.x * KERNEL_THREADS + threadIdx.x;
-    uint64_t vectors = all_aligned(m) ? m.count / N : 0;
-    if (m.change.flags == 0) {
-#pragma unroll 1
-        for (uint64_t at = me; at < vectors; at += step)
-            combine_vector<T, true>(m, at);
-    } else if constexpr (as<T>::floating) {
-#pragma unroll 1
-        for (uint64_t at = me; at < vectors; at += step)
-            combine_vector<T, false>(m, at);
-    } else {
-        vectors = 0;
-    }
-#pragma unroll 1
-    for (uint64_t at = vectors * N + me; at < m.count; at += step)
-        combine_one<T>(m, at);
-}
-
-#define COMBINE(name, T)                                                                           \
-    extern "C" __global__ void __launch_bounds__(KERNEL_THREADS)                                   \
-        hvd_combine_##name(const __grid_constant__ kernel_combine m)                               \
-    {                                                                                              \
-        combine_all<T>(m);                                                                         \
-    }
-
-COMBINE(uint8, uint8_t)
-COMBINE(int8, int8_t)
-COMBINE(uint16, uint16_t)
-COMBINE(int16, int16_t)
-COMBINE(int32, int32_t)
-COMBINE(int64, int64_t)
-COMBINE(float16, f16)
-COMBINE(float32, float)
-COMBINE(float64, double)
-COMBINE(bool, truth)
-COMBINE(bfloat16, bf16)

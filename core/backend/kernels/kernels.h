@@ -15,7 +15,6 @@
 #define KERNEL_PIECES  512 /* most pieces of one launch */
 #define KERNEL_CHUNK                                                                               \
     16384 /* bytes of a chunk, on the side with larger elements; a block moves one at a time */
-#define KERNEL_SOURCES 32
 
 /* Flags of the steps that are done to each element, in this order. A step without its flag is left
  * out, so that integers keep all their bits. */
@@ -42,19 +41,6 @@ struct kernel_move {
     void *to[KERNEL_PIECES];
     uint64_t count[KERNEL_PIECES]; /* elements */
     uint32_t first[KERNEL_PIECES]; /* the number of its first chunk */
-};
-
-enum kernel_op { KERNEL_SUM, KERNEL_MIN, KERNEL_MAX, KERNEL_PRODUCT };
-
-/* to[i] = from[0][i] op from[1][i] op ...; to may be one of from. prescale is for each source, the
- * rest of change for the result. */
-struct kernel_combine {
-    struct kernel_change change;
-    uint64_t count;
-    uint32_t op;
-    uint32_t sources;
-    void *to;
-    const void *from[KERNEL_SOURCES];
 };
 
 #endif

@@ -277,113 +277,6 @@ static bool move(const char *name, const void *parameters)
     return good;
 }
 
-/* ---- combining ---- */
-
-PLAIN static void two_truths(int64_t *a, const int64_t *b, size_t n, uint32_t op)
-{
-    if (op == KERNEL_SUM || op == KERNEL_MAX)
-        EACH(a[k] = a[k] || b[k])
-    else
-        EACH(a[k] = a[k] && b[k])
-}
-
-PLAIN static void two_integers(const struct type *t, int64_t *a, const int64_t *b, size_t n,
-                               uint32_t op)
-{
-    switch (op) {
-    case KERNEL_SUM:
-        EACH(a[k] = wrapped(t, (uint64_t)a[k] + (uint64_t)b[k]))
-        break;
-    case KERNEL_MIN:
-        EACH(a[k] = a[k] < b[k] ? a[k] : b[k])
-        break;
-    case KERNEL_MAX:
-        EACH(a[k] = a[k] > b[k] ? a[k] : b[k])
-        break;
-    default:
-        EACH(a[k] = wrapped(t, (uint64_t)a[k] * (uint64_t)b[k]))
-        break;
-    }
-}
-
-PLAIN static void two_floats(float *a, const float *b, size_t n, uint32_t op)
-{
-    switch (op) {
-    case KERNEL_SUM:
-        EACH(a[k] += b[k])
-        break;
-    case KERNEL_MIN:
-        EACH(a[k] = isnan(a[k]) || a[k] < b[k] ? a[k] : b[k])
-        break;
-    case KERNEL_MAX:
-        EACH(a[k] = isnan(a[k]) || a[k] > b[k] ? a[k] : b[k])
-        break;
-    default:
-        EACH(a[k] *= b[k])
-        break;
-    }
-}
-
-PLAIN static void two_doubles(double *a, const double *b, size_t n, uint32_t op)
-{
-    switch (op) {
-    case KERNEL_SUM:
-        EACH(a[k] += b[k])
-        break;
-    case KERNEL_MIN:
-        EACH(a[k] = isnan(a[k]) || a[k] < b[k] ? a[k] : b[k])
-        break;
-    case KERNEL_MAX:
-        EACH(a[k] = isnan(a[k]) || a[k] > b[k] ? a[k] : b[k])
-        break;
-    default:
-        EACH(a[k] *= b[k])
-        break;
-    }
-}
-
-/* a = a op b */
-static void two_blocks(const struct type *t, union block *a, const union block *b, size_t n,
-                       uint32_t op)
-{
-    if (t->class == TRUTH)
-        two_truths(a->i, b->i, n, op);
-    else if (t->class == INTEGER)
-        two_integers(t, a->i, b->i, n, op);
-    else if (t->class == DOUBLE)
-        two_doubles(a->d, b->d, n, op);
-    else
-        two_floats(a->f, b->f, n, op);
-}
-
-static void combine_block(const struct type *t, const struct kernel_combine *m, uint64_t at,
-                          size_t n)
-{
-    union block x, y;
-    load(t, &x, (const uint8_t *)m->from[0] + at * t->bytes, n);
-    begin(t, &x, n, &m->change);
-    for (uint32_t s = 1; s < m->sources; s++) {
-        load(t, &y, (const uint8_t *)m->from[s] + at * t->bytes, n);
-        begin(t, &y, n, &m->change);
-        two_blocks(t, &x, &y, n, m->op);
-    }
-    end(t, &x, n, &m->change);
-    store(t, (uint8_t *)m->to + at * t->bytes, &x, n);
-}
-
-static bool combine(const char *name, const void *parameters)
-{
-    const struct kernel_combine *m = parameters;
-    const struct type *t = type_named(name + strlen("hvd_combine_"), strlen(name) - 12);
-    size_t bytes = m->count * t->bytes;
-    bool good = fake_mapped(m->to, bytes);
-    for (uint32_t s = 0; s < m->sources; s++)
-        good = good && fake_mapped(m->from[s], bytes);
-    for (uint64_t i = 0; i < m->count && good; i += BLOCK)
-        combine_block(t, m, i, m->count - i < BLOCK ? m->count - i : BLOCK);
-    return good;
-}
-
 fake_kernel_f *fake_kernel(const char *name, size_t *ret_size)
 {
     const struct type *from, *to;
@@ -391,22 +284,14 @@ fake_kernel_f *fake_kernel(const char *name, size_t *ret_size)
         *ret_size = sizeof(struct kernel_move);
         return move;
     }
-    if (strncmp(name, "hvd_combine_", 12) == 0 && type_named(name + 12, strlen(name + 12))) {
-        *ret_size = sizeof(struct kernel_combine);
-        return combine;
-    }
     return NULL;
 }
 
 size_t fake_kernel_bytes(const char *name, const void *parameters)
 {
     const struct kernel_move *m = parameters;
-    const struct kernel_combine *c = parameters;
     const struct type *from = NULL, *to = NULL;
     uint64_t count = 0;
-    if (strncmp(name, "hvd_combine_", 12) == 0)
-        return (size_t)c->count * type_named(name + 12, strlen(name + 12))->bytes *
-               (c->sources + 1) / 2;
     move_types(name + 9, &from, &to);
     for (uint32_t p = 0; p < m->pieces; p++)
         count += m->count[p];

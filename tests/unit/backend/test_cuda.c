@@ -368,7 +368,7 @@ static void test_every_call(void **state)
             assert_true(n < 1000);
         }
         assert_int_equal(rc, 0);
-        assert_true(told > 40);
+        assert_true(told > 30);
     }
 }
 

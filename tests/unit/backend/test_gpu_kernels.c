@@ -51,8 +51,6 @@ static void test_choice(void **state)
         m = plan((enum hvd_dtype)t, (enum hvd_dtype)t, 2.0);
         snprintf(want, sizeof(want), "hvd_move_%s", name);
         assert_string_equal(gpu_kernel_names[m.kernel], want);
-        snprintf(want, sizeof(want), "hvd_combine_%s", name);
-        assert_string_equal(gpu_kernel_names[gpu_combine_kernel((enum hvd_dtype)t)], want);
     }
 }
 
@@ -60,19 +58,9 @@ static void test_no_such_kernel(void **state)
 {
     struct gpu_move move;
     struct gpu_change change = {HVD_INT32, HVD_FLOAT16, 1.0, 1, 1.0};
-    struct kernel_combine combine;
-    struct reduce_plan reduce = {
-        .dtype = HVD_FLOAT32, .op = HVD_ADASUM, .prescale = 1, .postscale = 1};
-    const void *src[KERNEL_SOURCES + 1] = {0};
     struct err err = {0};
     assert_int_equal(gpu_move_plan(&change, &move, &err), -ENOTSUP);
     assert_non_null(strstr(err.msg, "float16 of int32"));
-    assert_int_equal(gpu_combine_fill(&reduce, NULL, src, 2, 1, &combine, &err), -ENOTSUP);
-    reduce.op = HVD_SUM;
-    assert_int_equal(gpu_combine_fill(&reduce, NULL, src, KERNEL_SOURCES + 1, 1, &combine, &err),
-                     -EINVAL);
-    assert_int_equal(gpu_combine_fill(&reduce, NULL, src, 0, 1, &combine, &err), -EINVAL);
-    assert_int_equal(gpu_combine_fill(&reduce, NULL, src, KERNEL_SOURCES, 1, &combine, &err), 0);
 }
 
 /* Every element of every piece is in one chunk of the table, in order. */
