@@ -120,7 +120,7 @@ int device_by_nccl(struct device *d, const struct coll_op *op, struct err *err)
     int rc = nccl_run_possible(d->nccl, op, &why);
     if (rc == -ENOTSUP && d->staged_too)
         return 0;
-    return rc < 0 ? err_set(err, -rc, "%s", why.msg) : 1;
+    return rc < 0 ? err_set(err, -rc, "%s" FALLBACK, why.msg) : 1;
 }
 
 bool device_has_room(const struct device *d)

@@ -12,6 +12,9 @@
 
 struct staged;
 
+#define FALLBACK                                                                                   \
+    "; HVD_GPU_FALLBACK=1 would let tensors go through the host's memory, which is slower"
+
 struct device {
     struct device_ways ways;
     struct gpu *gpu;       /* NULL: no tensor of a device yet */

@@ -19,10 +19,11 @@
 #define MEET_MS  120000 /* another rank's limit for its communicator may begin when ours ends */
 
 enum phase {
-    SAY,  /* until this rank has what it reports */
-    ASK,  /* all ranks get all reports */
-    FORM, /* until this rank has the way */
-    MEET, /* until all have it */
+    SAY,   /* until this rank has what it reports */
+    ASK,   /* all ranks get all reports */
+    FORM,  /* until this rank has NCCL's communicator, if that is the way */
+    MEET,  /* until all have it */
+    CLEAN, /* until this rank's GPU has nothing left of the epoch before */
 };
 
 struct setup {
@@ -84,11 +85,7 @@ static int refuse(const struct device *d, const struct err *why, struct err *err
 {
     if (!d->ways.nccl)
         return err_set(err, ENOTSUP, "HVD_BACKEND excludes every way for tensors of a GPU");
-    return err_set(
-        err, ENOTSUP,
-        "%s; HVD_GPU_FALLBACK=1 would let tensors go through the host's memory, which is "
-        "slower",
-        why->msg);
+    return err_set(err, ENOTSUP, "%s" FALLBACK, why->msg);
 }
 
 /* Joiners that do not fit leave; the other ranks wait for that. */
@@ -166,7 +163,7 @@ static int await_loss(struct coll *coll, struct setup *s)
     return 1;
 }
 
-/* 1: in progress; 0: this epoch's way can be used. */
+/* 1: in progress; 0: this rank can use the way. */
 static int form(struct coll *coll, struct setup *s, struct err *err)
 {
     struct device *d = s->d;
@@ -175,6 +172,14 @@ static int form(struct coll *coll, struct setup *s, struct err *err)
     int rc = d->trouble.code;
     if (rc == 0 && d->way == DEVICE_NCCL)
         rc = nccl_run_form(d->nccl, err);
+    return device_excuse(d, coll->mesh, rc, err);
+}
+
+/* 1: in progress; 0: the GPU has nothing of the epoch before, and inputs are copied back. */
+static int clean(struct coll *coll, struct setup *s, struct err *err)
+{
+    struct device *d = s->d;
+    int rc = d->trouble.code;
     if (rc == 0 && d->nccl)
         rc = nccl_run_drained(d->nccl, err);
     if (rc == 0 && d->kept_owed)
@@ -227,12 +232,22 @@ static int forming(struct coll *coll, struct setup *s, struct err *err)
 static int meeting(struct coll *coll, struct setup *s, struct err *err)
 {
     int rc = coll_part_progress(coll);
+    if (rc < 0)
+        return err_sys(err, -rc, "the barrier after the setup of the ranks' GPUs");
     if (rc == 1 && deadline_passed(s->give_up)) {
         coll_part_cancel(coll);
         return err_set(err, ETIMEDOUT,
                        "rank %d waited %d s for the other ranks to say that their GPUs are ready",
                        coll->mesh->rank, MEET_MS / 1000);
     }
+    return rc;
+}
+
+/* The other ranks may begin operations meanwhile; NCCL, and the barrier before a staged one, wait
+ * for this rank. */
+static int cleaning(struct coll *coll, struct setup *s, struct err *err)
+{
+    int rc = clean(coll, s, err);
     if (rc == 0) {
         s->d->ready = true;
         tell(coll, s->d);
@@ -243,12 +258,12 @@ static int meeting(struct coll *coll, struct setup *s, struct err *err)
 static int work(struct coll *coll, struct setup *s, struct err *err)
 {
     static int (*const phases[])(struct coll * coll, struct setup * s, struct err * err) = {
-        [SAY] = saying, [ASK] = asking, [FORM] = forming, [MEET] = meeting};
+        [SAY] = saying, [ASK] = asking, [FORM] = forming, [MEET] = meeting, [CLEAN] = cleaning};
     for (;;) {
         int rc = phases[s->phase](coll, s, err);
-        if (rc == 1 && (s->phase == SAY || s->phase == FORM))
+        if (rc == 1 && s->phase != ASK && s->phase != MEET)
             coll->wait = COLL_ASKS; /* no message will wake this rank */
-        if (rc != 0 || s->phase++ == MEET)
+        if (rc != 0 || s->phase++ == CLEAN)
             return rc;
     }
 }

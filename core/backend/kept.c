@@ -71,8 +71,9 @@ static int copy_inputs(struct kept *k, struct gpu *gpu, struct err *err)
 int kept_take(struct kept *k, struct gpu *gpu, const struct coll_op *op, bool retain,
               struct err *err)
 {
-    int rc = make_room(k, op->n, err);
+    k->op = (struct coll_op){.n = 0};
     k->bytes = 0;
+    int rc = make_room(k, op->n, err);
     if (rc < 0)
         return rc;
     k->op = *op;
@@ -92,6 +93,14 @@ int kept_take(struct kept *k, struct gpu *gpu, const struct coll_op *op, bool re
     return rc;
 }
 
+bool kept_waits(const struct kept *k, struct gpu *gpu)
+{
+    for (size_t i = 0; k->op.ready && i < k->op.n; i++)
+        if (k->op.ready[i] && cuda_event_done(gpu->device, k->op.ready[i], NULL) == 1)
+            return true;
+    return false;
+}
+
 int kept_restore(struct kept *k, struct gpu *gpu, struct err *err)
 {
     return k->bytes > 0 ? move(k, gpu, true, err) : 0;
@@ -101,6 +110,7 @@ void kept_drop(struct kept *k, struct gpu *gpu)
 {
     gpu_give(gpu, &k->memory);
     k->bytes = 0;
+    k->op = (struct coll_op){.n = 0}; /* its events may belong to other operations now */
 }
 
 void kept_fini(struct kept *k, struct gpu *gpu)

@@ -29,6 +29,10 @@ struct kept {
 int kept_take(struct kept *kept, struct gpu *gpu, const struct coll_op *op, bool retain,
               struct err *err);
 
+/* Whether an input, or a copy of it, is not complete yet: the program's own work on the GPU has not
+ * ended. False after kept_drop(). */
+bool kept_waits(const struct kept *kept, struct gpu *gpu);
+
 /* Enqueues that the retained inputs are copied back to where they were. */
 int kept_restore(struct kept *kept, struct gpu *gpu, struct err *err);
 

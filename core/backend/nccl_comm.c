@@ -39,26 +39,10 @@ static const char *const phase_names[NCCL_PHASES] = {
     [NCCL_ABORT] = "abort",
 };
 
-static const char *const event_names[NCCL_EVENTS] = {
-    [NCCL_ON_ID] = "id",       [NCCL_ON_START] = "start", [NCCL_ON_DONE] = "done",
-    [NCCL_ON_ERROR] = "error", [NCCL_ON_LATE] = "late",   [NCCL_ON_OP] = "op",
-    [NCCL_ON_STOP] = "stop",
-};
-
 const struct nccl_row *nccl_comm_rows(size_t *ret_n)
 {
     *ret_n = sizeof(rows) / sizeof(*rows);
     return rows;
-}
-
-const char *nccl_phase_name(enum nccl_phase phase)
-{
-    return phase_names[phase];
-}
-
-const char *nccl_event_name(enum nccl_event event)
-{
-    return event_names[event];
 }
 
 enum nccl_phase nccl_comm_phase(const struct nccl_comm *comm)
@@ -220,6 +204,11 @@ int nccl_comm_launch(struct nccl_comm *comm, const struct nccl_steps *steps,
     int rc = happen(comm, NCCL_ON_OP);
     comm->steps = NULL;
     return rc < 0 ? failed(comm, err) : 0;
+}
+
+void nccl_comm_hold(struct nccl_comm *comm)
+{
+    comm->burial.deadline = deadline_in_ms(comm->limits.abort_ms);
 }
 
 void nccl_comm_abort(struct nccl_comm *comm)

@@ -45,11 +45,12 @@ struct nccl_limits {
     uint32_t init_ms;   /* limit for the id; and for the creation, in which all ranks take part */
     uint32_t launch_ms; /* limit for a launch to be on its stream; the first connects the ranks */
     uint32_t abort_ms;
+    uint32_t program_ms; /* nccl_run: limit for the program's own work before what was aborted */
 };
 
 #define NCCL_LIMITS_DEFAULT                                                                        \
     {                                                                                              \
-        .init_ms = 60000, .launch_ms = 60000, .abort_ms = 10000                                    \
+        .init_ms = 60000, .launch_ms = 60000, .abort_ms = 10000, .program_ms = 600000              \
     }
 
 /* -ENOTSUP: NCCL_COMM_BLOCKING is set. */
@@ -84,6 +85,9 @@ int nccl_comm_launch(struct nccl_comm *comm, const struct nccl_steps *steps,
 /* Starts the abort of the communicator, if there is one. Its work on streams ends with undefined
  * results. */
 void nccl_comm_abort(struct nccl_comm *comm);
+
+/* An abort in progress has its whole time again. */
+void nccl_comm_hold(struct nccl_comm *comm);
 
 /* Number of calls that were abandoned in NCCL since it was created. */
 int nccl_comm_abandoned(const struct nccl_comm *comm);
@@ -121,8 +125,6 @@ struct nccl_row {
 };
 
 const struct nccl_row *nccl_comm_rows(size_t *ret_n);
-const char *nccl_phase_name(enum nccl_phase phase);
-const char *nccl_event_name(enum nccl_event event);
 enum nccl_phase nccl_comm_phase(const struct nccl_comm *comm);
 
 #endif

@@ -340,9 +340,12 @@ int nccl_run_await(struct nccl_run *run, const struct nccl_flight *f, struct CUs
 
 void nccl_run_abort(struct nccl_run *run)
 {
-    run->given_up = run->given_up || run->aloft;
-    run->marked = false;
+    if (run->aloft && !run->given_up) {
+        run->given_up = true;
+        run->program_deadline = deadline_in_ms(run->limits.program_ms);
+    }
     run->drain_deadline = 0;
+    run->marked = false;
     run->ready = false;
     if (run->comm)
         nccl_comm_abort(run->comm);
@@ -357,16 +360,41 @@ void nccl_run_give_back(struct nccl_run *run)
     run->called = run->landed = 0;
 }
 
+/* Whether the oldest operation on the streams waits for the program's own work on the GPU. */
+static bool waits_for_program(const struct nccl_run *run)
+{
+    const struct nccl_flight *f = run->owed ? run->owed : run->first;
+    for (; f; f = f->next) {
+        if (kept_waits(&f->kept, run->gpu))
+            return true;
+        if (f->stage == FLIGHT_BEHIND && cuda_event_done(run->gpu->device, f->done, NULL) == 1)
+            return false; /* the limit is for what NCCL and hvd do */
+    }
+    return false;
+}
+
+/* The limits for what was aborted begin when the program's own work before it has ended: NCCL's
+ * abort frees memory, which waits for the device. */
+static void hold_limits(struct nccl_run *run)
+{
+    if (!run->given_up || !waits_for_program(run) || deadline_passed(run->program_deadline))
+        return;
+    run->drain_deadline = 0;
+    nccl_comm_hold(run->comm);
+}
+
 bool nccl_run_aborting(struct nccl_run *run)
 {
     if (nccl_comm_phase(run->comm) != NCCL_ABORT)
         return false;
+    hold_limits(run);
     nccl_comm_progress(run->comm, NULL);
     return nccl_comm_phase(run->comm) == NCCL_ABORT;
 }
 
 int nccl_run_drained(struct nccl_run *run, struct err *err)
 {
+    hold_limits(run);
     /* Until the abort has returned NCCL may still add work to the stream. */
     if (run->given_up && nccl_run_aborting(run))
         return 1;
@@ -374,10 +402,10 @@ int nccl_run_drained(struct nccl_run *run, struct err *err)
         run->drain_deadline = deadline_in_ms(run->limits.abort_ms);
     int rc = nccl_run_settle(run, err);
     if (rc == 1 && run->given_up && deadline_passed(run->drain_deadline))
-        return err_set(err, ETIMEDOUT,
-                       "NCCL was aborted on GPU %d, but work on its stream does not end: restart "
-                       "this process",
-                       run->gpu->device->ordinal);
+        return err_set(
+            err, ETIMEDOUT, "NCCL was aborted on GPU %d, but %s does not end: restart this process",
+            run->gpu->device->ordinal,
+            waits_for_program(run) ? "the program's own work there" : "work on its stream");
     if (rc == 0)
         run->given_up = false;
     return rc;

@@ -104,7 +104,8 @@ void nccl_run_abort(struct nccl_run *run);
 void nccl_run_give_back(struct nccl_run *run);
 
 /* 1: work of operations is on the streams, and may touch their tensors; 0: none is; -ETIMEDOUT: the
- * communicator was aborted, and its work does not end in this process. */
+ * communicator was aborted, and its work does not end in this process. The limit begins when the
+ * program's own work before an operation has ended, which may take as long as a step. */
 int nccl_run_drained(struct nccl_run *run, struct err *err);
 
 /* Waits like nccl_run_drained(). When it returns 0, the retained inputs of the operations that were

@@ -60,10 +60,12 @@ int nccl_run_say(struct nccl_run *run, int rank, int size, struct nccl_fact *ret
     if (rc == 0 && nccl_run_aborting(run))
         return 1;
     memset(ret, 0, sizeof(*ret)); /* sent as bytes, with its padding */
-    if (rc == 0 && rank == 0)
-        rc = nccl_comm_id(run->comm, size, &ret->id, &run->no_nccl);
+    if (rc == 0 && rank == 0 && !run->unused)
+        rc = nccl_comm_id(run->comm, size, &run->id, &run->no_nccl);
     if (rc == 1)
         return 1;
+    run->unused = false; /* from here on other ranks may use it */
+    ret->id = run->id;
     ret->rank = rank;
     say_host(ret);
     say_gpu(run->gpu->device, ret);
@@ -88,6 +90,7 @@ enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_fact *al
     else if (verdict == NCCL_WARN && err)
         snprintf(err->msg, sizeof(err->msg), "%s", line);
     run->heard = verdict != NCCL_BAD;
+    run->unused = verdict == NCCL_BAD && rank == 0 && all[0].nccl != 0;
     return verdict;
 }
 

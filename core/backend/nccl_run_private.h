@@ -33,6 +33,8 @@ struct nccl_run {
     bool kernels; /* every rank has hvd's kernels */
     int rank, size;
     struct nccl_abi_id id;
+    bool unused; /* id was made by this rank, and no rank has used it: NCCL keeps a thread and a
+                    socket for it until then */
 
     /* Operations. */
     struct nccl_way way;
@@ -50,7 +52,7 @@ struct nccl_run {
     bool used;     /* hvd's work is on the streams, or was at the last check */
     bool marked;   /* marks were recorded after all of hvd's work */
     bool given_up; /* launched work never ends by itself */
-    uint64_t drain_deadline;
+    uint64_t drain_deadline, program_deadline; /* for aborted work; for the program's before it */
 };
 
 /* Fills err with the reason why there is no communicator. */

@@ -17,6 +17,7 @@ static void note_problem(struct entry *e, const char *text)
 {
     free(e->problem);
     e->problem = text ? strdup(text) : NULL;
+    e->group_taken = false;
 }
 
 /* ---- results of a step ----------------------------------------------------------------------- */
@@ -71,9 +72,12 @@ static void on_holder(void *arg, const struct api_answer *answer)
         expect(s, EXPECT_POD, answer);
         items_pod_destroy(pod);
     } else {
+        api_cancel(a->e->conflict_call); /* about the conflict before */
+        a->e->conflict_call = NULL;
         items_pod_destroy(a->e->conflict);
         a->e->conflict = pod;
         a->e->conflict_at = 0;
+        a->e->failures = 0; /* progress: the next name is tried at once */
         log_info("job %s: pod %s exists and is not its worker's", a->e->key, s->name);
         apply_fail(a, APPLY_STALE, s->name,
                    "a pod of this name exists and is not this job's worker");
@@ -134,10 +138,11 @@ static bool on_group(struct step *s, const struct api_answer *answer)
     if (taken) {
         char text[320];
         snprintf(text, sizeof(text),
-                 "PodGroup %.100s exists and is not this job's; the job's pods wait for it to go. "
-                 "If it stays, delete it or give the job another name",
+                 "PodGroup %.100s exists and is not this job's. If it stays, delete it or give the "
+                 "job another name",
                  a->job->job.name);
         note_problem(e, text);
+        e->group_taken = true;
     } else if (retry_is_refusal(answer->status)) {
         note_problem(e, answer->message);
     }

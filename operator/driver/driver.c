@@ -145,7 +145,7 @@ void driver_stop_leading(struct driver *d)
         driver_forget_dry_run(d, e);
         expectations_fini(&e->expectations);
         entry_forget_admission(e);
-        e->claimed = MOMENT_NONE;
+        e->claimed = e->texts_since = MOMENT_NONE;
         e->admitted = false;
         e->group_made[0] = '\0';
     }

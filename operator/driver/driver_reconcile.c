@@ -273,6 +273,7 @@ static int decide(struct driver *d, struct entry *e, const struct job_facts *fac
                                  .gang = e->gang,
                                  .gang_missing = e->gang_missing,
                                  .refused = e->problem,
+                                 .group_taken = e->group_taken,
                                  .budget_problem = e->budget_problem,
                                  .drains = driver_drains(d),
                                  .facts = facts,

@@ -59,6 +59,7 @@ struct entry {
 
     void *owner;            /* the driver */
     char *problem;          /* the API server's refusal of a pod, key or PodGroup, NULL: none */
+    bool group_taken;       /* problem: another job's PodGroup has the name */
     enum job_phase phase;   /* the job's phase in the cache */
     int64_t status_written; /* when this operator last wrote the status; MOMENT_NONE: never */
     int64_t texts_since;    /* since when texts of the status wait to be written; MOMENT_NONE */

@@ -15,9 +15,9 @@
 #include "operator/reconcile/queue.h"
 
 /* Of status writes that change only counts, messages and reasons, in ms: the least time between two
- * of a job; what each job that is Starting adds to it, so that all of them together write 20 a
- * second; its maximum; and the time from such a change to its write, in which others join it, or a
- * phase that is written at once. */
+ * of a job; what each job that is Starting adds to it, so that up to 200 of them together write 20
+ * a second; its maximum; and the time from such a change to its write, in which others join it, or
+ * a phase that is written at once. */
 #define RECONCILE_STATUS_EVERY INT64_C(2000)
 #define RECONCILE_STATUS_EACH  INT64_C(50)
 #define RECONCILE_STATUS_MOST  INT64_C(10000)
@@ -34,6 +34,7 @@ struct reconcile_input {
     bool has_group;                /* the PodGroup exists */
     const char *group_pending;     /* from gang_pending() */
     const char *refused;           /* refusal of a pod, Secret or PodGroup; NULL: none */
+    bool group_taken;              /* refused: another job's PodGroup has the name */
     const char *budget_problem;    /* refusal of the PodDisruptionBudget; NULL: none */
     const struct drains *drains;   /* nodes that are drained; NULL: nodes are not known */
     const struct job_facts *facts; /* reported by agents; NULL, in tests: not known */

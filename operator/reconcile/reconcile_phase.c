@@ -11,6 +11,9 @@
 #include "operator/objects/moment.h"
 #include "operator/reconcile/reconcile_private.h"
 
+/* Time for the garbage collector to delete the PodGroup of a former job of the same name. */
+#define GROUP_GOES (10 * MOMENT_S)
+
 static bool deadline_over(struct reconciling *r)
 {
     if (r->job->deadline < 0 || r->st->started == MOMENT_NONE)
@@ -52,6 +55,17 @@ static bool admitted(const struct reconciling *r)
     return r->in->gang && !r->job->refused && r->in->admission && r->in->admission->go;
 }
 
+/* in->refused may be older than the admission. */
+static bool was_refused(struct reconciling *r)
+{
+    int64_t at = r->in->group_taken ? r->st->admitted + GROUP_GOES : r->in->now;
+    if (r->job->status.phase != JOB_STARTING || !r->in->refused || r->w.alive >= r->job->min)
+        return false;
+    if (r->in->now < at)
+        actions_again(r->ret, at);
+    return r->in->now >= at;
+}
+
 static bool happens(struct reconciling *r, enum job_event event)
 {
     const struct hvdjob *job = r->job;
@@ -71,8 +85,8 @@ static bool happens(struct reconciling *r, enum job_event event)
         return r->ruled && r->ruled->action == FAILURE_RESTART_GANG;
     case EVENT_ADMIT:
         return admitted(r);
-    case EVENT_REFUSED: /* in->refused may be older than the admission */
-        return r->job->status.phase == JOB_STARTING && r->in->refused && w->alive < job->min;
+    case EVENT_REFUSED:
+        return was_refused(r);
     case EVENT_PREEMPTED:
         return r->in->admission && r->in->admission->preempted;
     case EVENT_TIMEOUT:

@@ -269,6 +269,7 @@ class Outage(Faults):
         # a restart of less than the lease's time is no reason; this is
         wait_until("it to be unready", 30, lambda: operator.page("/readyz")[0] == 503)
         self.assertIn("hvdjobs: Failed to connect", operator.page("/readyz")[1])
+        wait_until("a word that it fails", 30, lambda: self.said(operator))    # the operator was unready a moment before
         self.cluster.ask("start kube-apiserver")
         wait_until("the API server", 120, lambda: self.answers("/readyz"))
         wait_until("it to lead again", 60, lambda: operator.metric("hvd_leader") == 1)

@@ -182,7 +182,8 @@ static int open_coll(struct gpu_rank *me, int rank, const char *hosts)
 
 int gpu_rank_open_gpu(struct gpu_rank *me, int ordinal, const struct nccl_limits *limits)
 {
-    const struct nccl_limits brief = {.init_ms = 15000, .launch_ms = 15000, .abort_ms = 5000};
+    const struct nccl_limits brief = {
+        .init_ms = 15000, .launch_ms = 15000, .abort_ms = 5000, .program_ms = 20000};
     struct err *err = &me->err;
     me->before = me->fake->live();
     me->gpu = NULL;
@@ -338,7 +339,7 @@ int gpu_rank_run(struct gpu_rank *me, struct coll_op *op, size_t bytes, int ms)
     op->device = d->ordinal;
     if (rc == 0)
         rc = drive(me, op, ms);
-    if (rc < 0)
+    if (rc < 0 && !me->hurries)
         wait_for_input(me);
     if (rc < 0 && !me->r.quiet)
         printf("rank %d: %s: %d %s\n", me->r.mesh->rank, hvd_kind_name(op->kind), rc, me->err.msg);

@@ -39,6 +39,7 @@ struct gpu_rank {
     /* state of the algorithm */
     enum gpu_rank_stage stage;
     bool dies, breaks; /* at the moment of the launch the rank dies, or its GPU fails */
+    bool hurries;      /* when an operation has failed, its inputs may still be on their way */
     struct nccl_fact mine, *all;
     size_t *bytes;
     struct coll_op part;
@@ -53,7 +54,7 @@ struct gpu_rank_options {
     const char *nccl;          /* version, such as "2.27"; NULL: no NCCL */
     const char *script;        /* FAKE_CUDA, including "count=8" */
     int ordinal;               /* number of the GPU; -1: equal to the rank */
-    struct nccl_limits limits; /* init_ms 0: abort_ms is 5 s, the others are 15 s */
+    struct nccl_limits limits; /* init_ms 0: 15 s each, for an abort 5 s, for the program 20 s */
     unsigned delay_us;         /* delay of everything on streams */
     size_t room;               /* 0: GPU_RANK_ROOM */
     bool quiet;                /* failures are expected */

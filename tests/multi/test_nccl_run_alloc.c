@@ -25,7 +25,8 @@
 #include "tests/harness/world.h"
 
 /* Limits of a step that may have lost a call: NCCL is not asked again for what it could not do. */
-static const struct nccl_limits brief = {.init_ms = 4000, .launch_ms = 4000, .abort_ms = 4000};
+static const struct nccl_limits brief = {
+    .init_ms = 4000, .launch_ms = 4000, .abort_ms = 4000, .program_ms = 4000};
 
 /* One life, without the mesh, which is not under test. Returns 0 if all went well, < 0 for a
  * returned error, > 0 for a wrong result. */

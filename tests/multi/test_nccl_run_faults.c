@@ -120,7 +120,8 @@ static int with_fault(int rank, int size, void *arg)
     struct gpu_rank_options o = {.hosts = "aa", .nccl = f->nccl, .ordinal = -1, .quiet = true};
     log_set_level(LOG_ERROR);
     if (brief)
-        o.limits = (struct nccl_limits){.init_ms = 3000, .launch_ms = 3000, .abort_ms = 2000};
+        o.limits = (struct nccl_limits){
+            .init_ms = 3000, .launch_ms = 3000, .abort_ms = 2000, .program_ms = 20000};
     if (mine && f->fail)
         setenv("FAKE_NCCL_FAIL", f->fail, 1);
     if (mine && f->hang)
@@ -164,11 +165,12 @@ static int stuck(int rank, int size, void *arg)
     static const size_t one = 100;
     const struct gpu_rank_sum sum = {HVD_FLOAT32, HVD_SUM, &one, 1, false, false, 1500};
     static struct gpu_rank me;
-    struct gpu_rank_options o = {.hosts = "aa",
-                                 .nccl = "2.27",
-                                 .ordinal = -1,
-                                 .quiet = true,
-                                 .limits = {.init_ms = 5000, .launch_ms = 5000, .abort_ms = 700}};
+    struct gpu_rank_options o = {
+        .hosts = "aa",
+        .nccl = "2.27",
+        .ordinal = -1,
+        .quiet = true,
+        .limits = {.init_ms = 5000, .launch_ms = 5000, .abort_ms = 700, .program_ms = 20000}};
     log_set_level(LOG_ERROR);
     setenv("FAKE_NCCL_HANG", "ncclAllReduce:1:async,ncclCommAbort", 1);
     if (gpu_rank_open(&me, rank, &o) < 0)
@@ -190,6 +192,60 @@ static int stuck(int rank, int size, void *arg)
 static void test_stuck(void **state)
 {
     assert_int_equal(world_run(2, stuck, NULL), 0);
+}
+
+/* Until nccl_run_drained() returns something else than 1, or ms have passed. */
+static int drain_for(struct gpu_rank *me, int ms)
+{
+    uint64_t deadline = deadline_in_ms((uint64_t)ms);
+    int rc;
+    while ((rc = nccl_run_drained(me->run, &me->err)) == 1 && !deadline_passed(deadline))
+        nap_ms(1);
+    return rc;
+}
+
+/* The program's work, five operations of 0.8 s, ends later than the limit for what was aborted.
+ * arg: and later than the program's own limit. */
+static int behind(int rank, int size, void *arg)
+{
+    static const size_t one = 100;
+    const struct gpu_rank_sum sum = {HVD_FLOAT32, HVD_SUM, &one, 1, true, false, 2000};
+    static struct gpu_rank me;
+    struct gpu_rank_options o = {.hosts = "aa",
+                                 .nccl = "2.27",
+                                 .ordinal = -1,
+                                 .quiet = true,
+                                 .limits = {.init_ms = 5000,
+                                            .launch_ms = 5000,
+                                            .abort_ms = arg ? 400 : 900,
+                                            .program_ms = arg ? 500 : 20000}};
+    log_set_level(LOG_ERROR);
+    if (gpu_rank_open(&me, rank, &o) < 0 || gpu_rank_check(&me) != 0)
+        return FAIL("%s", me.err.msg);
+    me.hurries = true;
+    me.fake->delay(800000);
+    int rc = gpu_rank_allreduce(&me, &sum);
+    if (rc != -ETIME || me.run->out == 0)
+        return FAIL("%d %s", rc, me.err.msg);
+    nccl_run_abort(me.run);
+    rc = drain_for(&me, arg ? 1700 : 1200);
+    if (rc != (arg ? -ETIMEDOUT : 1) ||
+        (arg && !strstr(me.err.msg, "the program's own work there does not end")))
+        return FAIL("%d %s", rc, me.err.msg);
+    me.fake->delay(0);
+    if (arg) { /* the abort was abandoned, too */
+        coll_rank_close(&me.r);
+        return nccl_run_destroy(me.run) ? FAIL("no thread stays in NCCL") : 0;
+    }
+    rc = gpu_rank_drain(&me);
+    return rc ? FAIL("%d %s", rc, me.err.msg) : gpu_rank_close(&me);
+}
+
+static void test_behind(void **state)
+{
+    bool short_limit = true;
+    assert_int_equal(world_run(2, behind, NULL), 0);
+    assert_int_equal(world_run(2, behind, &short_limit), 0);
 }
 
 /* ---- lost ranks and joiners ---- */
@@ -223,7 +279,7 @@ static int lose(int rank, int size, void *arg)
         .nccl = l->nccl,
         .ordinal = -1,
         .quiet = true,
-        .limits = {.init_ms = 15000, .launch_ms = 15000, .abort_ms = 5000}};
+        .limits = {.init_ms = 15000, .launch_ms = 15000, .abort_ms = 5000, .program_ms = 20000}};
     int now = rank - (rank > l->dead), epoch = 0;
     log_set_level(LOG_ERROR);
     setenv("FAKE_NCCL_REMOTE", l->told ? "1" : "0", 1);
@@ -462,10 +518,9 @@ static void test_broken(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_faults), cmocka_unit_test(test_stuck),
-        cmocka_unit_test(test_losses), cmocka_unit_test(test_told),
-        cmocka_unit_test(test_comes),  cmocka_unit_test(test_misfits),
-        cmocka_unit_test(test_half),   cmocka_unit_test(test_broken),
+        cmocka_unit_test(test_faults),  cmocka_unit_test(test_stuck), cmocka_unit_test(test_behind),
+        cmocka_unit_test(test_losses),  cmocka_unit_test(test_told),  cmocka_unit_test(test_comes),
+        cmocka_unit_test(test_misfits), cmocka_unit_test(test_half),  cmocka_unit_test(test_broken),
     };
     return cmocka_run_group_tests_name("multi/nccl_run_faults", tests, NULL, NULL);
 }

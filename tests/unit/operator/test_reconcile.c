@@ -415,12 +415,20 @@ static void test_group(void **state)
     actions_fini(&a);
     /* Its quota is given back while the API server refuses its PodGroup or its pods. */
     in.refused = "PodGroup digits exists and is not this job's";
+    in.group_taken = true;
+    job.status.admitted = NOW - 9 * MOMENT_S; /* the garbage collector has a second left */
+    assert_int_equal(reconcile(&in, &a, NULL), 0);
+    assert_int_equal(a.status.phase, JOB_STARTING);
+    assert_int_equal(a.again, NOW + MOMENT_S);
+    actions_fini(&a);
+    job.status.admitted = NOW - 10 * MOMENT_S;
     assert_int_equal(reconcile(&in, &a, NULL), 0);
     told(&a, text, sizeof(text));
     assert_string_equal(text, "Queued: status");
     assert_int_equal(a.status.refusals, 1);
     actions_fini(&a);
     in.refused = NULL;
+    in.group_taken = false;
     /* The cluster does not serve the back end: the job waits and says so. */
     job.status.phase = JOB_QUEUED;
     in.gang = NULL;
