@@ -28,8 +28,15 @@ static const int types[HVD_DTYPES] = {
 
 /* NCCL's operator, -1: it has none. */
 static const int ops[HVD_OPS] = {
-    [HVD_AVERAGE] = NCCL_ABI_SUM, [HVD_SUM] = NCCL_ABI_SUM, [HVD_ADASUM] = -1,
-    [HVD_MIN] = NCCL_ABI_MIN,     [HVD_MAX] = NCCL_ABI_MAX, [HVD_PRODUCT] = NCCL_ABI_PROD,
+    [HVD_AVERAGE] = NCCL_ABI_SUM,
+    [HVD_SUM] = NCCL_ABI_SUM,
+    [HVD_ADASUM] = -1,
+    [HVD_MIN] = NCCL_ABI_MIN,
+    [HVD_MAX] = NCCL_ABI_MAX,
+    [HVD_PRODUCT] = NCCL_ABI_PROD,
+    [HVD_BAND] = -1,
+    [HVD_BOR] = -1,
+    [HVD_BXOR] = -1,
 };
 
 static bool is_float(enum hvd_dtype dtype)
@@ -57,11 +64,12 @@ static enum hvd_dtype travels_as(const struct nccl_means *means, enum hvd_dtype 
     }
 }
 
-/* Returns NCCL's operator for bool: "or" is the maximum, "and" the minimum. */
-static int bool_op(enum hvd_op op)
-{
-    return op == HVD_SUM || op == HVD_MAX ? NCCL_ABI_MAX : NCCL_ABI_MIN;
-}
+/* The same for bool: "or" is the maximum, "and" the minimum. */
+static const int bool_ops[HVD_OPS] = {
+    [HVD_AVERAGE] = -1,        [HVD_SUM] = NCCL_ABI_MAX, [HVD_ADASUM] = -1,
+    [HVD_MIN] = NCCL_ABI_MIN,  [HVD_MAX] = NCCL_ABI_MAX, [HVD_PRODUCT] = NCCL_ABI_MIN,
+    [HVD_BAND] = NCCL_ABI_MIN, [HVD_BOR] = NCCL_ABI_MAX, [HVD_BXOR] = -1,
+};
 
 static bool has_factors(const struct nccl_form *f)
 {
@@ -121,14 +129,13 @@ int nccl_form_of(const struct nccl_means *means, const struct coll_op *op, int s
         *ret = f;
         return 0;
     }
-    if (ops[op->op] < 0)
-        return err_set(err, ENOTSUP, "NCCL has no %s", hvd_op_name(op->op));
-    if (op->dtype == HVD_BOOL && op->op == HVD_AVERAGE)
-        return err_set(err, ENOTSUP, "bool has no average");
     f.dtype = travels_as(means, op->dtype);
     f.type = types[f.dtype];
-    f.op = op->dtype == HVD_BOOL ? bool_op(op->op) : ops[op->op];
     f.to_bool = op->dtype == HVD_BOOL;
+    f.op = (f.to_bool ? bool_ops : ops)[op->op];
+    if (f.op < 0)
+        return err_set(err, ENOTSUP, "NCCL has no %s of %s", hvd_op_name(op->op),
+                       hvd_dtype_name(op->dtype));
     if (op->dtype != HVD_BOOL) { /* which is never scaled */
         f.prescale = op->prescale;
         f.postscale = op->postscale;

@@ -53,6 +53,29 @@ const char *reduce_simd(void)
     return kernels->name;
 }
 
+static bool is_bitwise(enum hvd_op op)
+{
+    return op == HVD_BAND || op == HVD_BOR || op == HVD_BXOR;
+}
+
+static bool is_float(enum hvd_dtype dtype)
+{
+    return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 ||
+           dtype == HVD_FLOAT64;
+}
+
+bool reduce_possible(enum hvd_dtype dtype, enum hvd_op op)
+{
+    if (is_bitwise(op))
+        return !is_float(dtype);
+    return op != HVD_ADASUM && !(op == HVD_AVERAGE && dtype == HVD_BOOL);
+}
+
+bool reduce_scales(enum hvd_dtype dtype, enum hvd_op op)
+{
+    return dtype != HVD_BOOL && !is_bitwise(op);
+}
+
 static enum reduce_op op_of(enum hvd_op op)
 {
     switch (op) {
@@ -62,6 +85,12 @@ static enum reduce_op op_of(enum hvd_op op)
         return REDUCE_MAX;
     case HVD_PRODUCT:
         return REDUCE_PRODUCT;
+    case HVD_BAND:
+        return REDUCE_AND;
+    case HVD_BOR:
+        return REDUCE_OR;
+    case HVD_BXOR:
+        return REDUCE_XOR;
     default:
         return REDUCE_SUM;
     }
@@ -149,7 +178,7 @@ static void general_block(const struct job *job, uint8_t *dst, const void *const
         first = acc;
     }
     if (job->dtype == HVD_BOOL && nsrc == 1)
-        combine(acc, acc, acc, n); /* 0 or 1 */
+        kernels->combine[HVD_BOOL][REDUCE_OR](acc, acc, acc, n); /* 0 or 1 */
     if (job->finish)
         finish_block(job, acc, n);
     store_block(job, dst + at, acc, n);

@@ -6,7 +6,7 @@
  * width of the machine and the way a tensor is cut: AVX2, AVX-512, NEON and scalar code give the
  * same bits. float16 and bfloat16 accumulate in float32 and are rounded (to nearest even) once, at
  * the end. Integers wrap; scaled ones are clamped to their range (NaN becomes 0). bool as hvd.h
- * says, and is never scaled. min and max propagate NaN: one NaN among the sources is a NaN in the
+ * says. min and max propagate NaN: one NaN among the sources is a NaN in the
  * result; of -0 and +0 the later source is taken. Which payload a NaN has is not defined.
  */
 #ifndef HVD_COLL_REDUCE_H
@@ -16,6 +16,12 @@
 #include <stddef.h>
 
 #include <hvd.h>
+
+/* Whether elements of this type can be combined so; adasum is none of this file's. */
+bool reduce_possible(enum hvd_dtype dtype, enum hvd_op op);
+
+/* Whether the result may be scaled: not bool, and not bits. */
+bool reduce_scales(enum hvd_dtype dtype, enum hvd_op op);
 
 struct reduce_plan {
     enum hvd_dtype dtype;

@@ -13,7 +13,16 @@
 
 #include <hvd.h>
 
-enum reduce_op { REDUCE_SUM, REDUCE_MIN, REDUCE_MAX, REDUCE_PRODUCT, REDUCE_OPS };
+enum reduce_op {
+    REDUCE_SUM,
+    REDUCE_MIN,
+    REDUCE_MAX,
+    REDUCE_PRODUCT,
+    REDUCE_AND, /* from here on: integers and bool only */
+    REDUCE_OR,
+    REDUCE_XOR,
+    REDUCE_OPS,
+};
 
 typedef void reduce_combine_f(void *dst, const void *a, const void *b, size_t n);
 typedef void reduce_convert_f(void *dst, const void *src, size_t n);
@@ -22,7 +31,7 @@ typedef void reduce_divide_f(void *dst, const void *src, int divisor, size_t n);
 
 struct reduce_kernels {
     const char *name;
-    /* dst = a op b; 16-bit floats: in float32, rounded */
+    /* dst = a op b; 16-bit floats: in float32, rounded; NULL where there is no such op */
     reduce_combine_f *combine[HVD_DTYPES][REDUCE_OPS];
     /* 16-bit floats only: dst and a are float32, b has the 16-bit type */
     reduce_combine_f *fold[HVD_DTYPES][REDUCE_OPS];

@@ -55,6 +55,9 @@ typedef double t_float64 UNALIGNED;
     COMBINE(type, min, a < b ? a : b)                                                              \
     COMBINE(type, max, a > b ? a : b)                                                              \
     COMBINE(type, product, (wide)a *(wide)b)                                                       \
+    COMBINE(type, and, a &b)                                                                       \
+    COMBINE(type, or, a | b)                                                                       \
+    COMBINE(type, xor, a ^ b)                                                                      \
     static void scale_##type(void *dst, const void *src, double factor, size_t n)                  \
     {                                                                                              \
         t_##type *d = dst;                                                                         \
@@ -121,6 +124,13 @@ static void combine_bool_and(void *dst, const void *av, const void *bv, size_t n
     t_uint8 *d = dst;
     const t_uint8 *a = av, *b = bv;
     EACH d[i] = (a[i] != 0) & (b[i] != 0);
+}
+
+static void combine_bool_xor(void *dst, const void *av, const void *bv, size_t n)
+{
+    t_uint8 *d = dst;
+    const t_uint8 *a = av, *b = bv;
+    EACH d[i] = (a[i] != 0) ^ (b[i] != 0);
 }
 
 /* ---- 16-bit floats --------------------------------------------------------------------------
@@ -316,21 +326,29 @@ static void copy_near(void *dst, const void *src, size_t bytes)
             family##_##type##_product                                                              \
     }
 
+#define INTEGER_OPS(type)                                                                          \
+    {                                                                                              \
+        combine_##type##_sum, combine_##type##_min, combine_##type##_max,                          \
+            combine_##type##_product, combine_##type##_and, combine_##type##_or,                   \
+            combine_##type##_xor                                                                   \
+    }
+
 const struct reduce_kernels KERNELS = {
     .name = KERNELS_NAME,
     .combine =
         {
-            [HVD_UINT8] = OPS(combine, uint8),
-            [HVD_INT8] = OPS(combine, int8),
-            [HVD_UINT16] = OPS(combine, uint16),
-            [HVD_INT16] = OPS(combine, int16),
-            [HVD_INT32] = OPS(combine, int32),
-            [HVD_INT64] = OPS(combine, int64),
+            [HVD_UINT8] = INTEGER_OPS(uint8),
+            [HVD_INT8] = INTEGER_OPS(int8),
+            [HVD_UINT16] = INTEGER_OPS(uint16),
+            [HVD_INT16] = INTEGER_OPS(int16),
+            [HVD_INT32] = INTEGER_OPS(int32),
+            [HVD_INT64] = INTEGER_OPS(int64),
             [HVD_FLOAT16] = OPS(combine, float16),
             [HVD_FLOAT32] = OPS(combine, float32),
             [HVD_FLOAT64] = OPS(combine, float64),
             [HVD_BFLOAT16] = OPS(combine, bfloat16),
-            [HVD_BOOL] = {combine_bool_or, combine_bool_and, combine_bool_or, combine_bool_and},
+            [HVD_BOOL] = {combine_bool_or, combine_bool_and, combine_bool_or, combine_bool_and,
+                          combine_bool_and, combine_bool_or, combine_bool_xor},
         },
     .fold = {[HVD_FLOAT16] = OPS(fold, float16), [HVD_BFLOAT16] = OPS(fold, bfloat16)},
     .widen = {[HVD_FLOAT16] = widen_float16, [HVD_BFLOAT16] = widen_bfloat16},

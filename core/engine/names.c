@@ -21,6 +21,7 @@ static const struct {
 static const char *const ops[HVD_OPS] = {
     [HVD_AVERAGE] = "average", [HVD_SUM] = "sum", [HVD_ADASUM] = "adasum",
     [HVD_MIN] = "min",         [HVD_MAX] = "max", [HVD_PRODUCT] = "product",
+    [HVD_BAND] = "band",       [HVD_BOR] = "bor", [HVD_BXOR] = "bxor",
 };
 
 static const char *const kinds[HVD_KINDS] = {

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/coll/reduce.h"
+
 int64_t request_rows(int64_t rows, int rank, int size)
 {
     return rows / size + (rank < rows % size ? 1 : 0);
@@ -59,14 +61,17 @@ static int check_reduction(const struct hvd_request *r, const char *name, struct
         return err_set(err, EINVAL, "%s: unknown op %d", name, (int)r->op);
     if (r->op == HVD_ADASUM)
         return err_set(err, ENOTSUP, "%s: adasum is not supported yet", name);
-    if (r->op == HVD_AVERAGE && r->dtype == HVD_BOOL)
-        return err_set(err, EINVAL, "%s: there is no average of bool", name);
+    if (!reduce_possible(r->dtype, r->op))
+        return err_set(err, EINVAL, "%s: there is no %s of %s", name, hvd_op_name(r->op),
+                       hvd_dtype_name(r->dtype));
     f->sig.op = (uint8_t)r->op;
     int rc = check_scale(r->prescale, "prescale", name, &f->sig.prescale, err);
     if (rc == 0)
         rc = check_scale(r->postscale, "postscale", name, &f->sig.postscale, err);
-    if (rc == 0 && r->dtype == HVD_BOOL && (f->sig.prescale != 1.0 || f->sig.postscale != 1.0))
-        rc = err_set(err, EINVAL, "%s: bool cannot be scaled", name);
+    if (rc == 0 && !reduce_scales(r->dtype, r->op) &&
+        (f->sig.prescale != 1.0 || f->sig.postscale != 1.0))
+        rc = err_set(err, EINVAL, "%s: %s of %s cannot be scaled", name, hvd_op_name(r->op),
+                     hvd_dtype_name(r->dtype));
     return rc;
 }
 

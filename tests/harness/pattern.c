@@ -13,7 +13,7 @@ int64_t pattern_value(enum hvd_dtype dtype, enum hvd_op op, int rank, int size, 
 {
     unsigned v = (unsigned)(i * 7 + i / 1000 + (unsigned)rank * 3 + salt);
     if (dtype == HVD_BOOL)
-        return op == HVD_PRODUCT || op == HVD_MIN ? v % 9 != 0 : v % 9 == 0;
+        return op == HVD_PRODUCT || op == HVD_MIN || op == HVD_BAND ? v % 9 != 0 : v % 9 == 0;
     if (op == HVD_PRODUCT)
         return v % 5 == 0 ? 2 : 1;
     if (op == HVD_AVERAGE)
@@ -32,6 +32,12 @@ int64_t pattern_result(enum hvd_dtype dtype, enum hvd_op op, int size, size_t i,
             sum = v < sum ? v : sum;
         else if (op == HVD_MAX)
             sum = v > sum ? v : sum;
+        else if (op == HVD_BAND)
+            sum &= v;
+        else if (op == HVD_BOR)
+            sum |= v;
+        else if (op == HVD_BXOR)
+            sum ^= v;
         else
             sum += v;
     }

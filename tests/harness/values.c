@@ -80,6 +80,12 @@ static int64_t combine(enum hvd_dtype dtype, enum hvd_op op, int64_t a, int64_t 
         return a > b ? a : b;
     case HVD_PRODUCT:
         return a * b;
+    case HVD_BAND:
+        return a & b;
+    case HVD_BXOR:
+        return a ^ b;
+    case HVD_BOR:
+        return a | b;
     case HVD_SUM:
     case HVD_AVERAGE:
     case HVD_ADASUM:

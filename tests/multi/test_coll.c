@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "core/base/cleanup.h"
+#include "core/coll/reduce.h"
 #include "tests/harness/coll_rank.h"
 #include "tests/harness/pattern.h"
 #include "tests/harness/world.h"
@@ -65,11 +66,6 @@ static int check_allreduce(struct coll_rank *r, enum hvd_dtype dtype, enum hvd_o
     return rc;
 }
 
-static bool defined(enum hvd_dtype dtype, enum hvd_op op)
-{
-    return op != HVD_ADASUM && !(op == HVD_AVERAGE && dtype == HVD_BOOL);
-}
-
 static int every_type(struct coll_rank *r)
 {
     size_t p = (size_t)r->mesh->size;
@@ -78,7 +74,8 @@ static int every_type(struct coll_rank *r)
         for (int o = 0; o < HVD_OPS; o++) {
             for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
                 bool in_place = (c + (size_t)o) % 2;
-                int rc = defined(d, o) ? check_allreduce(r, d, o, &counts[c], 1, in_place) : 0;
+                int rc =
+                    reduce_possible(d, o) ? check_allreduce(r, d, o, &counts[c], 1, in_place) : 0;
                 if (rc < 0)
                     return rc;
             }

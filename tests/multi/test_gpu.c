@@ -59,6 +59,17 @@ static int sums(struct gpu_side *g, int rank, int size)
     return rc;
 }
 
+/* NCCL has none of these for integers. */
+static int bits(struct gpu_side *g, int rank, int size)
+{
+    int rc = gpu_job_sum(g, rank, size, HVD_INT32, HVD_BAND, 1000, true, 1);
+    if (rc == 0)
+        rc = gpu_job_sum(g, rank, size, HVD_UINT8, HVD_BOR, 1000, false, 2);
+    if (rc == 0)
+        rc = gpu_job_sum(g, rank, size, HVD_BOOL, HVD_BXOR, 1000, false, 3);
+    return rc;
+}
+
 static size_t size_of(int i)
 {
     return i % 20 == LARGE ? 140000 + (size_t)i : (size_t)(i * 97 % 3000) + 1;
@@ -230,6 +241,7 @@ static void test_staged(void **state)
     for (int size = 1; size <= MOST_RANKS; size++)
         both(size, gpu_job_fallback, "staged");
     gpu_job_run(2, gpu_job_fallback, (struct gpu_job){"staged", NULL, 0, -1, sums});
+    gpu_job_run(2, gpu_job_fallback, (struct gpu_job){"staged", NULL, 0, -1, bits});
     gpu_job_run(2, gpu_job_fallback, (struct gpu_job){"staged", NULL, 200, -1, steps});
     gpu_job_run(2, gpu_job_fallback,
                 (struct gpu_job){"staged", "count=8;cuModuleLoadData=209", 0, -1, steps});
@@ -245,6 +257,8 @@ static void test_nccl(void **state)
     for (int size = 1; size <= MOST_RANKS; size++)
         both(size, gpu_job_nccl("2.27", NULL), "nccl");
     gpu_job_run(2, gpu_job_nccl("2.27", NULL), (struct gpu_job){"nccl", NULL, 0, -1, sums});
+    gpu_job_run(2, gpu_job_nccl("2.27", "HVD_GPU_FALLBACK=1"),
+                (struct gpu_job){NULL, NULL, 0, -1, bits});
     gpu_job_run(2, gpu_job_nccl("2.27", NULL),
                 (struct gpu_job){"nccl", "count=8;delay_us=200", 0, -1, steps});
     gpu_job_run_on("aabb", gpu_job_nccl("2.27", NULL),

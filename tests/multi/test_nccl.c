@@ -271,6 +271,8 @@ static bool possible(const struct job *j, enum hvd_op op)
         return false;
     bool is_float = j->dtype == HVD_FLOAT16 || j->dtype == HVD_BFLOAT16 ||
                     j->dtype == HVD_FLOAT32 || j->dtype == HVD_FLOAT64;
+    if (op == HVD_BAND || op == HVD_BOR || op == HVD_BXOR)
+        return false;
     return op != HVD_AVERAGE || j->r.size == 1 || is_float;
 }
 

@@ -69,7 +69,8 @@ static int refused(struct gpu_rank *me, const struct gpu_rank_sum *s)
     op.postscale = s->scaled ? 0.5 : 1;
     int rc = nccl_run_possible(me->run, &op, &err);
     bool bool_average = s->dtype == HVD_BOOL && s->op == HVD_AVERAGE;
-    if (rc != -ENOTSUP || !strstr(err.msg, bool_average ? "bool has no average" : "HVD_KERNELS"))
+    if (rc != -ENOTSUP ||
+        !strstr(err.msg, bool_average ? "NCCL has no average of bool" : "HVD_KERNELS"))
         return FAIL("%s %s: %d %s", hvd_dtype_name(s->dtype), hvd_op_name(s->op), rc, err.msg);
     return 0;
 }

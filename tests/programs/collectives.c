@@ -64,6 +64,10 @@ static int run(const struct hvd_request *r)
 
 static bool defined(enum hvd_dtype dtype, enum hvd_op op)
 {
+    bool is_float = dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 ||
+                    dtype == HVD_FLOAT64;
+    if (op == HVD_BAND || op == HVD_BOR || op == HVD_BXOR)
+        return !is_float;
     return op != HVD_ADASUM && !(op == HVD_AVERAGE && dtype == HVD_BOOL);
 }
 

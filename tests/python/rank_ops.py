@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The collectives of hvd.torch on integer-valued data, so that every result is exact."""
+import functools
+import os
 import warnings
 
 import torch
@@ -70,6 +72,19 @@ def test_allreduce_types_and_ops():
                 continue  # the reference in double does not wrap or round like these types
             same(got, want)
             same(x, before)
+
+
+def test_bits():
+    if os.environ.get("HVD_TEST_WAY") == "nccl":
+        return    # it has none of these
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool):
+        inputs = everybody([5, 3], dtype)
+        for op, two in ((hvd.BitAnd, torch.bitwise_and), (hvd.BitOr, torch.bitwise_or), (hvd.BitXor, torch.bitwise_xor)):
+            same(hvd.allreduce(inputs[hvd.rank()], op=op), functools.reduce(two, inputs))
+    with raises(hvd.HvdError):
+        hvd.allreduce(torch.ones(3), op=hvd.BitAnd)
+    with raises(hvd.HvdError):
+        hvd.allreduce(torch.ones(3, dtype=torch.int32), op=hvd.BitAnd, prescale_factor=2.0)
 
 
 def test_bool():

@@ -7,6 +7,9 @@ rank() and the like, and collectives on buffers (such as numpy arrays) and on ob
 from ._lib import (
     ADASUM as Adasum,
     AVERAGE as Average,
+    BAND as BitAnd,
+    BOR as BitOr,
+    BXOR as BitXor,
     MAX as Max,
     MIN as Min,
     PRODUCT as Product,

@@ -100,7 +100,8 @@ def _run(kind, name, view, output, **fields):
 
 
 def allreduce_(data, name=None, op=_lib.AVERAGE):
-    """Reduces a buffer over the ranks, in place. Returns it. op: Average, Sum, Min, Max or Product."""
+    """Reduces a buffer over the ranks, in place. Returns it. op: Average, Sum, Min, Max, Product, BitAnd, BitOr
+    or BitXor."""
     view = _view(data, True)
     _run(_lib.ALLREDUCE, name, view, view, op=op)
     return data

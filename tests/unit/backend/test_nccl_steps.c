@@ -12,6 +12,7 @@
 
 #include "core/backend/nccl_abi.h"
 #include "core/backend/nccl_steps.h"
+#include "core/coll/reduce.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define RANKS    3
@@ -108,7 +109,7 @@ static const struct {
     {HVD_BFLOAT16, HVD_SUM, 1, 1, 10020, false, "NCCL 2.14.3 cannot reduce bfloat16"},
     {HVD_INT16, HVD_SUM, 1, 1, 13000, false, "cannot reduce int16"},
     {HVD_BOOL, HVD_SUM, 1, 1, 13000, false, "cannot reduce bool"},
-    {HVD_BOOL, HVD_AVERAGE, 1, 1, 13000, true, "bool has no average"},
+    {HVD_BOOL, HVD_AVERAGE, 1, 1, 13000, true, "NCCL has no average of bool"},
     {HVD_FLOAT32, HVD_ADASUM, 1, 1, 13000, true, "adasum"},
 };
 
@@ -203,7 +204,9 @@ static void test_every_form(void **state)
                     struct nccl_form f = {.type = -1};
                     struct err err = {0};
                     int rc = nccl_form_of(&m, &op, RANKS, &f, &err);
-                    bool never = o == HVD_ADASUM || (d == HVD_BOOL && o == HVD_AVERAGE);
+                    bool bits = o == HVD_BAND || o == HVD_BOR || o == HVD_BXOR;
+                    bool never = !reduce_possible((enum hvd_dtype)d, (enum hvd_op)o) ||
+                                 (bits && (d != HVD_BOOL || o == HVD_BXOR));
                     if (rc == 0) {
                         assert_true(f.type >= 0 && f.op >= 0 && !never);
                         if (!kernels)

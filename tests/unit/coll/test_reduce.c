@@ -114,6 +114,8 @@ static double float_op(enum hvd_dtype d, enum hvd_op op, double a, double b)
 
 static int64_t integer_op(enum hvd_dtype d, enum hvd_op op, int64_t a, int64_t b)
 {
+    if (op == HVD_BAND || op == HVD_BOR || op == HVD_BXOR)
+        return op == HVD_BAND ? a & b : op == HVD_BOR ? a | b : a ^ b;
     if (d == HVD_BOOL)
         return op == HVD_SUM || op == HVD_MAX ? a | b : a & b;
     switch (op) {
@@ -237,7 +239,8 @@ static void run_case(struct instance *t, size_t n, unsigned shift, const char *w
 }
 
 static const size_t counts[] = {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129};
-static const enum hvd_op ops[] = {HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT};
+static const enum hvd_op ops[] = {HVD_SUM,  HVD_MIN, HVD_MAX, HVD_PRODUCT,
+                                  HVD_BAND, HVD_BOR, HVD_BXOR};
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -253,7 +256,7 @@ static void test_all(void **state)
     fill_random();
     for (int d = 0; d < HVD_DTYPES; d++)
         for (size_t o = 0; o < COUNT(ops); o++)
-            for (int nsrc = 1; nsrc <= SOURCES; nsrc++)
+            for (int nsrc = 1; nsrc <= SOURCES && reduce_possible(d, ops[o]); nsrc++)
                 for (size_t c = 0; c < COUNT(counts); c++) {
                     struct instance t = {.plan = plan_of(d, ops[o]), .nsrc = nsrc};
                     run_case(&t, counts[c], 0, "aligned");
@@ -365,7 +368,7 @@ static void compare_kernels(const struct reduce_kernels *k)
     for (int d = 0; d < HVD_DTYPES; d++)
         for (size_t n = 0; n < 70; n++) {
             const uint8_t *x = memory[0] + n % 9, *y = memory[1] + n % 5;
-            for (int op = 0; op < REDUCE_OPS; op++) {
+            for (int op = 0; op < REDUCE_OPS && scalar->combine[d][op]; op++) {
                 k->combine[d][op](a, x, y, n);
                 scalar->combine[d][op](b, x, y, n);
                 assert_true(same_all(d, a, b, n));

@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "core/coll/reduce.h"
 #include "tests/harness/shm_host.h"
 #include "tests/harness/shm_rank.h"
 
@@ -32,11 +33,6 @@ static int run_fused(struct shm_rank *r, enum hvd_dtype dtype, enum hvd_op op, c
     int rc = shm_fused_check(&f, r);
     shm_fused_spoil(&f);
     return rc;
-}
-
-static bool allowed(enum hvd_dtype dtype, enum hvd_op op)
-{
-    return op != HVD_ADASUM && !(op == HVD_AVERAGE && dtype == HVD_BOOL);
 }
 
 /* ---- every dtype and operation -------------------------------------------------------------- */
@@ -62,7 +58,7 @@ static int matrix(struct mesh *mesh, void *ctx)
         for (int op = 0; rc == 0 && op < HVD_OPS; op++)
             for (size_t c = 0; rc == 0 && c < sizeof(counts) / sizeof(counts[0]); c++) {
                 bool large = c >= 7 && (op != HVD_SUM || (d != HVD_FLOAT16 && d != HVD_FLOAT64));
-                if (!allowed((enum hvd_dtype)d, (enum hvd_op)op) || large)
+                if (!reduce_possible((enum hvd_dtype)d, (enum hvd_op)op) || large)
                     continue;
                 rc = run_fused(&r, (enum hvd_dtype)d, (enum hvd_op)op, &counts[c], 1, false);
                 if (rc == 0)

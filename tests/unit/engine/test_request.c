@@ -142,6 +142,14 @@ static void test_refused(void **state)
     r.dtype = HVD_BOOL;
     r.postscale = 2;
     assert_int_equal(check(&r, &f, &err), -EINVAL);
+    r = request(HVD_ALLREDUCE); /* of floats */
+    r.op = HVD_BXOR;
+    assert_int_equal(check(&r, &f, &err), -EINVAL);
+    assert_string_equal(err.msg, "t: there is no bxor of float32");
+    r.dtype = HVD_INT32;
+    r.prescale = 3;
+    assert_int_equal(check(&r, &f, &err), -EINVAL);
+    assert_string_equal(err.msg, "t: bxor of int32 cannot be scaled");
     r = request(HVD_REDUCESCATTER);
     r.op = HVD_ADASUM;
     assert_int_equal(check(&r, &f, &err), -ENOTSUP);

@@ -69,8 +69,8 @@ def _compressed(function, tensors, compression, name, scales):
 
 
 # ---- allreduce ----------------------------------------------------------------------------------
-# In all of them: op is Average (default), Sum, Min, Max or Product; average is the older form of op (True:
-# Average, False: Sum). The tensor is multiplied by prescale_factor before the reduction and by postscale_factor
+# In all of them: op is Average (default), Sum, Min, Max, Product, or for whole numbers BitAnd, BitOr or BitXor; average
+# is the older form of op (True: Average, False: Sum). The tensor is multiplied by prescale_factor before the reduction and by postscale_factor
 # after it.
 
 # fmt: off
