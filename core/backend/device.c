@@ -240,7 +240,9 @@ static bool drain(struct device *d, bool aborts)
     if (rc == 0) {
         if (d->nccl && aborts)
             nccl_run_abort(d->nccl);
-        while ((rc = drained(d, &err)) == 1 && !deadline_passed(deadline))
+        /* nccl_run_drained() has limits of its own for work that was given up. */
+        while ((rc = drained(d, &err)) == 1 &&
+               (!deadline_passed(deadline) || (!aborts && d->nccl && nccl_run_owes(d->nccl))))
             nanosleep(&nap, NULL);
     }
     cuda_leave(&visit);

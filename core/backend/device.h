@@ -120,8 +120,9 @@ bool device_owes(const struct device *device);
  * for that. NULL is allowed. */
 void device_give_back(struct device *device);
 
-/* Before the caller of an operation that was given up gets its tensors back: waits, bounded, until
- * its work is off the GPU and its retained input is copied back. */
+/* Before the caller of an operation that was given up gets its tensors back: waits until its work
+ * is off the GPU and its retained input is copied back. Bounded, but the program's own work on the
+ * GPU may come first. */
 void device_drain(struct device *device);
 
 #endif

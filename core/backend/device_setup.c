@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * device_setup: the setup of an epoch (device.h) as an algorithm of coll's, for a barrier on a
- * device: every rank reports what it has, all choose the same way from that, and the communicator
- * is created. No rank ends it before all ranks can use the way.
+ * device: every rank waits for its GPU and reports what it has, all choose the same way from that,
+ * and the communicator is created. No rank ends it before all ranks can use the way.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +19,11 @@
 #define MEET_MS  120000 /* another rank's limit for its communicator may begin when ours ends */
 
 enum phase {
+    CLEAN, /* until this rank's GPU has nothing left of the epoch before */
     SAY,   /* until this rank has what it reports */
     ASK,   /* all ranks get all reports */
     FORM,  /* until this rank has NCCL's communicator, if that is the way */
     MEET,  /* until all have it */
-    CLEAN, /* until this rank's GPU has nothing left of the epoch before */
 };
 
 struct setup {
@@ -175,7 +175,21 @@ static int form(struct coll *coll, struct setup *s, struct err *err)
     return device_excuse(d, coll->mesh, rc, err);
 }
 
-/* 1: in progress; 0: the GPU has nothing of the epoch before, and inputs are copied back. */
+static void tell(const struct coll *coll, struct device *d)
+{
+    char text[512];
+    if (d->told == d->way)
+        return;
+    d->told = d->way;
+    device_describe(d, d->way, text, sizeof(text));
+    if (coll->mesh->rank == 0)
+        log_info("back end %s: %s", d->way == DEVICE_NCCL ? "nccl" : "staged", text);
+}
+
+/* ---- the phases: 1: in progress, 0: the next phase ------------------------------------------- */
+
+/* Inputs are copied back, too. The program's own work on the GPU may come first, so this may take
+ * as long as a step of the program: the other ranks wait where they have no limit, in ASK. */
 static int clean(struct coll *coll, struct setup *s, struct err *err)
 {
     struct device *d = s->d;
@@ -189,19 +203,6 @@ static int clean(struct coll *coll, struct setup *s, struct err *err)
     d->kept_owed = d->kept_owed && rc != 0;
     return device_excuse(d, coll->mesh, rc, err);
 }
-
-static void tell(const struct coll *coll, struct device *d)
-{
-    char text[512];
-    if (d->told == d->way)
-        return;
-    d->told = d->way;
-    device_describe(d, d->way, text, sizeof(text));
-    if (coll->mesh->rank == 0)
-        log_info("back end %s: %s", d->way == DEVICE_NCCL ? "nccl" : "staged", text);
-}
-
-/* ---- the phases: 1: in progress, 0: the next phase ------------------------------------------- */
 
 static int saying(struct coll *coll, struct setup *s, struct err *err)
 {
@@ -240,14 +241,6 @@ static int meeting(struct coll *coll, struct setup *s, struct err *err)
                        "rank %d waited %d s for the other ranks to say that their GPUs are ready",
                        coll->mesh->rank, MEET_MS / 1000);
     }
-    return rc;
-}
-
-/* The other ranks may begin operations meanwhile; NCCL, and the barrier before a staged one, wait
- * for this rank. */
-static int cleaning(struct coll *coll, struct setup *s, struct err *err)
-{
-    int rc = clean(coll, s, err);
     if (rc == 0) {
         s->d->ready = true;
         tell(coll, s->d);
@@ -258,12 +251,12 @@ static int cleaning(struct coll *coll, struct setup *s, struct err *err)
 static int work(struct coll *coll, struct setup *s, struct err *err)
 {
     static int (*const phases[])(struct coll * coll, struct setup * s, struct err * err) = {
-        [SAY] = saying, [ASK] = asking, [FORM] = forming, [MEET] = meeting, [CLEAN] = cleaning};
+        [CLEAN] = clean, [SAY] = saying, [ASK] = asking, [FORM] = forming, [MEET] = meeting};
     for (;;) {
         int rc = phases[s->phase](coll, s, err);
         if (rc == 1 && s->phase != ASK && s->phase != MEET)
             coll->wait = COLL_ASKS; /* no message will wake this rank */
-        if (rc != 0 || s->phase++ == CLEAN)
+        if (rc != 0 || s->phase++ == MEET)
             return rc;
     }
 }
@@ -292,7 +285,7 @@ static int start(struct coll *coll, void *state, struct err *err)
 {
     struct setup *s = state;
     struct cuda_visit visit = {0};
-    s->phase = SAY;
+    s->phase = CLEAN;
     s->unfit = -1;
     s->refused = false;
     s->d->trouble.code = 0;

@@ -95,8 +95,10 @@ int kept_take(struct kept *k, struct gpu *gpu, const struct coll_op *op, bool re
 
 bool kept_waits(const struct kept *k, struct gpu *gpu)
 {
-    for (size_t i = 0; k->op.ready && i < k->op.n; i++)
-        if (k->op.ready[i] && cuda_event_done(gpu->device, k->op.ready[i], NULL) == 1)
+    const void *before = NULL; /* tensors of one submission often have one event */
+    for (size_t i = 0; k->op.ready && i < k->op.n; before = k->op.ready[i++])
+        if (k->op.ready[i] && k->op.ready[i] != before &&
+            cuda_event_done(gpu->device, k->op.ready[i], NULL) == 1)
             return true;
     return false;
 }

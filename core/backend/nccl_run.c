@@ -360,7 +360,8 @@ void nccl_run_give_back(struct nccl_run *run)
     run->called = run->landed = 0;
 }
 
-/* Whether the oldest operation on the streams waits for the program's own work on the GPU. */
+/* Whether an operation waits for the program's own work on the GPU: from the oldest on, up to the
+ * first that NCCL works on. */
 static bool waits_for_program(const struct nccl_run *run)
 {
     const struct nccl_flight *f = run->owed ? run->owed : run->first;

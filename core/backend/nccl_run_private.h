@@ -33,8 +33,8 @@ struct nccl_run {
     bool kernels; /* every rank has hvd's kernels */
     int rank, size;
     struct nccl_abi_id id;
-    bool unused; /* id was made by this rank, and no rank has used it: NCCL keeps a thread and a
-                    socket for it until then */
+    bool unused; /* this rank made id, and no communicator was made with it. NCCL keeps a thread
+                    and a socket for an id until that happens */
 
     /* Operations. */
     struct nccl_way way;

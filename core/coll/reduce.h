@@ -17,10 +17,11 @@
 
 #include <hvd.h>
 
-/* Whether elements of this type can be combined so; adasum is none of this file's. */
+/* Whether elements of this type can be combined so. False for adasum, which is computed elsewhere.
+ */
 bool reduce_possible(enum hvd_dtype dtype, enum hvd_op op);
 
-/* Whether the result may be scaled: not bool, and not bits. */
+/* Whether the result may be scaled. False for bool and for bitwise operations. */
 bool reduce_scales(enum hvd_dtype dtype, enum hvd_op op);
 
 struct reduce_plan {

@@ -30,9 +30,9 @@
  * Results: all ranks get the same bits, also from run to run with the same ranks. The order in
  * which an element is summed depends only on its position in its tensor and on the ranks. float16
  * and bfloat16 are summed in float32; between hosts partial sums are sent in the tensor's type.
- * Integers wrap; an integer average truncates toward zero. For bool, sum, max and bitwise or are
- * "or", product, min and bitwise and are "and", and average is refused. Different transports (one
- * host, several hosts, MPI) may round differently.
+ * Integers wrap; an integer average truncates toward zero. For bool: sum, max and HVD_BOR are "or";
+ * product, min and HVD_BAND are "and"; HVD_BXOR is "exclusive or"; average is refused. Different
+ * transports (one host, several hosts, MPI) may round differently.
  *
  * Fork: a forked child has no engine: every call fails there with -EPERM, hvd_init() included
  * (start a new process instead). fork() blocks while another thread is in hvd_init(), in
@@ -75,8 +75,8 @@ enum hvd_op {
     HVD_MIN,
     HVD_MAX,
     HVD_PRODUCT,
-    /* Bitwise, for integers and bool; never scaled. NCCL has none for integers, and no xor for
-     * bool: on GPUs they need HVD_GPU_FALLBACK=1, else they fail like all that NCCL cannot do. */
+    /* Bitwise, for integers and bool; never scaled. NCCL has only "and" and "or" of bool: on GPUs
+     * the others need HVD_GPU_FALLBACK=1, else they fail like all that NCCL cannot do. */
     HVD_BAND,
     HVD_BOR,
     HVD_BXOR,

@@ -13,12 +13,7 @@
 #include "operator/api/retry.h"
 #include "operator/driver/apply_private.h"
 
-static void note_problem(struct entry *e, const char *text)
-{
-    free(e->problem);
-    e->problem = text ? strdup(text) : NULL;
-    e->group_taken = false;
-}
+#define CONFLICT_PACE 4 /* failures: the longest pause after a name conflict is about 0.1 s */
 
 /* ---- results of a step ----------------------------------------------------------------------- */
 
@@ -72,12 +67,13 @@ static void on_holder(void *arg, const struct api_answer *answer)
         expect(s, EXPECT_POD, answer);
         items_pod_destroy(pod);
     } else {
-        api_cancel(a->e->conflict_call); /* about the conflict before */
+        api_cancel(a->e->conflict_call); /* it reads the pod of the previous conflict */
         a->e->conflict_call = NULL;
         items_pod_destroy(a->e->conflict);
         a->e->conflict = pod;
         a->e->conflict_at = 0;
-        a->e->failures = 0; /* progress: the next name is tried at once */
+        if (a->e->failures > CONFLICT_PACE) /* the next attempt has another name */
+            a->e->failures = CONFLICT_PACE;
         log_info("job %s: pod %s exists and is not its worker's", a->e->key, s->name);
         apply_fail(a, APPLY_STALE, s->name,
                    "a pod of this name exists and is not this job's worker");
@@ -112,7 +108,7 @@ static bool on_created(struct step *s, const struct api_answer *answer, bool *re
     struct apply *a = s->apply;
     *ret_ok = is_success(answer);
     if (*ret_ok) {
-        note_problem(a->e, NULL);
+        entry_note_problem(a->e, NULL, false);
         expect(s, EXPECT_POD, answer);
         return true;
     }
@@ -121,7 +117,7 @@ static bool on_created(struct step *s, const struct api_answer *answer, bool *re
         return false;
     }
     if (retry_is_refusal(answer->status))
-        note_problem(a->e, answer->message);
+        entry_note_problem(a->e, answer->message, false);
     apply_fail(a, APPLY_FAILED, s->name, answer->message);
     return true;
 }
@@ -133,6 +129,8 @@ static bool on_group(struct step *s, const struct api_answer *answer)
     bool taken = strcmp(answer->reason, "AlreadyExists") == 0;
     if (is_success(answer)) {
         snprintf(e->group_made, sizeof(e->group_made), "%s", a->job->job.uid);
+        if (e->group_taken)
+            entry_note_problem(e, NULL, false);
         return true;
     }
     if (taken) {
@@ -141,10 +139,9 @@ static bool on_group(struct step *s, const struct api_answer *answer)
                  "PodGroup %.100s exists and is not this job's. If it stays, delete it or give the "
                  "job another name",
                  a->job->job.name);
-        note_problem(e, text);
-        e->group_taken = true;
+        entry_note_problem(e, text, true);
     } else if (retry_is_refusal(answer->status)) {
-        note_problem(e, answer->message);
+        entry_note_problem(e, answer->message, false);
     }
     apply_fail(a, APPLY_FAILED, "creating its PodGroup", answer->message);
     return false;

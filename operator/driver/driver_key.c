@@ -25,10 +25,8 @@ static void on_made(void *arg, const struct api_answer *answer)
     if (there && e->job)
         memcpy(e->key_made, e->job->job.uid, sizeof(e->key_made));
     if (!there) {
-        if (retry_is_refusal(answer->status)) {
-            free(e->problem);
-            e->problem = strdup(answer->message);
-        }
+        if (retry_is_refusal(answer->status))
+            entry_note_problem(e, answer->message, false);
         e->failures++;
         e->not_before = clock_ns() + retry_backoff_ms(e->failures, randombytes_random()) * CLOCK_MS;
     }

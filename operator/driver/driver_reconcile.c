@@ -219,8 +219,7 @@ static void forget_problem(struct driver *d, struct entry *e, const struct actio
 {
     if (!e->problem || makes(actions, ACTION_CREATE_POD) || makes(actions, ACTION_CREATE_GROUP))
         return;
-    free(e->problem);
-    e->problem = NULL;
+    entry_note_problem(e, NULL, false);
     driver_enqueue(d, e);
 }
 

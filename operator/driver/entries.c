@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define KEY_MAX 512
 
@@ -130,6 +131,13 @@ void entry_replace_pod(struct entry *e, const struct pod_item *before, struct po
     }
     after->place = before->place;
     e->pods[after->place] = after;
+}
+
+void entry_note_problem(struct entry *e, const char *text, bool group_taken)
+{
+    free(e->problem);
+    e->problem = text ? strdup(text) : NULL;
+    e->group_taken = e->problem && group_taken;
 }
 
 void entry_forget_gang(struct entry *e)

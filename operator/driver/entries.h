@@ -57,9 +57,9 @@ struct entry {
     uint64_t budget_at;    /* clock_ns(): no write before, unless the cache has budget_version */
     char *budget_problem;  /* the API server's refusal of the budget, NULL: none */
 
-    void *owner;            /* the driver */
-    char *problem;          /* the API server's refusal of a pod, key or PodGroup, NULL: none */
-    bool group_taken;       /* problem: another job's PodGroup has the name */
+    void *owner;      /* the driver */
+    char *problem;    /* the API server's refusal of a pod, key or PodGroup, NULL: none */
+    bool group_taken; /* problem says that a PodGroup of this name exists that is not this job's */
     enum job_phase phase;   /* the job's phase in the cache */
     int64_t status_written; /* when this operator last wrote the status; MOMENT_NONE: never */
     int64_t texts_since;    /* since when texts of the status wait to be written; MOMENT_NONE */
@@ -98,6 +98,9 @@ void entries_not_due(struct entry *e);
 int entry_add_pod(struct entry *e, struct pod_item *pod);
 void entry_remove_pod(struct entry *e, const struct pod_item *pod);
 void entry_replace_pod(struct entry *e, const struct pod_item *before, struct pod_item *after);
+
+/* Replaces problem and group_taken; text NULL: there is none. */
+void entry_note_problem(struct entry *e, const char *text, bool group_taken);
 
 /* Drop what is cached about the job, so that it is determined again. */
 void entry_forget_gang(struct entry *e);

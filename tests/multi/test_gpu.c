@@ -59,14 +59,14 @@ static int sums(struct gpu_side *g, int rank, int size)
     return rc;
 }
 
-/* NCCL has none of these for integers. */
+/* NCCL has only "and" and "or" of bool. */
 static int bits(struct gpu_side *g, int rank, int size)
 {
     int rc = gpu_job_sum(g, rank, size, HVD_INT32, HVD_BAND, 1000, true, 1);
     if (rc == 0)
         rc = gpu_job_sum(g, rank, size, HVD_UINT8, HVD_BOR, 1000, false, 2);
-    if (rc == 0)
-        rc = gpu_job_sum(g, rank, size, HVD_BOOL, HVD_BXOR, 1000, false, 3);
+    for (int op = HVD_BAND; op <= HVD_BXOR && rc == 0; op++)
+        rc = gpu_job_sum(g, rank, size, HVD_BOOL, (enum hvd_op)op, 1000, false, 3 + op);
     return rc;
 }
 

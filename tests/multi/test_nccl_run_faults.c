@@ -204,12 +204,12 @@ static int drain_for(struct gpu_rank *me, int ms)
     return rc;
 }
 
-/* The program's work, five operations of 0.8 s, ends later than the limit for what was aborted.
+/* The program's work, five operations of 1.2 s, ends later than the limit for what was aborted.
  * arg: and later than the program's own limit. */
 static int behind(int rank, int size, void *arg)
 {
     static const size_t one = 100;
-    const struct gpu_rank_sum sum = {HVD_FLOAT32, HVD_SUM, &one, 1, true, false, 2000};
+    const struct gpu_rank_sum sum = {HVD_FLOAT32, HVD_SUM, &one, 1, true, false, 3000};
     static struct gpu_rank me;
     struct gpu_rank_options o = {.hosts = "aa",
                                  .nccl = "2.27",
@@ -223,12 +223,12 @@ static int behind(int rank, int size, void *arg)
     if (gpu_rank_open(&me, rank, &o) < 0 || gpu_rank_check(&me) != 0)
         return FAIL("%s", me.err.msg);
     me.hurries = true;
-    me.fake->delay(800000);
+    me.fake->delay(1200000);
     int rc = gpu_rank_allreduce(&me, &sum);
     if (rc != -ETIME || me.run->out == 0)
         return FAIL("%d %s", rc, me.err.msg);
     nccl_run_abort(me.run);
-    rc = drain_for(&me, arg ? 1700 : 1200);
+    rc = drain_for(&me, arg ? 2600 : 1400);
     if (rc != (arg ? -ETIMEDOUT : 1) ||
         (arg && !strstr(me.err.msg, "the program's own work there does not end")))
         return FAIL("%d %s", rc, me.err.msg);
