@@ -149,9 +149,10 @@ static int with_fault(int rank, int size, void *arg)
     uint32_t limit = f->hang ? LATE_MS : 10000;
     bool mine = rank == f->who;
     bool stuck = f->left || f->left_others; /* the abort of a call that hangs does not end */
-    struct nccl_rank r = {.limits = {limit, limit, stuck ? ABORT_MS : 10000},
-                          .patience_ms = (int)limit * 2,
-                          .stop = mine ? NULL : &t->meeting->arrived[0]};
+    struct nccl_rank r = {
+        .limits = {.init_ms = limit, .launch_ms = limit, .abort_ms = stuck ? ABORT_MS : 10000},
+        .patience_ms = (int)limit * 2,
+        .stop = mine ? NULL : &t->meeting->arrived[0]};
     if (mine && f->fail)
         setenv("FAKE_NCCL_FAIL", f->fail, 1);
     if (mine && f->hang)
@@ -227,7 +228,7 @@ static int survive(struct nccl_rank *r, const struct loss *l, int rank, int size
 static int lose(int rank, int size, void *arg)
 {
     const struct loss *l = arg;
-    struct nccl_rank r = {.limits = {15000, 15000, 5000}};
+    struct nccl_rank r = {.limits = {.init_ms = 15000, .launch_ms = 15000, .abort_ms = 5000}};
     int rc;
     setenv("FAKE_NCCL_REMOTE", l->told ? "1" : "0", 1);
     if (nccl_rank_open(&r, l->version, rank, size, l->meeting) < 0)
