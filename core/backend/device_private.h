@@ -44,8 +44,10 @@ extern const struct algorithm device_setup, device_staged;
 /* For an algorithm's start: opens the GPU of coll's operation and enters it. */
 int device_enter(struct coll *coll, struct device *d, struct cuda_visit *visit, struct err *err);
 
-/* What an algorithm's progress returns: rc, or the failure in err. alone: -ENOTSUP is this rank's
- * only, so the others do not know of it. */
+/* Makes the result of an algorithm's progress: passes rc < 0 with err to coll, and returns the
+ * other values of rc as they are. alone: the other ranks do not return this -ENOTSUP, so it becomes
+ * -EIO.
+ */
 int device_result(struct coll *coll, const struct device *d, int rc, bool alone, struct err *err);
 
 /* Delays an error of NCCL's: usually a rank was lost, and the other links will report which one in

@@ -395,10 +395,10 @@ bool nccl_run_aborting(struct nccl_run *run)
 
 int nccl_run_drained(struct nccl_run *run, struct err *err)
 {
-    hold_limits(run);
     /* Until the abort has returned NCCL may still add work to the stream. */
     if (run->given_up && nccl_run_aborting(run))
         return 1;
+    hold_limits(run);
     if (run->given_up && run->drain_deadline == 0)
         run->drain_deadline = deadline_in_ms(run->limits.abort_ms);
     int rc = nccl_run_settle(run, err);

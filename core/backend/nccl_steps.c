@@ -10,6 +10,7 @@
 
 #include "core/backend/nccl_abi.h"
 #include "core/backend/nccl_api.h"
+#include "core/coll/reduce.h"
 
 /* NCCL's type, -1: it has none. */
 static const int types[HVD_DTYPES] = {
@@ -38,12 +39,6 @@ static const int ops[HVD_OPS] = {
     [HVD_BOR] = -1,
     [HVD_BXOR] = -1,
 };
-
-static bool is_float(enum hvd_dtype dtype)
-{
-    return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 ||
-           dtype == HVD_FLOAT64;
-}
 
 static bool reduces(enum hvd_kind kind)
 {
@@ -80,7 +75,7 @@ static bool has_factors(const struct nccl_form *f)
 static void give_factors(const struct coll_op *op, int size, struct nccl_form *f)
 {
     bool linear = op->op == HVD_SUM || op->op == HVD_AVERAGE;
-    if (!linear || !is_float(op->dtype) || f->dtype != op->dtype)
+    if (!linear || !reduce_is_float(op->dtype) || f->dtype != op->dtype)
         return;
     if (f->prescale == 1 && f->postscale == 1 && f->divisor == size) {
         f->op = NCCL_ABI_AVG;

@@ -58,7 +58,7 @@ static bool is_bitwise(enum hvd_op op)
     return op == HVD_BAND || op == HVD_BOR || op == HVD_BXOR;
 }
 
-static bool is_float(enum hvd_dtype dtype)
+bool reduce_is_float(enum hvd_dtype dtype)
 {
     return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 ||
            dtype == HVD_FLOAT64;
@@ -67,7 +67,7 @@ static bool is_float(enum hvd_dtype dtype)
 bool reduce_possible(enum hvd_dtype dtype, enum hvd_op op)
 {
     if (is_bitwise(op))
-        return !is_float(dtype);
+        return !reduce_is_float(dtype);
     return op != HVD_ADASUM && !(op == HVD_AVERAGE && dtype == HVD_BOOL);
 }
 

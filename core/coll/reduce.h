@@ -17,6 +17,8 @@
 
 #include <hvd.h>
 
+bool reduce_is_float(enum hvd_dtype dtype);
+
 /* Whether elements of this type can be combined so. False for adasum, which is computed elsewhere.
  */
 bool reduce_possible(enum hvd_dtype dtype, enum hvd_op op);

@@ -118,9 +118,9 @@ def as_quota(requests):
     return {"pods": 1, **{f"requests.{k}": v for k, v in requests.items()}}
 
 
-def lines_of(events):
-    """The events of a job, each on an indented line of its own."""
-    return "".join(f"\n      {line}" for line in events)
+def events_of(job):
+    """The events of a job, each on an indented line of its own. job None: the job is not known."""
+    return "".join(f"\n      {line}" for line in job.events) if job else ""
 
 
 def amount(text):
@@ -229,9 +229,7 @@ class World(Invariants):
         if (what, key) in self.said:
             return
         self.said.add((what, key))
-        job = self.jobs.get(key)
-        events = lines_of(job.events) if job else ""
-        self.wrong.append(f"{what}: {key}: {text}{events}")
+        self.wrong.append(f"{what}: {key}: {text}{events_of(self.jobs.get(key))}")
         print(f"WRONG {self.wrong[-1]}", flush=True)
 
     def used_up(self, name):
@@ -244,7 +242,7 @@ class World(Invariants):
         """One of the invariants of the base class."""
         key = text.split()[1].rstrip(":")
         job = self.jobs.get(key.rsplit("-", 2)[0])      # of a pod's name: "team-a/fixed-55-0-2"
-        self.fail("invariant", key, text + lines_of(job.events) if job else text)
+        self.fail("invariant", key, text + events_of(job))
 
     def note(self, job, text):
         job.events.append(f"{time.monotonic() - self.began:7.1f} s ({self.fair:.1f} fair) {text}")

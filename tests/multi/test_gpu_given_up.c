@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One rank gives up while its NCCL waits in a sum. An aborted NCCL goes on without its data
- * (FAKE_NCCL_RUNS_ON), so that the sum ends on the other ranks. They must not return it: the job
- * fails, or an elastic one does the sum again. A job of fixed size is on three hosts, between which
- * a message takes milliseconds and NCCL's data does not.
+ * A rank calls hvd_shutdown() while its NCCL waits in a sum, and so aborts NCCL. The other ranks'
+ * NCCL then ends the sum without that rank's data (FAKE_NCCL_RUNS_ON). These ranks must not return
+ * the sum: a job of fixed size fails, and an elastic job computes the sum again. A job of fixed
+ * size is on three hosts, between which a message takes milliseconds and NCCL's data does not.
  *
  * timeout: 100
  * takes: 16 s, waiting
