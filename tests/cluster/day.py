@@ -188,8 +188,8 @@ class Day:
     def step(self):
         """Lets the next actor act."""
         at, _, actor, always = heapq.heappop(self.heap)
-        while at > self.now():
-            time.sleep(min(0.1, at - self.now()))
+        while (left := at - self.now()) > 0:
+            time.sleep(min(0.1, left))
         if self.away and not always:
             pause = 0.5
         else:
