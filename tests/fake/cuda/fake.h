@@ -140,6 +140,8 @@ const struct fake_time *fake_time(void);
 uint64_t fake_now(void);
 /* The host's part of putting a task on a stream: takes the time of a call. */
 void fake_issue(struct fake_task *task);
+/* Wakes the stream's thread, if only that thread may run the task. */
+void fake_wake(const struct fake_task *task);
 /* The duration in ns of a copy or kernel that moves so many bytes. */
 uint64_t fake_takes(enum fake_kind kind, size_t bytes);
 /* Continues the schedules of all streams as far as is known. Called with the lock. Does nothing if

@@ -162,7 +162,7 @@ struct fake_task *fake_append(const char *function, enum fake_kind kind, struct 
     s->end = &task->next;
     s->context->queued++;
     fake_issue(task);
-    pthread_cond_signal(&s->wake);
+    fake_wake(task);
     return task;
 }
 

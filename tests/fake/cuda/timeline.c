@@ -15,9 +15,7 @@
 #include "tests/fake/cuda/fake.h"
 
 #define SLACK_NS 1000 /* a sleep may take so much longer, as far as the kernel's timers go */
-/* A stream's thread lets so much time pass before it looks, so that a program which puts many tasks
- * on the stream does not wake it for each. */
-#define LAZY_NS  200000u
+#define LOOK_NS  1000000u /* from one look of look_main() to the next */
 #define AGAIN_NS 1000000u  /* from a look at a schedule that cannot continue until the next */
 #define FUTEX_NS 20000000u /* the same, if a futex tells when it can */
 #define SECOND   1000000000u
@@ -156,20 +154,6 @@ size_t fake_log(struct fake_cuda_op *ret, size_t most)
 
 static struct CUstream_st *streams;
 
-void fake_add_stream(struct CUstream_st *stream)
-{
-    stream->next = streams;
-    streams = stream;
-}
-
-void fake_remove_stream(struct CUstream_st *stream)
-{
-    struct CUstream_st **link = &streams;
-    while (*link != stream)
-        link = &(*link)->next;
-    *link = stream->next;
-}
-
 /* The time of the record that the task waits for, or the oldest one that is known after it. */
 static uint64_t time_of(const struct fake_task *task)
 {
@@ -254,6 +238,48 @@ void fake_advance(void)
         advance_all(NULL);
 }
 
+/* To be woken takes longer than the call whose time is measured. So a call does not wake the thread
+ * of its stream for a task that any thread may end: this one ends it, unless a query comes first. */
+static void *look_main(void *arg)
+{
+    pthread_mutex_lock(&fake_lock);
+    for (;;) {
+        advance_all(NULL);
+        fake_sleep(fake_now() + LOOK_NS);
+    }
+    return arg;
+}
+
+static void start_looks(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, look_main, NULL) != 0 || pthread_detach(thread) != 0)
+        abort();
+}
+
+void fake_wake(const struct fake_task *task)
+{
+    if (!fake_time()->on || is_for_thread(task))
+        pthread_cond_signal(&task->stream->wake);
+}
+
+void fake_add_stream(struct CUstream_st *stream)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (fake_time()->on)
+        pthread_once(&once, start_looks);
+    stream->next = streams;
+    streams = stream;
+}
+
+void fake_remove_stream(struct CUstream_st *stream)
+{
+    struct CUstream_st **link = &streams;
+    while (*link != stream)
+        link = &(*link)->next;
+    *link = stream->next;
+}
+
 /* ---- a stream's thread ---- */
 
 static void wait_until(pthread_cond_t *cond, uint64_t ns)
@@ -285,8 +311,6 @@ void fake_serve(struct CUstream_st *s)
             return;
         if (!s->first) {
             pthread_cond_wait(&s->wake, &fake_lock);
-            if (!fake_time()->data && !s->closing)
-                fake_sleep(fake_now() + LAZY_NS);
         } else if (s->word) {
             wait_for_futex(s);
         } else {
@@ -334,6 +358,7 @@ int fake_cuda_enqueue_timed(void *stream, const struct fake_cuda_timed *timed, v
         task->data = ctx;
         task->bytes = timed->bytes;
         task->issued = timed->issued ? timed->issued : task->issued;
+        fake_wake(task);
         fake_advance();
     }
     pthread_mutex_unlock(&fake_lock);
