@@ -11,9 +11,10 @@
 #include "core/engine/engine.h"
 #include "core/negotiate/signature.h"
 
-struct batch *batches_new(struct engine *e, size_t n)
+struct batch *batches_new(struct circle *c, size_t n)
 {
-    struct batches *b = &e->batches;
+    struct engine *e = c->engine;
+    struct batches *b = &c->batches;
     struct batch *batch = b->free;
     if (batch) {
         b->free = batch->next;
@@ -50,9 +51,9 @@ struct batch *batches_new(struct engine *e, size_t n)
     return batch;
 }
 
-void batches_recycle(struct engine *e, struct batch *batch)
+void batches_recycle(struct circle *c, struct batch *batch)
 {
-    struct batches *b = &e->batches;
+    struct batches *b = &c->batches;
     b->moving -= batch->may_move;
     batch->may_move = false;
     batch->next = b->free;
@@ -67,14 +68,15 @@ static void append(struct batches *b, struct batch *batch)
 
 /* Adds the batch to its lane. Every rank keeps the log's order in both lanes, whether it knows the
  * lane of a batch at once or only when its turn comes. */
-static void route(struct engine *e, struct batch *batch, bool owed)
+static void route(struct circle *c, struct batch *batch, bool owed)
 {
-    struct batches *b = &e->batches;
+    struct engine *e = c->engine;
+    struct batches *b = &c->batches;
     bool known = b->moving == 0 && device_is_ready(e->backends.device);
     batch->behind = b->closed && !owed;
     b->closed = b->closed || batch_is_last(batch);
-    if (batch_on_gpu(batch) && known && gpu_lane_takes(e, batch)) {
-        gpu_lane_add(e, batch);
+    if (batch_on_gpu(batch) && known && gpu_lane_takes(c, batch)) {
+        gpu_lane_add(c, batch);
         return;
     }
     batch->may_move = batch_on_gpu(batch) && !known;
@@ -84,33 +86,34 @@ static void route(struct engine *e, struct batch *batch, bool owed)
 
 /* The slot with this id. In a frozen schedule negotiate_submit() may hand out a batch before it
  * returns the id: then the slot is the one that is being submitted. */
-static struct slot *slot_of(struct engine *e, uint64_t id)
+static struct slot *slot_of(struct circle *c, uint64_t id)
 {
-    struct slot *slot = ids_get(&e->ids, id);
-    if (!slot && e->submitting && !e->submitting->has_id)
-        slot = e->submitting;
+    struct slot *slot = ids_get(&c->ids, id);
+    if (!slot && c->submitting && !c->submitting->has_id)
+        slot = c->submitting;
     return slot;
 }
 
-static void take_rows(struct engine *e, struct slot *s, const struct negotiate_tensor *t)
+static void take_rows(struct circle *c, struct slot *s, const struct negotiate_tensor *t)
 {
-    const struct world_map *map = engine_map_of(e, &s->facts.sig);
+    const struct world_map *map = circle_map_of(c, &s->facts.sig);
     /* s->rows may be left from an earlier operation with fewer ranks. */
     if (!s->rows || (!t->dim0 && !t->splits))
         return;
     if (!map->same)
         memset(s->rows, 0, s->rows_cap * sizeof(*s->rows));
-    for (int r = 0; r < e->size; r++) {
+    for (int r = 0; r < c->size; r++) {
         int at = map->to_world[r]; /* -1: a joiner that the user's world does not have yet */
         if (at >= 0)
             s->rows[at] =
-                t->splits ? t->splits[(size_t)r * (size_t)e->size + (size_t)e->rank] : t->dim0[r];
+                t->splits ? t->splits[(size_t)r * (size_t)c->size + (size_t)c->rank] : t->dim0[r];
     }
 }
 
 /* Whether s may be in the batch with those that it has. */
-static int check(struct engine *e, const struct batch *batch, const struct slot *s)
+static int check(struct circle *c, const struct batch *batch, const struct slot *s)
 {
+    struct engine *e = c->engine;
     if (!s && atomic_load(&e->drive.closing))
         return err_set(&e->trouble, ESHUTDOWN, "it has shut down");
     if (!s)
@@ -122,21 +125,22 @@ static int check(struct engine *e, const struct batch *batch, const struct slot 
 
 void batches_on_batch(void *ctx, const struct negotiate_batch *from)
 {
-    struct engine *e = ctx;
-    struct batches *b = &e->batches;
+    struct circle *c = ctx;
+    struct engine *e = c->engine;
+    struct batches *b = &c->batches;
     if (e->trouble.code)
         return; /* no batch runs after a failure */
-    struct batch *batch = batches_new(e, from->n);
+    struct batch *batch = batches_new(c, from->n);
     uint64_t now = timeline_on(&e->timeline) ? clock_ns() : 0;
     if (!batch)
         return;
     for (size_t i = 0; i < from->n; i++) {
-        struct slot *s = slot_of(e, from->tensors[i].id);
-        if (check(e, batch, s) < 0) {
-            batches_recycle(e, batch);
+        struct slot *s = slot_of(c, from->tensors[i].id);
+        if (check(c, batch, s) < 0) {
+            batches_recycle(c, batch);
             return;
         }
-        take_rows(e, s, &from->tensors[i]);
+        take_rows(c, s, &from->tensors[i]);
         s->state = SLOT_BATCHED;
         s->batch_ns = now;
         batch->bytes += batches_slot_bytes(s);
@@ -147,7 +151,7 @@ void batches_on_batch(void *ctx, const struct negotiate_batch *from)
     batch->index = from->index;
     if (from->frozen)
         b->frozen = from->index + 1;
-    route(e, batch, from->owed);
+    route(c, batch, from->owed);
 }
 
 /* The last operation was dropped. */
@@ -160,24 +164,24 @@ static void reopen(struct batches *b)
         q->behind = false;
 }
 
-static void give_back(struct engine *e, struct batch *batch)
+static void give_back(struct circle *c, struct batch *batch)
 {
     if (batch_is_last(batch))
-        reopen(&e->batches);
+        reopen(&c->batches);
     for (size_t i = 0; i < batch->n; i++)
         batch->slots[i]->state = SLOT_NEGOTIATING;
-    batches_recycle(e, batch);
+    batches_recycle(c, batch);
 }
 
 void batches_on_dropped(void *ctx, uint64_t number)
 {
-    struct engine *e = ctx;
-    struct batches *b = &e->batches;
+    struct circle *c = ctx;
+    struct batches *b = &c->batches;
     if (b->active && b->active->number == number) {
         if (b->running)
-            coll_cancel(e->coll);
+            coll_cancel(c->coll);
         b->running = false;
-        give_back(e, TAKE(b->active));
+        give_back(c, TAKE(b->active));
         return;
     }
     struct batch **at = &b->first;
@@ -189,13 +193,13 @@ void batches_on_dropped(void *ctx, uint64_t number)
     *at = batch->next;
     if (!*at)
         b->end = at;
-    give_back(e, batch);
+    give_back(c, batch);
 }
 
 void batches_on_thawed(void *ctx)
 {
-    struct engine *e = ctx;
-    struct batches *b = &e->batches;
+    struct circle *c = ctx;
+    struct batches *b = &c->batches;
     /* The batches that are still here stay, but the new generation counts its frozen batches from 0
      * and must not count these. */
     b->frozen = 0;
@@ -205,7 +209,7 @@ void batches_on_thawed(void *ctx)
         q->frozen = false;
     for (struct batch *q = b->gpu.first; q; q = q->next)
         q->frozen = false;
-    struct batch *mark = batches_new(e, 0);
+    struct batch *mark = batches_new(c, 0);
     if (!mark)
         return;
     mark->generation = true;

@@ -16,24 +16,24 @@
 
 #define SMALL_BYTES (64u << 10)
 
-int batches_init(struct engine *e, struct err *err)
+int batches_init(struct circle *c, struct err *err)
 {
-    struct batches *b = &e->batches;
+    struct batches *b = &c->batches;
     b->end = &b->first;
     int rc = launch_init(&b->launch, err);
     if (rc == 0)
-        rc = gpu_lane_init(e, err);
-    return rc == 0 ? batches_resize(e, err) : rc;
+        rc = gpu_lane_init(c, err);
+    return rc == 0 ? batches_resize(c, err) : rc;
 }
 
-int batches_resize(struct engine *e, struct err *err)
+int batches_resize(struct circle *c, struct err *err)
 {
-    free(e->splits);
-    e->splits = calloc((size_t)e->size, sizeof(*e->splits));
-    if (!e->splits)
+    free(c->splits);
+    c->splits = calloc((size_t)c->size, sizeof(*c->splits));
+    if (!c->splits)
         return err_set(err, ENOMEM, "no memory for batches");
-    int rc = launch_resize(&e->batches.launch, e->size, err);
-    return rc == 0 ? launch_resize(&e->batches.gpu.launch, e->size, err) : rc;
+    int rc = launch_resize(&c->batches.launch, c->size, err);
+    return rc == 0 ? launch_resize(&c->batches.gpu.launch, c->size, err) : rc;
 }
 
 static void free_chain(struct batch *chain)
@@ -45,16 +45,16 @@ static void free_chain(struct batch *chain)
     }
 }
 
-void batches_fini(struct engine *e)
+void batches_fini(struct circle *c)
 {
-    struct batches *b = &e->batches;
-    gpu_lane_fini(e);
+    struct batches *b = &c->batches;
+    gpu_lane_fini(c);
     free_chain(b->active);
     free_chain(b->first);
     free_chain(b->free);
     launch_fini(&b->launch);
-    free(e->splits);
-    e->splits = NULL;
+    free(c->splits);
+    c->splits = NULL;
     memset(b, 0, sizeof(*b));
 }
 
@@ -128,59 +128,62 @@ static void count_done(struct engine *e, const struct slot *s)
 }
 
 /* Tells negotiation before the callers, which may submit the same name again at once. */
-void batches_finish(struct engine *e, struct batch *batch, const char *algorithm)
+void batches_finish(struct circle *c, struct batch *batch, const char *algorithm)
 {
-    if (e->neg)
-        negotiate_done(e->neg, batch->number);
-    e->next_tick = 0;
+    struct engine *e = c->engine;
+    if (c->neg)
+        negotiate_done(c->neg, batch->number);
+    c->next_tick = 0;
     counter_add(&e->counters.batches, 1);
     for (size_t i = 0; i < batch->n; i++) {
         struct slot *s = batch->slots[i];
         if (s->has_id)
-            ids_remove(&e->ids, s->id, s);
+            ids_remove(&c->ids, s->id, s);
         count_done(e, s);
         if (timeline_on(&e->timeline))
             batches_tell_timeline(e, s, batch->start_ns, algorithm, 0);
-        e->batches.held |= s->last;
+        c->batches.held |= s->last;
         if (s == &e->fast)
             atomic_store(&s->done, 1);
         else
             queue_finish(e->queue, s, NULL);
     }
-    batches_recycle(e, batch);
+    batches_recycle(c, batch);
     drive_wake_waiters(e);
 }
 
-bool batches_may_begin(const struct engine *e, const struct batch *batch)
+bool batches_may_begin(const struct circle *c, const struct batch *batch)
 {
-    const struct batches *b = &e->batches;
+    const struct engine *e = c->engine;
+    const struct batches *b = &c->batches;
     if ((b->held || batch->behind) && batch->n > 0 && batch->slots[0]->facts.sig.world != 0)
         return false;
-    if (batch_is_last(batch) && (negotiate_owes(e->neg) || (b->gpu.first && !b->gpu.first->behind)))
+    if (batch_is_last(batch) && (negotiate_owes(c->neg) || (b->gpu.first && !b->gpu.first->behind)))
         return false;
     if (batch->frozen && backends_cannot_cancel(&e->backends) && atomic_load(&e->drive.closing))
         return false;
-    return batches_can_end(e, batch);
+    return batches_can_end(c, batch);
 }
 
-bool batches_can_end(const struct engine *e, const struct batch *batch)
+bool batches_can_end(const struct circle *c, const struct batch *batch)
 {
-    const struct control *c = &e->control;
-    return c->ndeparted == 0 || !batch->frozen || batch->index < c->departed_at;
+    const struct control *t = &c->control;
+    return t->ndeparted == 0 || !batch->frozen || batch->index < t->departed_at;
 }
 
-static bool begin_next(struct engine *e)
+static bool begin_next(struct circle *c)
 {
-    struct batches *b = &e->batches;
-    while (b->first && batches_may_begin(e, b->first)) {
+    struct engine *e = c->engine;
+    struct batches *b = &c->batches;
+    while (b->first && batches_may_begin(c, b->first)) {
         struct batch *batch = b->first;
         b->first = batch->next;
         if (!b->first)
             b->end = &b->first;
         batch->next = NULL;
         if (batch->generation) {
-            mesh_next_generation(e->mesh);
-            batches_recycle(e, batch);
+            mesh_next_generation(c->mesh);
+            batches_recycle(c, batch);
             continue;
         }
         b->active = batch;
@@ -194,114 +197,119 @@ static bool begin_next(struct engine *e)
 }
 
 /* The setup of the GPUs, for the operation that `launch` would begin. */
-static void fill_setup(struct engine *e, const struct batch *batch)
+static void fill_setup(struct circle *c, const struct batch *batch)
 {
-    struct launch *l = &e->batches.launch;
+    struct launch *l = &c->batches.launch;
     l->op = coll_barrier;
     l->op.device = batch->slots[0]->device;
 }
 
-static int start_operation(struct engine *e)
+static int start_operation(struct circle *c)
 {
-    struct batches *b = &e->batches;
+    struct engine *e = c->engine;
+    struct batches *b = &c->batches;
     int rc = 0;
     b->setup = batch_on_gpu(b->active) && !device_is_ready(e->backends.device);
     if (b->setup)
-        fill_setup(e, b->active);
+        fill_setup(c, b->active);
     else
-        rc = launch_prepare(e, &b->launch, b->active);
+        rc = launch_prepare(c, &b->launch, b->active);
     if (rc == 0)
-        rc = coll_start(e->coll, &b->launch.op, &e->trouble);
+        rc = coll_start(c->coll, &b->launch.op, &e->trouble);
     b->running = rc == 0;
     return rc;
 }
 
 /* The lane of the active batch is known: if it is the other one, hands the batch over. Returns
  * whether it did, or has failed. */
-static bool move(struct engine *e)
+static bool move(struct circle *c)
 {
-    struct batches *b = &e->batches;
+    struct engine *e = c->engine;
+    struct batches *b = &c->batches;
     if (!device_is_ready(e->backends.device))
         return false;
     b->active->may_move = false;
     b->moving--;
-    if (!gpu_lane_takes(e, b->active))
+    if (!gpu_lane_takes(c, b->active))
         return e->trouble.code != 0;
-    gpu_lane_add(e, TAKE(b->active));
+    gpu_lane_add(c, TAKE(b->active));
     return true;
 }
 
-bool batches_progress(struct engine *e)
+bool batches_progress(struct circle *c)
 {
-    struct batches *b = &e->batches;
+    struct engine *e = c->engine;
+    struct batches *b = &c->batches;
     bool moved = false;
     for (;;) {
         if (e->trouble.code)
             return true;
-        if (!b->active && !begin_next(e))
+        if (!b->active && !begin_next(c))
             return moved;
         struct batch *batch = b->active;
-        if (!b->running && batch->may_move && move(e))
+        if (!b->running && batch->may_move && move(c))
             continue;
-        if (!b->running && start_operation(e) < 0)
+        if (!b->running && start_operation(c) < 0)
             return true;
-        int rc = coll_progress(e->coll);
+        int rc = coll_progress(c->coll);
         if (rc == 1)
             return moved;
         if (rc < 0) {
-            engine_lost(e, coll_algorithm(e->coll), rc);
+            engine_lost(e, coll_algorithm(c->coll), rc);
             return true;
         }
         moved = true;
         launch_finish(e, &b->launch);
         if (e->trouble.code)
             return true;
-        e->done++;
+        c->done++;
         b->running = false;
         if (b->setup)
             continue;
         b->active = NULL;
-        batches_finish(e, batch, coll_algorithm(e->coll));
+        batches_finish(c, batch, coll_algorithm(c->coll));
     }
 }
 
 /* Spins: peers at the same place of their program start the operation within microseconds. */
-static int spin_progress(struct engine *e)
+static int spin_progress(struct circle *c)
 {
+    struct engine *e = c->engine;
     struct spin_state spin = {0};
     int rc;
-    while ((rc = coll_progress(e->coll)) == 1 && drive_pause(e, &spin))
+    while ((rc = coll_progress(c->coll)) == 1 && drive_pause(e, &spin))
         ;
     return rc;
 }
 
-bool batches_run_fast(struct engine *e, const struct negotiate_next *next)
+bool batches_run_fast(struct circle *c, const struct negotiate_next *next)
 {
-    struct batches *b = &e->batches;
+    struct engine *e = c->engine;
+    struct batches *b = &c->batches;
     struct slot *s = &e->fast;
     const struct signature *sig = &s->facts.sig;
     b->launch.tensors[0] =
         (struct coll_tensor){.in = s->in, .out = s->out, .count = s->facts.count};
-    launch_fill_op(e, &b->launch, sig);
+    launch_fill_op(c, &b->launch, sig);
     b->setup = false;
     b->closed = s->last;
-    int rc = coll_start(e->coll, &b->launch.op, &e->trouble);
+    int rc = coll_start(c->coll, &b->launch.op, &e->trouble);
     if (rc == 0)
-        rc = spin_progress(e);
+        rc = spin_progress(c);
     if (rc == 0) {
         launch_finish(e, &b->launch);
-        e->done++;
-        negotiate_done(e->neg, next->number);
+        c->done++;
+        negotiate_done(c->neg, next->number);
         b->frozen = next->index + 1;
         counter_add(&e->counters.batches, 1);
         count_done(e, s);
         b->held |= s->last;
         return true;
     }
-    struct batch *batch = batches_new(e, 1);
+    struct batch *batch = batches_new(c, 1);
     if (!batch)
         return false;
-    if (ids_put(&e->ids, next->id, s) < 0)
+    if (ids_put(&c->ids, next->id, s) < 0)
         err_set(&e->trouble, ENOMEM, "no memory for more tensors");
     s->id = next->id;
     s->has_id = true;
@@ -314,36 +322,36 @@ bool batches_run_fast(struct engine *e, const struct negotiate_next *next)
     b->active = batch;
     b->running = true;
     if (rc < 0)
-        engine_lost(e, coll_algorithm(e->coll), rc);
+        engine_lost(e, coll_algorithm(c->coll), rc);
     return false;
 }
 
 /* ---- the end of all batches ---------------------------------------------------------------------
  */
 
-void batches_dissolve(struct engine *e)
+void batches_dissolve(struct circle *c)
 {
-    struct batches *b = &e->batches;
+    struct batches *b = &c->batches;
     struct batch *active = TAKE(b->active);
     if (active && active->done)
-        batches_finish(e, active, "repair");
+        batches_finish(c, active, "repair");
     else if (active)
-        batches_recycle(e, active);
-    batches_drop(e);
+        batches_recycle(c, active);
+    batches_drop(c);
     b->frozen = 0;
 }
 
-void batches_drop(struct engine *e)
+void batches_drop(struct circle *c)
 {
-    struct batches *b = &e->batches;
+    struct batches *b = &c->batches;
     if (b->active)
-        batches_recycle(e, TAKE(b->active));
+        batches_recycle(c, TAKE(b->active));
     while (b->first) {
         struct batch *next = b->first->next;
-        batches_recycle(e, b->first);
+        batches_recycle(c, b->first);
         b->first = next;
     }
     b->end = &b->first;
     b->running = b->closed = false;
-    gpu_lane_drop(e);
+    gpu_lane_drop(c);
 }

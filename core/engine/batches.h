@@ -25,6 +25,7 @@
 #include "core/engine/launch.h"
 #include "core/negotiate/negotiate.h"
 
+struct circle;
 struct engine;
 struct slot;
 
@@ -61,14 +62,14 @@ struct batches {
     struct batch *free;
 };
 
-int batches_init(struct engine *e, struct err *err);
+int batches_init(struct circle *c, struct err *err);
 
 /* Resizes the per-rank arrays to the ranks of a new epoch. */
-int batches_resize(struct engine *e, struct err *err);
+int batches_resize(struct circle *c, struct err *err);
 
 /* Finishes the active batch if its operation is done, and drops all other batches. */
-void batches_dissolve(struct engine *e);
-void batches_fini(struct engine *e);
+void batches_dissolve(struct circle *c);
+void batches_fini(struct circle *c);
 
 /* negotiate_ops.batch, .dropped and .thawed */
 void batches_on_batch(void *ctx, const struct negotiate_batch *batch);
@@ -77,18 +78,18 @@ void batches_on_thawed(void *ctx);
 
 /* Runs batches of the host's lane until one has to wait. Returns true when an operation finished or
  * failed. */
-bool batches_progress(struct engine *e);
+bool batches_progress(struct circle *c);
 
 /* False for a user operation while batches.held is set or behind the last operation; for the last
  * operation while the GPU lane has batches that are before it; and for a frozen batch that a
  * departed rank has not run, or that this rank need not run any more (engine_close()). */
-bool batches_may_begin(const struct engine *e, const struct batch *batch);
+bool batches_may_begin(const struct circle *c, const struct batch *batch);
 
 /* False for a frozen batch that a departed rank has not run: no rank can finish it. */
-bool batches_can_end(const struct engine *e, const struct batch *batch);
+bool batches_can_end(const struct circle *c, const struct batch *batch);
 
 /* The batch's operation is done. algorithm: for the timeline. */
-void batches_finish(struct engine *e, struct batch *batch, const char *algorithm);
+void batches_finish(struct circle *c, struct batch *batch, const char *algorithm);
 
 /* Whether no user operation begins after the batch (struct slot, last). */
 bool batch_is_last(const struct batch *batch);
@@ -100,10 +101,10 @@ bool batch_on_gpu(const struct batch *batch);
 size_t batches_slot_bytes(const struct slot *s);
 
 /* An empty batch with room for n slots. NULL: no memory, e->trouble is set. */
-struct batch *batches_new(struct engine *e, size_t n);
+struct batch *batches_new(struct circle *c, size_t n);
 
 /* Takes back the memory of a batch that is in no list. */
-void batches_recycle(struct engine *e, struct batch *batch);
+void batches_recycle(struct circle *c, struct batch *batch);
 
 static inline bool batches_idle(const struct batches *b)
 {
@@ -124,7 +125,7 @@ bool batches_small(const struct batches *b);
 /* The fast path: negotiate_try_next() has accepted the operation of slot e->fast. Starts it and
  * spins for it briefly. Returns true when it is done, false when it is now the active batch (or
  * there was no memory for one: e->trouble is set). */
-bool batches_run_fast(struct engine *e, const struct negotiate_next *next);
+bool batches_run_fast(struct circle *c, const struct negotiate_next *next);
 
 /* Adds one finished operation to the timeline, which must be on. start_ns: when its batch started;
  * 0 when it was in no batch. */
@@ -132,6 +133,6 @@ void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t star
                            const char *algorithm, int status);
 
 /* Drops all batches. The caller finishes or resubmits their slots. */
-void batches_drop(struct engine *e);
+void batches_drop(struct circle *c);
 
 #endif

@@ -85,7 +85,7 @@ static int wait_for_all(struct engine *e, struct err *err)
 static int take_changes(struct engine *e, int64_t change, struct err *err)
 {
     for (int i = 0; e->boot.change < change && i < CHANGES_MAX && !e->failed; i++) {
-        mesh_part(e->mesh);
+        mesh_part(e->circle.mesh);
         int rc = repair_next_epoch(e, CTL_BOUNDARY, "a planned change", err);
         if (rc < 0) {
             engine_fail_rank(e, err);
@@ -124,7 +124,7 @@ static int change_world(struct engine *e, int64_t change, int64_t *ret_epoch, st
     inject_point("change");
     drive_lock(e);
     rc = take_changes(e, change, err);
-    e->batches.held = false;
+    e->circle.batches.held = false;
     drive_leave(e);
     return rc == 0 ? agree_epoch(e, ret_epoch, err) : rc;
 }

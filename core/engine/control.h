@@ -18,7 +18,7 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 
-struct engine;
+struct circle;
 struct link;
 
 struct control {
@@ -40,22 +40,22 @@ struct control {
     uint64_t departed_ns; /* clock time of the first farewell */
 };
 
-int control_init(struct engine *e, struct err *err);
+int control_init(struct circle *c, struct err *err);
 void control_fini(struct control *c);
 
 /* negotiate_ops.send */
 int control_send(void *ctx, int to, const struct buf *msg);
 
 /* Sends a count (whole.h) over links[i]. A failure is set in e->trouble. */
-void control_send_whole(struct engine *e, int i, uint64_t count);
+void control_send_whole(struct circle *c, int i, uint64_t count);
 
 /* Handles received messages. Returns true when there were any. */
-bool control_progress(struct engine *e);
+bool control_progress(struct circle *c);
 
 /* Sends queued messages. Returns 0 when none is left to send. */
-int control_flush(struct engine *e);
+int control_flush(struct circle *c);
 
 /* Sends this rank's farewell to all ranks. */
-void control_farewell(struct engine *e);
+void control_farewell(struct circle *c);
 
 #endif

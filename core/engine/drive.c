@@ -118,7 +118,7 @@ static void disarm(struct engine *e)
 {
     if (!e->drive.armed)
         return;
-    mesh_sleep_end(e->mesh);
+    mesh_sleep_end(e->circle.mesh);
     e->drive.armed = false;
 }
 
@@ -200,7 +200,7 @@ static bool is_over(struct slot *slot, hvd_handle aloft)
 static uint64_t wake_by(const struct engine *e)
 {
     uint64_t poll = drive_wait_kind(e) != COLL_WAKES ? clock_ns() + POLL_NS : UINT64_MAX;
-    return e->next_tick < poll ? e->next_tick : poll;
+    return e->circle.next_tick < poll ? e->circle.next_tick : poll;
 }
 
 static void sleep_as_driver(struct engine *e, struct slot *slot, hvd_handle aloft)
@@ -209,14 +209,14 @@ static void sleep_as_driver(struct engine *e, struct slot *slot, hvd_handle alof
     turn_prioritize(e, slot, PRIORITY_WAITED);
     if (turn(e, TURN_FULL))
         return;
-    mesh_sleep_begin(e->mesh);
+    mesh_sleep_begin(e->circle.mesh);
     atomic_store(&d->driver, DRIVER_SLEEPS);
     bool moved = turn(e, TURN_CHECK);
     if (!moved && !is_over(slot, aloft) && !queue_has_new(e->queue) && !wanted_elsewhere(d) &&
         !atomic_load(&d->priority_requests))
-        wait_fds(d->driver_fd, mesh_fd(e->mesh), wake_by(e));
+        wait_fds(d->driver_fd, mesh_fd(e->circle.mesh), wake_by(e));
     atomic_store(&d->driver, DRIVER_RUNS);
-    mesh_sleep_end(e->mesh);
+    mesh_sleep_end(e->circle.mesh);
 }
 
 static void until(struct engine *e, struct slot *slot, hvd_handle aloft)
@@ -298,9 +298,9 @@ void drive_wait_aloft(struct engine *e, struct slot *slot, hvd_handle handle)
  * thread at once would make the two compete for the lock. */
 static bool start_small(struct engine *e)
 {
-    if (e->mesh->hosts > 1 || !batches_small(&e->batches))
+    if (e->circle.mesh->hosts > 1 || !batches_small(&e->circle.batches))
         return false;
-    batches_progress(e);
+    batches_progress(&e->circle);
     return atomic_load(&e->drive.thread_state) == THREAD_NAPS;
 }
 
@@ -312,18 +312,18 @@ void drive_submitted(struct engine *e)
         return;
     }
     bool patient = false;
-    uint64_t due = e->next_tick;
+    uint64_t due = e->circle.next_tick;
     /* While the schedule is frozen, no peer has to be told: often nothing more is needed than to
      * note the operation. Otherwise the thread collects several submissions and announces them in
      * one message. */
-    if (e->failed || negotiate_frozen(e->neg)) {
+    if (e->failed || negotiate_frozen(e->circle.neg)) {
         turn_note(e);
         patient = start_small(e);
-        gpu_lane_launch(e);
+        gpu_lane_launch(&e->circle);
     }
     bool work = turn_needed(e);
     /* the thread sleeps until `due`, which is too late */
-    bool late = d->armed && e->next_tick < due;
+    bool late = d->armed && e->circle.next_tick < due;
     atomic_store(&d->work, work);
     unlock(d);
     if (queue_has_new(e->queue)) {
@@ -362,13 +362,13 @@ static void nap(struct engine *e)
 static void sleep_idle(struct engine *e)
 {
     struct drive *d = &e->drive;
-    mesh_sleep_begin(e->mesh);
+    mesh_sleep_begin(e->circle.mesh);
     d->armed = true;
     atomic_store(&d->work, 0);
     atomic_store(&d->thread_state, THREAD_SLEEPS);
     bool moved = turn(e, TURN_CHECK);
     uint64_t due = wake_by(e);
-    int fd = mesh_fd(e->mesh); /* of this epoch's mesh; a change of epoch wakes the thread */
+    int fd = mesh_fd(e->circle.mesh); /* of this epoch's mesh; a change of epoch wakes the thread */
     unlock(d);
     if (!moved && !queue_has_new(e->queue) && !atomic_load(&d->stop) && !atomic_load(&d->waiters))
         wait_fds(d->thread_fd, fd, due);
@@ -383,7 +383,7 @@ static bool drive_alone(struct engine *e)
     while (!wanted_elsewhere(d) && !atomic_load(&d->waiters)) {
         if (turn(e, TURN_FULL))
             spin = (struct spin_state){.patient = true};
-        else if (batches_idle(&e->batches) || !drive_pause(e, &spin))
+        else if (batches_idle(&e->circle.batches) || !drive_pause(e, &spin))
             return true;
     }
     return false;

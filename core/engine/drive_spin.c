@@ -25,14 +25,14 @@ static const int yields[] = {
 
 enum coll_wait drive_wait_kind(const struct engine *e)
 {
-    enum coll_wait wait = coll_wait(e->coll), on_gpu = gpu_lane_wait(&e->batches.gpu);
+    enum coll_wait wait = coll_wait(e->circle.coll), on_gpu = gpu_lane_wait(&e->circle.batches.gpu);
     return wait != COLL_WAKES || on_gpu == COLL_WAKES ? wait : on_gpu;
 }
 
 /* Spinning for messages between hosts is not worth it: network latency is too long. */
 static bool spins_for(const struct engine *e, enum coll_wait wait)
 {
-    return e->spin && (e->mesh->shm || wait >= COLL_ASKS);
+    return e->circle.spin && (e->circle.mesh->shm || wait >= COLL_ASKS);
 }
 
 bool drive_pause(const struct engine *e, struct spin_state *p)

@@ -26,15 +26,15 @@
 void engine_set_tag(const struct engine *e)
 {
     char tag[24];
-    snprintf(tag, sizeof(tag), "hvd[%d]", e->rank);
+    snprintf(tag, sizeof(tag), "hvd[%d]", e->circle.rank);
     log_set_tag(tag);
 }
 
 static int join_world(struct engine *e, struct err *err)
 {
     uint64_t deadline = deadline_in_ms(e->set.start_timeout_ms);
-    e->rank = e->boot.rank;
-    e->size = e->boot.size;
+    e->circle.rank = e->boot.rank;
+    e->circle.size = e->boot.size;
     engine_set_tag(e);
     int rc = repair_first_epoch(e, deadline, err);
     e->boot.cancel = &e->drive.closing;
@@ -43,44 +43,27 @@ static int join_world(struct engine *e, struct err *err)
     return rc;
 }
 
-static int create_negotiate(struct engine *e, struct err *err)
-{
-    struct negotiate_config config = {
-        .rank = e->rank,
-        .size = e->size,
-        .parent = e->control.parent,
-        .children = e->control.children,
-        .nchildren = e->control.nchildren,
-        .fusion_bytes = e->set.fusion_bytes,
-        .cycle_ns = e->set.cycle_ns,
-        .cache_capacity = e->set.cache_capacity,
-        .freeze_after = e->set.freeze_after,
-        .thaws_max = MESH_GENERATION_MAX - 1,
-        .stall_ns = e->set.stall_ns,
-        .stall_shutdown_ns = e->set.stall_shutdown_ns,
-    };
-    return negotiate_create(&config, &turn_negotiate_ops, e, &e->neg, err);
-}
-
 static int create_parts(struct engine *e, uint64_t first_seq, struct err *err)
 {
-    int rc = coll_create(e->mesh, &e->coll, err);
+    int rc = coll_create(e->circle.mesh, &e->circle.coll, err);
     if (rc == 0 && e->boot.elastic)
-        coll_set_elastic(e->coll);
+        coll_set_elastic(e->circle.coll);
     if (rc == 0)
-        rc = backends_enter(&e->backends, e->coll, e->boot.is_new && e->boot.is_new[e->rank],
+        rc = backends_enter(&e->backends, e->circle.coll,
+                            e->boot.is_new && e->boot.is_new[e->circle.rank],
                             deadline_in_ms(e->set.start_timeout_ms), err);
     if (rc == 0)
-        rc = queue_create(e->rank, e->size, first_seq, &e->queue, err);
+        rc = queue_create(e->circle.rank, e->circle.size, first_seq, &e->queue, err);
     if (rc == 0 && e->boot.elastic)
-        queue_set_world(e->queue, e->world->epoch, e->rank, e->size);
+        queue_set_world(e->queue, e->world->epoch, e->circle.rank, e->circle.size);
     if (rc == 0)
-        rc = batches_init(e, err);
+        rc = batches_init(&e->circle, err);
     if (rc == 0)
         rc = engine_negotiate_anew(e, err);
     struct timeline *timeline = NULL;
     if (rc == 0 && e->set.timeline)
-        rc = timeline_open(e->set.timeline, e->rank, e->set.timeline_mark_cycles, &timeline, err);
+        rc = timeline_open(e->set.timeline, e->circle.rank, e->set.timeline_mark_cycles, &timeline,
+                           err);
     timeline_put(&e->timeline, timeline);
     if (rc == 0)
         rc = drive_init(e, err);
@@ -89,13 +72,7 @@ static int create_parts(struct engine *e, uint64_t first_seq, struct err *err)
 
 int engine_negotiate_anew(struct engine *e, struct err *err)
 {
-    int rc = control_init(e, err);
-    if (rc == 0)
-        rc = whole_begin(e, e->batches.gpu.finished, err);
-    if (rc == 0)
-        rc = create_negotiate(e, err);
-    e->next_tick = 0;
-    e->spin = mesh_may_spin(e->mesh);
+    int rc = circle_negotiate(&e->circle, err);
     if (rc == 0)
         resubmit_all(e);
     return rc;
@@ -106,26 +83,19 @@ static void destroy_parts(struct engine *e)
     drive_stop(e);
     drive_fini(e);
     timeline_close(timeline_put(&e->timeline, NULL));
-    control_fini(&e->control);
-    if (e->neg)
-        negotiate_destroy(e->neg);
+    circle_dissolve(&e->circle);
     settle_fini(e);
     if (!device_end(e->backends.device)) {
         /* The GPU hangs. Freeing its memory would hang as well, so the process keeps it until it
          * exits. */
-        launch_gpu_abandon(&e->batches.launch.gpu);
-        launch_gpu_abandon(&e->batches.gpu.launch.gpu);
+        launch_gpu_abandon(&e->circle.batches.launch.gpu);
+        launch_gpu_abandon(&e->circle.batches.gpu.launch.gpu);
         if (e->queue)
             gpu_events_abandon(&e->queue->gpu_events);
     }
-    batches_fini(e);
-    ids_fini(&e->ids);
+    circle_fini(&e->circle);
     queue_destroy(e->queue);
-    coll_destroy(e->coll);
     backends_close(&e->backends, e->broken);
-    mesh_destroy(e->mesh);
-    world_map_fini(&e->map);
-    world_map_fini(&e->map_previous);
     world_destroy(e->worlds);
     free(e->fast.text);
     pthread_mutex_destroy(&e->world_lock);
@@ -140,6 +110,7 @@ int engine_create(struct boot *boot, const struct settings *set, uint64_t first_
     if (!e)
         return err_set(err, ENOMEM, "no memory");
     memset(e, 0, sizeof(*e));
+    e->circle.engine = e;
     pthread_mutex_init(&e->world_lock, NULL);
     pthread_mutex_init(&e->timeline.lock, NULL);
     e->set = *set;
@@ -156,8 +127,8 @@ int engine_create(struct boot *boot, const struct settings *set, uint64_t first_
         return 0;
     }
     /* The other ranks are in the world already; tell them why this rank ends. */
-    if (e->mesh)
-        mesh_abort(e->mesh, err_text(err));
+    if (e->circle.mesh)
+        mesh_abort(e->circle.mesh, err_text(err));
     engine_explain(err);
     destroy_parts(e);
     *boot = e->boot;
@@ -187,17 +158,17 @@ void engine_world(struct engine *e, struct world *ret)
 int engine_enter_world(struct engine *e, struct world *w, struct err *err)
 {
     struct world_map map = {0};
-    int rc = world_map_init(&map, w, e->mesh, err);
+    int rc = world_map_init(&map, w, e->circle.mesh, err);
     if (rc < 0)
         return rc;
     if (e->world != w) {
         e->previous = e->world;
-        world_map_fini(&e->map_previous);
-        e->map_previous = e->map;
-        e->map = (struct world_map){0};
+        world_map_fini(&e->circle.map_previous);
+        e->circle.map_previous = e->circle.map;
+        e->circle.map = (struct world_map){0};
     }
-    world_map_fini(&e->map);
-    e->map = map;
+    world_map_fini(&e->circle.map);
+    e->circle.map = map;
     pthread_mutex_lock(&e->world_lock);
     e->world = w;
     pthread_mutex_unlock(&e->world_lock);
@@ -208,14 +179,6 @@ int engine_enter_world(struct engine *e, struct world *w, struct err *err)
     if (e->queue && e->boot.elastic)
         queue_set_world(e->queue, w->epoch, w->rank, w->size);
     return 0;
-}
-
-int engine_map_worlds(struct engine *e, struct err *err)
-{
-    int rc = world_map_init(&e->map, e->world, e->mesh, err);
-    if (rc == 0 && e->previous)
-        rc = world_map_init(&e->map_previous, e->previous, e->mesh, err);
-    return rc;
 }
 
 void engine_end_world(struct engine *e)
@@ -242,10 +205,10 @@ void engine_stats(struct engine *e, struct hvd_stats *ret)
     uint64_t refused = 0, allocations = 0;
     bool locked = drive_lock_unless(e, &e->repairing);
     if (locked) {
-        if (e->neg)
-            negotiate_get_stats(e->neg, &n);
-        refused = mesh_refused(e->mesh) + e->boot.refused;
-        allocations = e->ids.allocations;
+        if (e->circle.neg)
+            negotiate_get_stats(e->circle.neg, &n);
+        refused = mesh_refused(e->circle.mesh) + e->boot.refused;
+        allocations = e->circle.ids.allocations;
     }
     *ret = (struct hvd_stats){
         .ops = atomic_load(&c->ops),
@@ -282,28 +245,28 @@ static void leave_world(struct engine *e)
 {
     struct err err = {0};
     uint64_t deadline = deadline_in_ms(LEAVE_MS);
-    control_farewell(e);
-    mesh_goodbye(e->mesh);
+    control_farewell(&e->circle);
+    mesh_goodbye(e->circle.mesh);
     engine_send_bye(e, BYE_IN_ORDER, NULL);
     while (!e->broken && !deadline_passed(deadline)) {
-        if (mesh_progress(e->mesh, NULL, &err) < 0)
+        if (mesh_progress(e->circle.mesh, NULL, &err) < 0)
             return;
-        control_progress(e);
+        control_progress(&e->circle);
         if (!e->failed)
-            negotiate_tick(e->neg, clock_ns());
-        if (!e->failed && negotiate_failed(e->neg) < 0 && !e->trouble.code)
-            err_set(&e->trouble, -negotiate_failed(e->neg), "negotiation has failed");
+            negotiate_tick(e->circle.neg, clock_ns());
+        if (!e->failed && negotiate_failed(e->circle.neg) < 0 && !e->trouble.code)
+            err_set(&e->trouble, -negotiate_failed(e->circle.neg), "negotiation has failed");
         if (e->trouble.code) {
-            mesh_abort(e->mesh, e->trouble.msg);
+            mesh_abort(e->circle.mesh, e->trouble.msg);
             e->broken = true;
             return;
         }
-        if (control_flush(e) == 0 && mesh_all_left(e->mesh))
+        if (control_flush(&e->circle) == 0 && mesh_all_left(e->circle.mesh))
             return;
-        mesh_sleep_begin(e->mesh);
-        struct pollfd p = {.fd = mesh_fd(e->mesh), .events = POLLIN};
+        mesh_sleep_begin(e->circle.mesh);
+        struct pollfd p = {.fd = mesh_fd(e->circle.mesh), .events = POLLIN};
         poll(&p, 1, 5);
-        mesh_sleep_end(e->mesh);
+        mesh_sleep_end(e->circle.mesh);
     }
 }
 
@@ -314,20 +277,20 @@ static bool finish_batches(struct engine *e)
 {
     uint64_t deadline = deadline_in_ms(FINISH_MS);
     struct spin_state spin = {0};
-    while (batches_owed(&e->batches) && !e->failed && !deadline_passed(deadline)) {
+    while (batches_owed(&e->circle.batches) && !e->failed && !deadline_passed(deadline)) {
         if (turn(e, TURN_FULL)) {
             spin = (struct spin_state){0};
             continue;
         }
         if (drive_pause(e, &spin))
             continue;
-        mesh_sleep_begin(e->mesh);
-        struct pollfd p = {.fd = mesh_fd(e->mesh), .events = POLLIN};
+        mesh_sleep_begin(e->circle.mesh);
+        struct pollfd p = {.fd = mesh_fd(e->circle.mesh), .events = POLLIN};
         if (!turn(e, TURN_CHECK) && !e->failed)
             poll(&p, 1, 1);
-        mesh_sleep_end(e->mesh);
+        mesh_sleep_end(e->circle.mesh);
     }
-    return !batches_owed(&e->batches);
+    return !batches_owed(&e->circle.batches);
 }
 
 void engine_close(struct engine *e)
@@ -336,12 +299,12 @@ void engine_close(struct engine *e)
     atomic_store(&e->drive.closing, 1);
     inject_point("closing");
     drive_lock(e);
-    bool in_the_middle =
-        backends_cannot_cancel(&e->backends) ? !finish_batches(e) : !batches_idle(&e->batches);
-    in_the_middle = in_the_middle || (!e->failed && negotiate_owes(e->neg));
+    bool in_the_middle = backends_cannot_cancel(&e->backends) ? !finish_batches(e)
+                                                              : !batches_idle(&e->circle.batches);
+    in_the_middle = in_the_middle || (!e->failed && negotiate_owes(e->circle.neg));
     if (in_the_middle) { /* before the operations are aborted: see engine_let_others_hear() */
         err_set(&err, ESHUTDOWN, "hvd_shutdown() in the middle of an operation");
-        mesh_abort(e->mesh, err.msg);
+        mesh_abort(e->circle.mesh, err.msg);
         engine_send_bye(e, BYE_THIS_RANK, &err);
     }
     err_set(&err, ESHUTDOWN, "hvd_shutdown() was called");
@@ -380,8 +343,8 @@ void engine_destroy(struct engine *e)
 
 void engine_after_fork(struct engine *e)
 {
-    mesh_after_fork(e->mesh);
-    if (e->repair.old_mesh && e->repair.old_mesh != e->mesh)
+    mesh_after_fork(e->circle.mesh);
+    if (e->repair.old_mesh && e->repair.old_mesh != e->circle.mesh)
         mesh_after_fork(e->repair.old_mesh);
     boot_after_fork(&e->boot);
     timeline_after_fork(&e->timeline);

@@ -4,8 +4,8 @@
  *
  * Fields and functions marked (lock) belong to the holder of the progress lock, the driver.
  * engine.c creates and ends the engine, failure.c fails or repairs it, drive.c decides which thread
- * drives, turn.c is one turn of work, batches.c runs the log, control.c exchanges messages with
- * parent and children.
+ * drives, turn.c is one turn of work. What belongs to one group of ranks in one epoch is in a
+ * circle (circle.h).
  */
 #ifndef HVD_ENGINE_ENGINE_H
 #define HVD_ENGINE_ENGINE_H
@@ -22,10 +22,8 @@
 #include "core/base/err.h"
 #include "core/boot/boot.h"
 #include "core/coll/coll.h"
-#include "core/engine/batches.h"
-#include "core/engine/control.h"
+#include "core/engine/circle.h"
 #include "core/engine/drive.h"
-#include "core/engine/ids.h"
 #include "core/negotiate/negotiate.h"
 #include "core/engine/queue.h"
 #include "core/engine/repair.h"
@@ -57,32 +55,17 @@ struct engine {
     struct queue *queue;
     struct drive drive;
     struct engine_counters counters;
-    bool spin; /* every rank of this host has a processor of its own: mesh_may_spin() */
 
     /* (lock) */
-    int rank, size; /* in the mesh, which may have fewer ranks than the world */
-    struct mesh *mesh;
-    bool entered; /* hvd_init() has finished */
+    struct circle circle; /* of the world */
+    bool entered;         /* hvd_init() has finished */
     /* worlds of later epochs, the user's world, its predecessor; newest first */
     struct world *worlds;
-    struct world_map map; /* between mesh ranks and ranks of the user's world */
-    /* The user's world before the last boundary, and its map: operations that were submitted in it
-     * may still be in flight. NULL: there can be none. */
+    /* The user's world before the last boundary: operations that were submitted in it may still be
+     * in flight. NULL: there can be none. */
     struct world *previous;
-    struct world_map map_previous;
     struct repair repair;
-    /* collective operations finished; every rank has the same number at the same place of the log
-     */
-    uint64_t done;
-    struct coll *coll;
     struct backends backends;
-    struct negotiate *neg;
-    struct control control;
-    struct ids ids;
-    struct batches batches;
-    int64_t *splits;         /* [size] rows of an alltoall, by mesh rank: launch_wire_splits() */
-    uint64_t next_tick;      /* clock time at which negotiation has to be called; 0: at once */
-    struct slot *submitting; /* the slot that is in negotiate_submit() now */
     /* set by a callback that failed; the turn then ends with engine_fail() */
     struct err trouble;
     /* This rank or another one cannot run what others have begun on their GPUs (owed.h): an elastic
@@ -147,22 +130,13 @@ int engine_negotiate_anew(struct engine *e, struct err *err);
 /* Replaces the timeline (NULL: none) and closes the previous one. */
 void engine_swap_timeline(struct engine *e, struct timeline *fresh);
 
-/* (lock) The world in which an operation was submitted, and below its map. */
+/* (lock) The world in which an operation was submitted. */
 static inline const struct world *engine_world_of(const struct engine *e,
                                                   const struct signature *sig)
 {
     return sig->world == 0 || sig->world == e->world->epoch || !e->previous ? e->world
                                                                             : e->previous;
 }
-
-static inline const struct world_map *engine_map_of(const struct engine *e,
-                                                    const struct signature *sig)
-{
-    return engine_world_of(e, sig) == e->world ? &e->map : &e->map_previous;
-}
-
-/* (lock) Recomputes both maps for a new mesh. */
-int engine_map_worlds(struct engine *e, struct err *err);
 
 /* (lock) Ends unfinished operations of the user's world with -ESTALE. New requests are refused
  * until the user enters the next world. */

@@ -35,25 +35,25 @@ static void abandon_tensors(struct engine *e, const char *who, struct err *err)
             "write its tensors: do not use or free them before this process ends",
             why.msg, who);
     e->backends.abandoned = true;
-    e->batches.launch.scratch = NULL;
-    e->batches.launch.scratch_cap = 0;
+    e->circle.batches.launch.scratch = NULL;
+    e->circle.batches.launch.scratch_cap = 0;
     queue_abandon(e->queue);
 }
 
 /* Without negotiation there is no mesh whose messages could still be on their way out. */
 void engine_let_others_hear(struct engine *e)
 {
-    struct gpu_lane *l = &e->batches.gpu;
+    struct gpu_lane *l = &e->circle.batches.gpu;
     const struct timespec nap = {.tv_nsec = CLOCK_MS};
     uint64_t deadline = deadline_in_ms(HEAR_MS);
     struct err err;
-    if (e->size == 1 || l->launched == l->counted || l->revoked)
+    if (e->circle.size == 1 || l->launched == l->counted || l->revoked)
         return;
     l->revoked = true;
     while (!deadline_passed(deadline)) {
-        if (e->neg) {
-            mesh_progress(e->mesh, NULL, &err);
-            control_flush(e);
+        if (e->circle.neg) {
+            mesh_progress(e->circle.mesh, NULL, &err);
+            control_flush(&e->circle);
         }
         nanosleep(&nap, NULL);
     }
@@ -65,14 +65,14 @@ void engine_fail_all(struct engine *e, const struct err *why)
     engine_let_others_hear(e);
     /* Stop the operation first: callers may reuse their tensors as soon as they learn of the
      * failure. */
-    coll_stop(e->coll);
+    coll_stop(e->circle.coll);
     coll_stop(e->repair.old_coll);
-    if (!gpu_lane_idle(&e->batches.gpu) || device_owes(e->backends.device))
+    if (!gpu_lane_idle(&e->circle.batches.gpu) || device_owes(e->backends.device))
         device_end(e->backends.device);
-    if (coll_abandoned(e->coll))
-        abandon_tensors(e, coll_abandoned(e->coll), err);
-    batches_drop(e);
-    ids_fini(&e->ids);
+    if (coll_abandoned(e->circle.coll))
+        abandon_tensors(e, coll_abandoned(e->circle.coll), err);
+    batches_drop(&e->circle);
+    ids_fini(&e->circle.ids);
     if (e->fast_busy && !atomic_load(&e->fast.done)) {
         e->fast.status = err->code;
         e->fast.text = strdup(err->msg);
@@ -86,7 +86,7 @@ void engine_send_bye(struct engine *e, enum bye_for whose, const struct err *why
 {
     if (e->said_bye || (!e->boot.elastic && whose == BYE_THIS_RANK))
         return;
-    boot_bye(&e->boot, why ? why->code : 0, e->done, why ? why->msg : "");
+    boot_bye(&e->boot, why ? why->code : 0, e->circle.done, why ? why->msg : "");
     e->said_bye = true;
 }
 
@@ -123,7 +123,7 @@ void engine_repair(struct engine *e, const struct err *why)
     /* Tells the peers unless that was done already. Ranks of this host do not see a connection end,
      * and no rank may return a result after it has reported (REPAIR.md). */
     if (e->boot.elastic)
-        mesh_abort(e->mesh, why->msg);
+        mesh_abort(e->circle.mesh, why->msg);
     if (!e->boot.elastic || atomic_load(&e->drive.closing)) {
         e->broken = true;
         engine_fail(e, why);
@@ -138,9 +138,9 @@ void engine_repair(struct engine *e, const struct err *why)
 
 void engine_lost(struct engine *e, const char *what, int rc)
 {
-    const struct err *why = coll_why(e->coll);
+    const struct err *why = coll_why(e->circle.coll);
     struct err err = {0};
-    int peer = e->rank;
+    int peer = e->circle.rank;
     if (rc == -ENOTSUP || rc == -EXDEV) {
         err_set(&err, ENOTSUP, "%s", why ? why->msg : what);
         /* Every rank has reached the same conclusion from the same data. */
@@ -149,17 +149,17 @@ void engine_lost(struct engine *e, const char *what, int rc)
             return;
         }
         /* Only this rank has failed; the other ranks can go on without it. */
-        mesh_abort(e->mesh, err.msg);
+        mesh_abort(e->circle.mesh, err.msg);
         engine_fail_rank(e, &err);
         return;
     }
     int known = rc == -EPROTO || rc == -ENOMEM || rc == -EOVERFLOW
-                    ? mesh_progress(e->mesh, &peer, &err)
-                    : mesh_why(e->mesh, &peer, &err);
+                    ? mesh_progress(e->circle.mesh, &peer, &err)
+                    : mesh_why(e->circle.mesh, &peer, &err);
     /* No rank is lost, but a peer has moved on to the next epoch in order, so this rank follows. */
     if (known == 0 && rc == -ECONNRESET && e->boot.elastic) {
         known = err_set(&err, ECONNRESET, "rank %d: %s: a peer has moved on to the next epoch",
-                        e->rank, what);
+                        e->circle.rank, what);
         peer = 0;
     }
     if (known == -ECONNRESET && peer >= 0) {
@@ -169,10 +169,11 @@ void engine_lost(struct engine *e, const char *what, int rc)
     if (known == 0) {
         int code = rc == -ENOMEM ? ENOMEM : ECONNRESET;
         if (e->trouble.code) /* e->trouble has a text already */
-            err_set(&err, code, "rank %d: %s", e->rank, e->trouble.msg);
+            err_set(&err, code, "rank %d: %s", e->circle.rank, e->trouble.msg);
         else
-            err_set(&err, code, "rank %d: %s: %s", e->rank, what, why ? why->msg : strerror(-rc));
-        mesh_abort(e->mesh, err.msg);
+            err_set(&err, code, "rank %d: %s: %s", e->circle.rank, what,
+                    why ? why->msg : strerror(-rc));
+        mesh_abort(e->circle.mesh, err.msg);
     }
     engine_fail_rank(e, &err);
 }

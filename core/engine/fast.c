@@ -15,8 +15,9 @@
 static bool can_be_next(struct engine *e, const struct hvd_request *r)
 {
     return r->name && !e->fast_busy && !e->failed && !timeline_on(&e->timeline) &&
-           batches_idle(&e->batches) && !e->batches.held && e->control.ndeparted == 0 &&
-           !queue_has_new(e->queue) && negotiate_frozen(e->neg);
+           batches_idle(&e->circle.batches) && !e->circle.batches.held &&
+           e->circle.control.ndeparted == 0 && !queue_has_new(e->queue) &&
+           negotiate_frozen(e->circle.neg);
 }
 
 /* On 0 e->fast belongs to this call until its operation is done. 1: it is not the plan's next
@@ -30,9 +31,9 @@ static int begin(struct engine *e, const struct hvd_request *r, enum fast_for wh
     if (rc < 0)
         return rc;
     s->facts.sig.world = whose == FAST_USER && e->boot.elastic ? w->epoch : 0;
-    if (launch_root(e, &s->facts.sig) < 0)
+    if (launch_root(&e->circle, &s->facts.sig) < 0)
         return 1; /* the slow path reports the lost root */
-    if (!negotiate_try_next(e->neg, r->name, &s->facts.sig, ret))
+    if (!negotiate_try_next(e->circle.neg, r->name, &s->facts.sig, ret))
         return 1;
     memccpy(s->name, r->name, 0, HVD_MAX_NAME); /* negotiation knows the name, so it fits */
     e->fast_last = true;
@@ -59,7 +60,7 @@ static int run_planned(struct engine *e, const struct hvd_request *r, enum fast_
         return rc;
     e->fast_busy = true;
     atomic_fetch_add_explicit(&e->queue->submitted, 1, memory_order_relaxed);
-    if (!batches_run_fast(e, &next)) {
+    if (!batches_run_fast(&e->circle, &next)) {
         /* Peers are late: from here on the operation is driven like any other batch. */
         drive_until(e, s);
         drive_leave(e);

@@ -9,33 +9,34 @@
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
 
-int gpu_lane_init(struct engine *e, struct err *err)
+int gpu_lane_init(struct circle *c, struct err *err)
 {
-    struct gpu_lane *l = &e->batches.gpu;
+    struct gpu_lane *l = &c->batches.gpu;
     l->end = &l->first;
     return launch_init(&l->launch, err);
 }
 
-void gpu_lane_fini(struct engine *e)
+void gpu_lane_fini(struct circle *c)
 {
-    struct gpu_lane *l = &e->batches.gpu;
-    gpu_lane_drop(e);
+    struct gpu_lane *l = &c->batches.gpu;
+    gpu_lane_drop(c);
     launch_fini(&l->launch);
     whole_fini(&l->whole);
 }
 
-bool gpu_lane_takes(struct engine *e, const struct batch *batch)
+bool gpu_lane_takes(struct circle *c, const struct batch *batch)
 {
-    struct gpu_lane *l = &e->batches.gpu;
+    struct engine *e = c->engine;
+    struct gpu_lane *l = &c->batches.gpu;
     const struct slot *s = batch->slots[0];
-    launch_fill_op(e, &l->launch, &s->facts.sig);
+    launch_fill_op(c, &l->launch, &s->facts.sig);
     l->launch.op.device = s->device;
     return device_by_nccl(e->backends.device, &l->launch.op, &e->trouble) == 1;
 }
 
-void gpu_lane_add(struct engine *e, struct batch *batch)
+void gpu_lane_add(struct circle *c, struct batch *batch)
 {
-    struct gpu_lane *l = &e->batches.gpu;
+    struct gpu_lane *l = &c->batches.gpu;
     batch->next = NULL;
     *l->end = batch;
     l->end = &batch->next;
@@ -47,27 +48,29 @@ void gpu_lane_add(struct engine *e, struct batch *batch)
 /* ---- launching ------------------------------------------------------------------------------ */
 
 /* Whether the batch needs scratch memory, or a copy afterwards: see launch.h. */
-static bool must_be_alone(const struct engine *e, const struct batch *batch)
+static bool must_be_alone(const struct circle *c, const struct batch *batch)
 {
     const struct signature *sig = &batch->slots[0]->facts.sig;
-    return !engine_map_of(e, sig)->same &&
+    return !circle_map_of(c, sig)->same &&
            (sig->kind == HVD_ALLTOALL || sig->kind == HVD_REDUCESCATTER);
 }
 
-static bool may_launch(const struct engine *e, const struct batch *batch)
+static bool may_launch(const struct circle *c, const struct batch *batch)
 {
-    const struct gpu_lane *l = &e->batches.gpu;
-    return !l->starved && batches_may_begin(e, batch) && device_has_room(e->backends.device) &&
-           !l->alone && (l->launched == l->counted || !must_be_alone(e, batch));
+    const struct engine *e = c->engine;
+    const struct gpu_lane *l = &c->batches.gpu;
+    return !l->starved && batches_may_begin(c, batch) && device_has_room(e->backends.device) &&
+           !l->alone && (l->launched == l->counted || !must_be_alone(c, batch));
 }
 
-static int launch_one(struct engine *e, struct batch *batch)
+static int launch_one(struct circle *c, struct batch *batch)
 {
-    struct gpu_lane *l = &e->batches.gpu;
+    struct engine *e = c->engine;
+    struct gpu_lane *l = &c->batches.gpu;
     struct nccl_flight *flight = NULL;
-    bool retain = e->boot.elastic && e->size > 1;
-    l->alone = must_be_alone(e, batch);
-    int rc = launch_prepare(e, &l->launch, batch);
+    bool retain = e->boot.elastic && c->size > 1;
+    l->alone = must_be_alone(c, batch);
+    int rc = launch_prepare(c, &l->launch, batch);
     if (rc == 0)
         rc = device_add(e->backends.device, &l->launch.op, retain, &flight, &e->trouble);
     if (rc < 0)
@@ -79,14 +82,15 @@ static int launch_one(struct engine *e, struct batch *batch)
 }
 
 /* Launches what may be launched. */
-static int launch_more(struct engine *e, bool *ret_moved)
+static int launch_more(struct circle *c, bool *ret_moved)
 {
-    struct gpu_lane *l = &e->batches.gpu;
-    while (l->next && may_launch(e, l->next)) {
+    struct engine *e = c->engine;
+    struct gpu_lane *l = &c->batches.gpu;
+    while (l->next && may_launch(c, l->next)) {
         struct batch *batch = l->next;
         if (timeline_on(&e->timeline))
             batch->start_ns = clock_ns();
-        int rc = launch_one(e, batch);
+        int rc = launch_one(c, batch);
         if (rc == -EAGAIN) {
             e->trouble.code = 0;
             l->alone = false;
@@ -101,18 +105,20 @@ static int launch_more(struct engine *e, bool *ret_moved)
     return 0;
 }
 
-void gpu_lane_launch(struct engine *e)
+void gpu_lane_launch(struct circle *c)
 {
+    struct engine *e = c->engine;
     bool moved;
-    if (e->batches.gpu.next && !e->failed && !e->trouble.code)
-        launch_more(e, &moved);
+    if (c->batches.gpu.next && !e->failed && !e->trouble.code)
+        launch_more(c, &moved);
 }
 
 /* ---- landing -------------------------------------------------------------------------------- */
 
-static void finish_oldest(struct engine *e)
+static void finish_oldest(struct circle *c)
 {
-    struct gpu_lane *l = &e->batches.gpu;
+    struct engine *e = c->engine;
+    struct gpu_lane *l = &c->batches.gpu;
     struct batch *batch = l->first;
     if (!(l->first = batch->next))
         l->end = &l->first;
@@ -125,13 +131,14 @@ static void finish_oldest(struct engine *e)
     l->called--;
     l->landed--;
     l->counted--;
-    batches_finish(e, batch, "nccl");
+    batches_finish(c, batch, "nccl");
 }
 
 /* Notes batches whose event is recorded, so that streams can wait for it. */
-static void call(struct engine *e)
+static void call(struct circle *c)
 {
-    struct gpu_lane *l = &e->batches.gpu;
+    struct engine *e = c->engine;
+    struct gpu_lane *l = &c->batches.gpu;
     size_t called = device_called(e->backends.device);
     bool news = false;
     while (l->called < called) {
@@ -146,26 +153,26 @@ static void call(struct engine *e)
         drive_wake_waiters(e);
 }
 
-static bool may_count(const struct engine *e, size_t landed)
+static bool may_count(const struct circle *c, size_t landed)
 {
-    const struct gpu_lane *l = &e->batches.gpu;
-    return l->counted < landed && batches_can_end(e, l->landing);
+    const struct gpu_lane *l = &c->batches.gpu;
+    return l->counted < landed && batches_can_end(c, l->landing);
 }
 
-bool gpu_lane_has_news(const struct engine *e)
+bool gpu_lane_has_news(const struct circle *c)
 {
-    return may_count(e, e->batches.gpu.landed);
+    return may_count(c, c->batches.gpu.landed);
 }
 
 /* Counts batches as whole. A batch that a departed rank has not run is never counted: its event can
  * pass only because another rank has aborted its communicator. */
-static void count(struct engine *e, size_t landed)
+static void count(struct circle *c, size_t landed)
 {
-    struct gpu_lane *l = &e->batches.gpu;
-    while (may_count(e, landed)) {
+    struct gpu_lane *l = &c->batches.gpu;
+    while (may_count(c, landed)) {
         l->counted++;
         l->landing = l->landing->next;
-        whole_add(e);
+        whole_add(c);
     }
 }
 
@@ -173,52 +180,54 @@ static void count(struct engine *e, size_t landed)
  * on the other ranks goes on without that rank's data. It has told them of its failure before
  * (engine_let_others_hear()). So a batch counts if a look at the messages after its event finds
  * none of a failure. */
-static size_t count_landed(const struct engine *e, bool heard)
+static size_t count_landed(const struct circle *c, bool heard)
 {
-    const struct gpu_lane *l = &e->batches.gpu;
-    if (e->size == 1)
+    const struct engine *e = c->engine;
+    const struct gpu_lane *l = &c->batches.gpu;
+    if (c->size == 1)
         return device_landed(e->backends.device);
     return heard ? l->landed : l->counted;
 }
 
-bool gpu_lane_progress(struct engine *e, bool heard)
+bool gpu_lane_progress(struct circle *c, bool heard)
 {
-    struct gpu_lane *l = &e->batches.gpu;
+    struct engine *e = c->engine;
+    struct gpu_lane *l = &c->batches.gpu;
     bool moved = false;
     struct err err = {0};
     if (!l->first)
         return false;
-    int rc = launch_more(e, &moved);
+    int rc = launch_more(c, &moved);
     if (rc == 0 && l->launched > 0)
-        rc = device_progress(e->backends.device, e->mesh, &err);
+        rc = device_progress(e->backends.device, c->mesh, &err);
     if (rc < 0) {
         e->trouble = e->trouble.code ? e->trouble : err;
         engine_lost(e, "an operation on the GPU", rc);
         return true;
     }
-    size_t landed = count_landed(e, heard);
+    size_t landed = count_landed(c, heard);
     l->landed = device_landed(e->backends.device);
-    if (mesh_is_aborted(e->mesh))
+    if (mesh_is_aborted(c->mesh))
         return moved;
-    call(e);
-    count(e, landed);
+    call(c);
+    count(c, landed);
     while (l->first != l->landing && l->finished < l->whole.done) {
         l->finished++;
-        finish_oldest(e);
+        finish_oldest(c);
         moved = true;
     }
-    return moved || gpu_lane_has_news(e);
+    return moved || gpu_lane_has_news(c);
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-void gpu_lane_drop(struct engine *e)
+void gpu_lane_drop(struct circle *c)
 {
-    struct gpu_lane *l = &e->batches.gpu;
+    struct gpu_lane *l = &c->batches.gpu;
     while (l->first) {
         struct batch *batch = l->first;
         l->first = batch->next;
-        batches_recycle(e, batch);
+        batches_recycle(c, batch);
     }
     l->end = &l->first;
     l->calling = l->landing = l->next = NULL;
@@ -226,20 +235,22 @@ void gpu_lane_drop(struct engine *e)
     l->alone = l->starved = l->revoked = false;
 }
 
-void gpu_lane_revoke(struct engine *e)
+void gpu_lane_revoke(struct circle *c)
 {
-    e->batches.gpu.revoked = true;
+    struct engine *e = c->engine;
+    c->batches.gpu.revoked = true;
     device_revoke(e->backends.device);
 }
 
-void gpu_lane_settle(struct engine *e, uint64_t done)
+void gpu_lane_settle(struct circle *c, uint64_t done)
 {
-    struct gpu_lane *l = &e->batches.gpu;
+    struct engine *e = c->engine;
+    struct gpu_lane *l = &c->batches.gpu;
     while (l->first != l->landing && l->finished < done) {
         l->finished++;
-        finish_oldest(e);
+        finish_oldest(c);
     }
     l->whole.own = l->whole.done = l->finished;
-    gpu_lane_drop(e);
+    gpu_lane_drop(c);
     device_give_back(e->backends.device);
 }

@@ -19,7 +19,7 @@
 #include "core/engine/whole.h"
 
 struct batch;
-struct engine;
+struct circle;
 
 struct gpu_lane {
     struct launch launch;       /* the operation that is being launched */
@@ -38,23 +38,23 @@ struct gpu_lane {
     struct whole whole;
 };
 
-int gpu_lane_init(struct engine *e, struct err *err);
-void gpu_lane_fini(struct engine *e);
+int gpu_lane_init(struct circle *c, struct err *err);
+void gpu_lane_fini(struct circle *c);
 
 /* Returns whether NCCL runs the batch; else it goes through the host's memory. The same on every
  * rank. Call it when the epoch's GPUs are set up (device_is_ready()). A failure is set in
  * e->trouble. */
-bool gpu_lane_takes(struct engine *e, const struct batch *batch);
+bool gpu_lane_takes(struct circle *c, const struct batch *batch);
 
 /* Adds a batch behind all others. */
-void gpu_lane_add(struct engine *e, struct batch *batch);
+void gpu_lane_add(struct circle *c, struct batch *batch);
 
 /* heard: the messages of all ranks were looked at since the last call. Returns true when a batch
  * was done, the lane has failed, or there is news. */
-bool gpu_lane_progress(struct engine *e, bool heard);
+bool gpu_lane_progress(struct circle *c, bool heard);
 
 /* Batches have landed that count once the messages have been looked at. */
-bool gpu_lane_has_news(const struct engine *e);
+bool gpu_lane_has_news(const struct circle *c);
 
 /* Whether a batch is in the lane. */
 static inline bool gpu_lane_idle(const struct gpu_lane *l)
@@ -69,17 +69,17 @@ static inline enum coll_wait gpu_lane_wait(const struct gpu_lane *l)
 }
 
 /* Launches what may be launched, without waiting for anything. A failure is set in e->trouble. */
-void gpu_lane_launch(struct engine *e);
+void gpu_lane_launch(struct circle *c);
 
 /* After a loss, when all survivors have reported, for each epoch that is tried: starts to abort the
  * communicator. */
-void gpu_lane_revoke(struct engine *e);
+void gpu_lane_revoke(struct circle *c);
 
 /* After a loss: batches below `done` are done on every survivor; the inputs of all others are
  * restored, and the batches dropped. The caller submits their slots again. */
-void gpu_lane_settle(struct engine *e, uint64_t done);
+void gpu_lane_settle(struct circle *c, uint64_t done);
 
 /* Drops all batches. The caller finishes their slots. */
-void gpu_lane_drop(struct engine *e);
+void gpu_lane_drop(struct circle *c);
 
 #endif

@@ -39,7 +39,7 @@ void launch_fini(struct launch *l)
     *l = (struct launch){.scratch_cap = 0};
 }
 
-void launch_fill_op(struct engine *e, struct launch *l, const struct signature *sig)
+void launch_fill_op(struct circle *c, struct launch *l, const struct signature *sig)
 {
     l->op = (struct coll_op){
         .kind = (enum hvd_kind)sig->kind,
@@ -47,29 +47,29 @@ void launch_fill_op(struct engine *e, struct launch *l, const struct signature *
         .op = (enum hvd_op)sig->op,
         .prescale = sig->prescale,
         .postscale = sig->postscale,
-        .contributors = e->size,
+        .contributors = c->size,
         .device = -1,
-        .root = launch_root(e, sig),
+        .root = launch_root(c, sig),
         .tensors = l->tensors,
         .n = 1,
     };
 }
 
-int launch_root(const struct engine *e, const struct signature *sig)
+int launch_root(const struct circle *c, const struct signature *sig)
 {
-    return sig->kind == HVD_BROADCAST ? engine_map_of(e, sig)->to_mesh[sig->root] : 0;
+    return sig->kind == HVD_BROADCAST ? circle_map_of(c, sig)->to_mesh[sig->root] : 0;
 }
 
-const int64_t *launch_wire_splits(struct engine *e, const struct slot *s)
+const int64_t *launch_wire_splits(struct circle *c, const struct slot *s)
 {
     if (s->facts.sig.kind != HVD_ALLTOALL)
         return NULL;
-    const struct world_map *map = engine_map_of(e, &s->facts.sig);
-    for (int r = 0; r < e->size; r++) {
+    const struct world_map *map = circle_map_of(c, &s->facts.sig);
+    for (int r = 0; r < c->size; r++) {
         int at = map->to_world[r]; /* -1: a joiner that the user's world does not have yet */
-        e->splits[r] = at < 0 ? 0 : s->splits[at];
+        c->splits[r] = at < 0 ? 0 : s->splits[at];
     }
-    return e->splits;
+    return c->splits;
 }
 
 /* Room for n tensors of one operation. */
@@ -108,12 +108,13 @@ static int fuse(struct engine *e, struct launch *l, const struct batch *batch)
 /* Converts rows per rank into elements per rank. The result goes to the user's output if it fits;
  * otherwise it is allocated. Negotiation has compared the ranks' numbers, but their sum may still
  * overflow. */
-static int place_result(struct engine *e, struct launch *l, struct slot *s)
+static int place_result(struct circle *c, struct launch *l, struct slot *s)
 {
-    const struct world_map *map = engine_map_of(e, &s->facts.sig);
+    struct engine *e = c->engine;
+    const struct world_map *map = circle_map_of(c, &s->facts.sig);
     size_t total = 0, bytes = 0;
     s->result_rows = 0;
-    for (int r = 0; r < e->size; r++) {
+    for (int r = 0; r < c->size; r++) {
         size_t count;
         int at = map->to_world[r];
         int64_t rows = at < 0 ? 0 : s->rows[at];
@@ -154,15 +155,16 @@ static uint8_t *scratch(struct engine *e, struct launch *l, const struct slot *s
 
 /* The input has rows for lost ranks between those for survivors. Copies the survivors' rows
  * together. */
-static int pack_alltoall(struct engine *e, struct launch *l, struct slot *s)
+static int pack_alltoall(struct circle *c, struct launch *l, struct slot *s)
 {
+    struct engine *e = c->engine;
     size_t row = s->facts.inner * hvd_dtype_size(l->op.dtype), at = 0, count = 0;
     const uint8_t *in = s->in;
     uint8_t *packed = scratch(e, l, s, s->facts.count * hvd_dtype_size(l->op.dtype) + 1);
     if (!packed)
         return e->trouble.code;
     const struct world *w = engine_world_of(e, &s->facts.sig);
-    const struct world_map *map = engine_map_of(e, &s->facts.sig);
+    const struct world_map *map = circle_map_of(c, &s->facts.sig);
     for (int r = 0; r < w->size; r++) {
         size_t bytes = (size_t)s->splits[r] * row;
         if (map->to_mesh[r] >= 0 && bytes > 0) {
@@ -187,8 +189,9 @@ static int pack_alltoall(struct engine *e, struct launch *l, struct slot *s)
 
 /* No rank receives the rows of lost ranks. Every rank allreduces the whole tensor and takes its own
  * rows. */
-static int replace_reducescatter(struct engine *e, struct launch *l, struct slot *s)
+static int replace_reducescatter(struct circle *c, struct launch *l, struct slot *s)
 {
+    struct engine *e = c->engine;
     const struct world *w = engine_world_of(e, &s->facts.sig);
     size_t elem = hvd_dtype_size(l->op.dtype), before = 0;
     uint8_t *sums = scratch(e, l, s, s->facts.count * elem + 1);
@@ -213,28 +216,28 @@ void launch_finish(struct engine *e, struct launch *l)
     *a = (struct pending_copy){0};
 }
 
-static int set_counts(struct engine *e, struct launch *l, struct slot *s)
+static int set_counts(struct circle *c, struct launch *l, struct slot *s)
 {
-    const bool same = engine_map_of(e, &s->facts.sig)->same;
+    const bool same = circle_map_of(c, &s->facts.sig)->same;
     switch (l->op.kind) {
     case HVD_ALLTOALL:
-        for (int r = 0; r < e->size; r++)
-            l->send_counts[r] = (size_t)launch_wire_splits(e, s)[r] * s->facts.inner;
+        for (int r = 0; r < c->size; r++)
+            l->send_counts[r] = (size_t)launch_wire_splits(c, s)[r] * s->facts.inner;
         l->op.send_counts = l->send_counts;
         if (!same) {
-            int rc = pack_alltoall(e, l, s);
+            int rc = pack_alltoall(c, l, s);
             if (rc < 0)
                 return rc;
         }
-        return place_result(e, l, s);
+        return place_result(c, l, s);
     case HVD_ALLGATHER:
-        return place_result(e, l, s);
+        return place_result(c, l, s);
     case HVD_REDUCESCATTER:
         if (!same)
-            return replace_reducescatter(e, l, s);
-        for (int r = 0; r < e->size; r++)
+            return replace_reducescatter(c, l, s);
+        for (int r = 0; r < c->size; r++)
             l->recv_counts[r] =
-                (size_t)request_rows(s->facts.sig.shape[0], r, e->size) * s->facts.inner;
+                (size_t)request_rows(s->facts.sig.shape[0], r, c->size) * s->facts.inner;
         l->op.recv_counts = l->recv_counts;
         return 0;
     case HVD_ALLREDUCE:
@@ -246,16 +249,16 @@ static int set_counts(struct engine *e, struct launch *l, struct slot *s)
     return 0;
 }
 
-int launch_prepare(struct engine *e, struct launch *l, struct batch *batch)
+int launch_prepare(struct circle *c, struct launch *l, struct batch *batch)
 {
     struct slot *s = batch->slots[0];
     l->pending_copy = (struct pending_copy){0};
-    launch_fill_op(e, l, &s->facts.sig);
+    launch_fill_op(c, l, &s->facts.sig);
     l->op.device = s->device;
     if (l->op.kind == HVD_ALLREDUCE)
-        return fuse(e, l, batch);
+        return fuse(c->engine, l, batch);
     l->tensors[0] = (struct coll_tensor){.in = s->in, .out = s->out, .count = s->facts.count};
     l->ready[0] = s->ready;
     l->op.ready = s->device < 0 ? NULL : l->ready;
-    return set_counts(e, l, s);
+    return set_counts(c, l, s);
 }

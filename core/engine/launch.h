@@ -14,7 +14,7 @@
 #include "core/engine/launch_gpu.h"
 
 struct batch;
-struct engine;
+struct circle;
 struct signature;
 struct slot;
 
@@ -46,18 +46,18 @@ void launch_fini(struct launch *l);
 int launch_resize(struct launch *l, int size, struct err *err);
 
 /* Fills l->op with the batch's operation. */
-int launch_prepare(struct engine *e, struct launch *l, struct batch *batch);
+int launch_prepare(struct circle *c, struct launch *l, struct batch *batch);
 
 /* Called after the operation: makes l->pending_copy, if there is one. */
 void launch_finish(struct engine *e, struct launch *l);
 
 /* The root's rank in the mesh; -1 when the root is lost; 0 for operations without a root. */
-int launch_root(const struct engine *e, const struct signature *sig);
+int launch_root(const struct circle *c, const struct signature *sig);
 
 /* An alltoall's splits by mesh rank, valid until the next call. NULL for other operations. */
-const int64_t *launch_wire_splits(struct engine *e, const struct slot *slot);
+const int64_t *launch_wire_splits(struct circle *c, const struct slot *slot);
 
 /* Fills l->op with what the signature determines, for one tensor and without counts. */
-void launch_fill_op(struct engine *e, struct launch *l, const struct signature *sig);
+void launch_fill_op(struct circle *c, struct launch *l, const struct signature *sig);
 
 #endif

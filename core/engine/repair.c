@@ -30,12 +30,12 @@ void repair_report(struct engine *e)
         coll_standing(f->old_coll, &st);
     f->mine = (struct report){.has_state = e->world != NULL,
                               .fresh = !e->entered,
-                              .done = e->done,
+                              .done = e->circle.done,
                               .started = st.started,
                               .whole = st.whole,
                               .pieces = st.pieces,
-                              .gpu_done = e->batches.gpu.finished,
-                              .gpu_whole = e->batches.gpu.whole.own};
+                              .gpu_done = e->circle.batches.gpu.finished,
+                              .gpu_whole = e->circle.batches.gpu.whole.own};
     for (uint32_t i = 0; i < st.pieces && i < REPORT_PIECES_MAX; i++)
         f->mine.final[i] = st.final[i];
 }
@@ -48,14 +48,14 @@ static void keep_counters(struct engine *e)
 {
     struct engine_counters *c = &e->counters;
     struct negotiate_stats s = {0};
-    if (e->neg)
-        negotiate_get_stats(e->neg, &s);
+    if (e->circle.neg)
+        negotiate_get_stats(e->circle.neg, &s);
     counter_add(&c->negotiated, s.negotiated);
     counter_add(&c->cached, s.cached);
     counter_add(&c->frozen, s.frozen);
     counter_add(&c->thaws, s.thaws);
-    counter_add(&c->refused, mesh_refused(e->mesh));
-    counter_add(&c->allocations, e->ids.allocations);
+    counter_add(&c->refused, mesh_refused(e->circle.mesh));
+    counter_add(&c->allocations, e->circle.ids.allocations);
 }
 
 /* Revokes the current epoch. Keeps its mesh and coll if an operation was in flight, otherwise frees
@@ -65,19 +65,16 @@ static void revoke_epoch(struct engine *e)
     struct repair *f = &e->repair;
     keep_counters(e);
     atomic_store(&e->repairing, 1);
-    if (e->neg)
-        negotiate_destroy(e->neg);
-    e->neg = NULL;
-    control_fini(&e->control);
-    ids_fini(&e->ids);
-    mesh_retire(e->mesh);
-    if (!f->active && e->batches.running) {
-        f->old_mesh = e->mesh;
-        f->old_coll = e->coll;
+    circle_dissolve(&e->circle);
+    ids_fini(&e->circle.ids);
+    mesh_retire(e->circle.mesh);
+    if (!f->active && e->circle.batches.running) {
+        f->old_mesh = e->circle.mesh;
+        f->old_coll = e->circle.coll;
     } else {
-        coll_destroy(e->coll);
+        coll_destroy(e->circle.coll);
     }
-    e->coll = NULL;
+    e->circle.coll = NULL;
     if (!f->active)
         repair_report(e);
     f->active = true;
@@ -123,23 +120,23 @@ static int take_reports(struct engine *e, struct err *err)
 /* Replaces the mesh. Keeps the old one if the operation in flight still needs it. */
 static void take_mesh(struct engine *e, struct mesh *mesh)
 {
-    if (e->mesh != e->repair.old_mesh)
-        mesh_destroy(e->mesh);
-    e->mesh = mesh;
-    e->rank = mesh->rank;
-    e->size = mesh->size;
+    if (e->circle.mesh != e->repair.old_mesh)
+        mesh_destroy(e->circle.mesh);
+    e->circle.mesh = mesh;
+    e->circle.rank = mesh->rank;
+    e->circle.size = mesh->size;
     atomic_store(&e->epoch, mesh->epoch);
     atomic_store(&e->applied, e->boot.change);
 }
 
 static int make_world(struct engine *e, struct err *err)
 {
-    struct world *w = world_make(&e->boot, e->mesh);
+    struct world *w = world_make(&e->boot, e->circle.mesh);
     if (!w)
-        return err_set(err, ENOMEM, "no memory for a world of %d", e->size);
+        return err_set(err, ENOMEM, "no memory for a world of %d", e->circle.size);
     w->older = e->worlds;
     e->worlds = w;
-    return e->world ? engine_map_worlds(e, err) : engine_enter_world(e, w, err);
+    return e->world ? circle_map(&e->circle, err) : engine_enter_world(e, w, err);
 }
 
 /* In the first epoch other ranks may start slowly, so only the caller's deadline applies. */
@@ -177,7 +174,7 @@ static int connect_epoch(struct engine *e, uint64_t *deadline, struct err *err)
     /* Not before every survivor has reported: work that was aborted on one rank ends on the others,
      * too, with a result that is wrong (REPAIR.md). */
     if (rc == 0 && e->repair.active)
-        gpu_lane_revoke(e);
+        gpu_lane_revoke(&e->circle);
     if (rc == 0)
         rc = backends_hear(&e->backends, e->boot.cards, e->boot.size, err);
     if (rc == 0 && e->repair.active)
@@ -210,8 +207,8 @@ int repair_first_epoch(struct engine *e, uint64_t deadline, struct err *err)
     while (e->boot.elastic && may_try_again(rc) && !deadline_passed(deadline));
     /* A joiner continues the members' operation count. */
     if (rc == 0) {
-        e->done = e->repair.decision.done;
-        e->batches.gpu.finished = e->repair.decision.gpu_done;
+        e->circle.done = e->repair.decision.done;
+        e->circle.batches.gpu.finished = e->repair.decision.gpu_done;
     }
     return rc;
 }
@@ -220,14 +217,15 @@ int repair_first_epoch(struct engine *e, uint64_t deadline, struct err *err)
 
 static int enter_epoch(struct engine *e, struct err *err)
 {
-    int rc = coll_create(e->mesh, &e->coll, err);
+    int rc = coll_create(e->circle.mesh, &e->circle.coll, err);
     if (rc < 0)
         return rc;
-    coll_set_elastic(e->coll);
-    rc = backends_enter(&e->backends, e->coll, e->boot.is_new && e->boot.is_new[e->rank],
-                        deadline_in_ms(MEET_MS), err);
+    coll_set_elastic(e->circle.coll);
+    rc = backends_enter(&e->backends, e->circle.coll,
+                        e->boot.is_new && e->boot.is_new[e->circle.rank], deadline_in_ms(MEET_MS),
+                        err);
     if (rc == 0)
-        rc = batches_resize(e, err);
+        rc = batches_resize(&e->circle, err);
     return rc == 0 ? settle(e, err) : rc;
 }
 
@@ -235,8 +233,8 @@ static int enter_epoch(struct engine *e, struct err *err)
  */
 static void leave_mesh(struct engine *e, const struct err *why)
 {
-    mesh_abort(e->mesh, err_text(why));
-    mesh_retire(e->mesh);
+    mesh_abort(e->circle.mesh, err_text(why));
+    mesh_retire(e->circle.mesh);
 }
 
 static int next_epoch(struct engine *e, struct err *err)
@@ -246,8 +244,8 @@ static int next_epoch(struct engine *e, struct err *err)
     if (rc == 0)
         rc = enter_epoch(e, err);
     if (rc < 0) {
-        coll_destroy(e->coll);
-        e->coll = NULL;
+        coll_destroy(e->circle.coll);
+        e->circle.coll = NULL;
         leave_mesh(e, err);
     }
     return rc;
@@ -256,7 +254,7 @@ static int next_epoch(struct engine *e, struct err *err)
 static void tell_agent(struct engine *e, uint64_t ns)
 {
     struct buf body = {0};
-    buf_put_u32(&body, e->mesh->epoch);
+    buf_put_u32(&body, e->circle.mesh->epoch);
     buf_put_u64(&body, ns);
     if (!body.failed)
         ctl_send(&e->boot.ctl, CTL_REPAIRED, &body, NULL, 0);
@@ -289,8 +287,8 @@ static int repair(struct engine *e, int why, const char *cause, struct err *err)
     uint64_t ns = clock_ns() - begin;
     if (loss)
         e->repair.last_ns = ns;
-    log_info("epoch %u: rank %d of %d after %.1f ms (%s)", e->mesh->epoch, e->rank, e->size,
-             (double)ns / CLOCK_MS, cause);
+    log_info("epoch %u: rank %d of %d after %.1f ms (%s)", e->circle.mesh->epoch, e->circle.rank,
+             e->circle.size, (double)ns / CLOCK_MS, cause);
     tell_agent(e, ns);
     return 0;
 }

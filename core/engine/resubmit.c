@@ -49,7 +49,7 @@ static void ungroup_rest(struct unfinished *p)
 void resubmit_all(struct engine *e)
 {
     uint64_t now = clock_ns();
-    batches_dissolve(e);
+    batches_dissolve(&e->circle);
     if (e->repair.boundary)
         engine_end_world(e);
     struct unfinished p = {.cap = atomic_load(&e->queue->in_flight)};
@@ -64,11 +64,11 @@ void resubmit_all(struct engine *e)
     ungroup_rest(&p);
     for (size_t i = 0; i < p.n; i++) {
         p.list[i]->has_id = false;
-        turn_submit(e, p.list[i], now);
+        turn_submit(&e->circle, p.list[i], now);
     }
     free(p.list);
     if (e->fast_busy && !atomic_load(&e->fast.done)) {
         e->fast.has_id = false;
-        turn_submit(e, &e->fast, now);
+        turn_submit(&e->circle, &e->fast, now);
     }
 }

@@ -72,30 +72,30 @@ static int save_inputs(struct repair *f, struct coll_tensor *tensors, size_t n, 
 
 static int lost(struct engine *e, int rc, struct err *err)
 {
-    int known = rc == -ECONNRESET ? mesh_why(e->mesh, NULL, err) : 0;
-    return known < 0 ? known : err_sys(err, -rc, "%s", coll_algorithm(e->coll));
+    int known = rc == -ECONNRESET ? mesh_why(e->circle.mesh, NULL, err) : 0;
+    return known < 0 ? known : err_sys(err, -rc, "%s", coll_algorithm(e->circle.coll));
 }
 
 static int run(struct engine *e, const struct coll_op *op, struct err *err)
 {
-    int rc = coll_start(e->coll, op, err);
+    int rc = coll_start(e->circle.coll, op, err);
     if (rc < 0)
         return rc;
     for (;;) {
         struct spin_state spin = {0};
-        while ((rc = coll_progress(e->coll)) == 1 && drive_pause(e, &spin))
+        while ((rc = coll_progress(e->circle.coll)) == 1 && drive_pause(e, &spin))
             ;
         if (rc != 1)
             return rc < 0 ? lost(e, rc, err) : 0;
-        rc = mesh_progress(e->mesh, NULL, err);
+        rc = mesh_progress(e->circle.mesh, NULL, err);
         if (rc < 0)
             return rc;
-        mesh_sleep_begin(e->mesh);
-        rc = coll_progress(e->coll);
-        struct pollfd p = {.fd = mesh_fd(e->mesh), .events = POLLIN};
+        mesh_sleep_begin(e->circle.mesh);
+        rc = coll_progress(e->circle.coll);
+        struct pollfd p = {.fd = mesh_fd(e->circle.mesh), .events = POLLIN};
         if (rc == 1)
-            poll(&p, 1, coll_wait(e->coll) ? 1 : 100);
-        mesh_sleep_end(e->mesh);
+            poll(&p, 1, coll_wait(e->circle.coll) ? 1 : 100);
+        mesh_sleep_end(e->circle.mesh);
         if (rc != 1)
             return rc < 0 ? lost(e, rc, err) : 0;
         if (atomic_load(&e->drive.closing))
@@ -127,7 +127,7 @@ static int run_safely(struct engine *e, const struct coll_op *op, struct err *er
 static int run_rest(struct engine *e, const struct decision *d, struct err *err)
 {
     struct repair *f = &e->repair;
-    struct coll_op op = e->batches.launch.op;
+    struct coll_op op = e->circle.batches.launch.op;
     f->rest.n = 0;
     int rc = coll_settle(f->old_coll, d->final, &f->rest);
     if (rc < 0)
@@ -137,7 +137,7 @@ static int run_rest(struct engine *e, const struct decision *d, struct err *err)
         return rc;
     op.tensors = f->rest.list;
     op.n = f->rest.n;
-    op.contributors = e->size;
+    op.contributors = e->circle.size;
     /* Perhaps nothing remains to be run (as always for a gather), but every rank must take part in
      * the barriers. */
     if (op.n == 0)
@@ -162,7 +162,7 @@ static void drop_old(struct engine *e)
 {
     struct repair *f = &e->repair;
     coll_destroy(f->old_coll);
-    if (f->old_mesh != e->mesh)
+    if (f->old_mesh != e->circle.mesh)
         mesh_destroy(f->old_mesh);
     f->old_coll = NULL;
     f->old_mesh = NULL;
@@ -171,9 +171,9 @@ static void drop_old(struct engine *e)
 /* Counts the operation, which is now done on all ranks. */
 static void count(struct engine *e)
 {
-    struct batches *b = &e->batches;
-    e->done++;
-    launch_finish(e, &e->batches.launch);
+    struct batches *b = &e->circle.batches;
+    e->circle.done++;
+    launch_finish(e, &e->circle.batches.launch);
     b->running = false;
     if (b->active)
         b->active->done = !b->setup;
@@ -184,7 +184,7 @@ int settle(struct engine *e, struct err *err)
     const struct decision *d = &e->repair.decision;
     int rc = 0;
     inject_point("settle");
-    gpu_lane_settle(e, d->gpu_done);
+    gpu_lane_settle(&e->circle, d->gpu_done);
     if (d->what == DECISION_FINISH)
         rc = finish(e, err);
     else if (d->what == DECISION_REST)
@@ -196,7 +196,7 @@ int settle(struct engine *e, struct err *err)
     if (d->what != DECISION_NOTHING)
         count(e);
     drop_old(e);
-    e->batches.running = false;
+    e->circle.batches.running = false;
     set_whole(e, false);
     repair_report(e);
     return 0;

@@ -18,14 +18,15 @@
 #define PROGRESS_NS (1 * CLOCK_S) /* least time between two progress reports to the agent */
 #define FAREWELL_NS (1 * CLOCK_S) /* wait for batches of the plan, from the first farewell on */
 
-static void finish_with(struct engine *e, struct slot *slot, const struct err *err)
+static void finish_with(struct circle *c, struct slot *slot, const struct err *err)
 {
+    struct engine *e = c->engine;
     if (slot->device >= 0) /* it may have been in flight in an earlier epoch */
         device_drain(e->backends.device);
     if (slot->has_id)
-        ids_remove(&e->ids, slot->id, slot);
+        ids_remove(&c->ids, slot->id, slot);
     if (timeline_on(&e->timeline))
-        batches_tell_timeline(e, slot, 0, coll_algorithm(e->coll), err->code);
+        batches_tell_timeline(e, slot, 0, coll_algorithm(c->coll), err->code);
     if (slot == &e->fast) {
         slot->status = err->code;
         slot->text = strdup(err->msg);
@@ -38,17 +39,17 @@ static void finish_with(struct engine *e, struct slot *slot, const struct err *e
 
 static void on_fail(void *ctx, uint64_t id, const struct err *err)
 {
-    struct engine *e = ctx;
-    struct slot *slot = ids_get(&e->ids, id);
-    if (!slot && e->submitting && !e->submitting->has_id)
-        slot = e->submitting;
+    struct circle *c = ctx;
+    struct slot *slot = ids_get(&c->ids, id);
+    if (!slot && c->submitting && !c->submitting->has_id)
+        slot = c->submitting;
     if (slot)
-        finish_with(e, slot, err);
+        finish_with(c, slot, err);
 }
 
 static void tell_agent(struct engine *e, unsigned state, const char *text)
 {
-    struct ctl *agent = mesh_agent(e->mesh);
+    struct ctl *agent = mesh_agent(e->circle.mesh);
     if (!agent)
         return;
     struct buf body = {0};
@@ -64,9 +65,10 @@ static void tell_agent(struct engine *e, unsigned state, const char *text)
 
 static void on_stalled(void *ctx, const char *text)
 {
-    struct engine *e = ctx;
+    struct circle *c = ctx;
+    struct engine *e = c->engine;
     counter_add(&e->counters.stalls, 1);
-    if (e->rank == 0)
+    if (c->rank == 0)
         log_warn("%s", text);
     tell_agent(e, 2, text);
 }
@@ -95,15 +97,17 @@ static bool is_late(struct engine *e, const struct slot *slot)
 
 static bool on_late(void *ctx, uint64_t id)
 {
-    struct engine *e = ctx;
-    return is_late(e, ids_get(&e->ids, id));
+    struct circle *c = ctx;
+    struct engine *e = c->engine;
+    return is_late(e, ids_get(&c->ids, id));
 }
 
 /* The first tensor of the GPU lane's oldest batch whose input is not complete. NULL: there is none.
  */
-static const struct slot *find_late(struct engine *e)
+static const struct slot *find_late(struct circle *c)
 {
-    const struct batch *oldest = e->batches.gpu.landing;
+    struct engine *e = c->engine;
+    const struct batch *oldest = c->batches.gpu.landing;
     for (size_t i = 0; oldest && i < oldest->n; i++)
         if (is_late(e, oldest->slots[i]))
             return oldest->slots[i];
@@ -112,12 +116,13 @@ static const struct slot *find_late(struct engine *e)
 
 static void on_waiting_in(void *ctx, char *text, size_t size)
 {
-    struct engine *e = ctx;
+    struct circle *c = ctx;
+    struct engine *e = c->engine;
     struct waiting w = {.text = text, .size = size};
     if (size == 0)
         return;
     text[0] = 0;
-    const struct slot *late = find_late(e);
+    const struct slot *late = find_late(c);
     if (late) {
         snprintf(text, size, "the GPU work that fills '%s'", late->name);
         return;
@@ -146,7 +151,8 @@ static void on_waiting_in(void *ctx, char *text, size_t size)
 /* Negotiation's callback: a rank that a batch needs does not answer. The failure ends the turn. */
 static void on_lost(void *ctx, int rank, const struct err *err)
 {
-    struct engine *e = ctx;
+    struct circle *c = ctx;
+    struct engine *e = c->engine;
     if (rank < 0 && err->code == -EINVAL && e->boot.elastic) {
         e->conflict = *err;
         return;
@@ -155,7 +161,7 @@ static void on_lost(void *ctx, int rank, const struct err *err)
         engine_fail(e, err); /* all ranks get the same error */
         return;
     }
-    mesh_lost(e->mesh, rank, err->msg);
+    mesh_lost(c->mesh, rank, err->msg);
     if (!e->trouble.code)
         e->trouble = *err;
 }
@@ -164,12 +170,13 @@ static void on_lost(void *ctx, int rank, const struct err *err)
  * names are submitted again only when they are done. */
 static bool on_binds(void *ctx, const struct signature *sig)
 {
-    struct engine *e = ctx;
-    struct launch *l = &e->batches.gpu.launch;
+    struct circle *c = ctx;
+    struct engine *e = c->engine;
+    struct launch *l = &c->batches.gpu.launch;
     struct err unsaid = {0};
     if (sig->device < 0 || !device_is_ready(e->backends.device))
         return false;
-    launch_fill_op(e, l, sig);
+    launch_fill_op(c, l, sig);
     return device_by_nccl(e->backends.device, &l->op, &unsaid) == 1;
 }
 
@@ -195,8 +202,8 @@ void turn_prioritize(struct engine *e, struct slot *slot, enum priority priority
         atomic_store_explicit(&slot->prioritized, PRIORITY_WAITED, memory_order_relaxed);
     if (slot->state != SLOT_NEGOTIATING || !slot->has_id)
         return;
-    negotiate_prioritize(e->neg, slot->id, waits, clock_ns());
-    e->next_tick = 0;
+    negotiate_prioritize(e->circle.neg, slot->id, waits, clock_ns());
+    e->circle.next_tick = 0;
 }
 
 static void prioritize_one(void *ctx, struct slot *slot)
@@ -206,25 +213,26 @@ static void prioritize_one(void *ctx, struct slot *slot)
         turn_prioritize(ctx, slot, (enum priority)priority);
 }
 
-void turn_submit(struct engine *e, struct slot *slot, uint64_t now)
+void turn_submit(struct circle *c, struct slot *slot, uint64_t now)
 {
+    struct engine *e = c->engine;
     struct err err = {0};
-    const int64_t *splits = launch_wire_splits(e, slot);
-    if (launch_root(e, &slot->facts.sig) < 0) {
+    const int64_t *splits = launch_wire_splits(c, slot);
+    if (launch_root(c, &slot->facts.sig) < 0) {
         err_set(&err, EOWNERDEAD, "%s: its root, rank %d, is lost", slot->name,
                 slot->facts.sig.root);
-        finish_with(e, slot, &err);
+        finish_with(c, slot, &err);
         return;
     }
     /* After a loss some members of a group may be missing: they were done before, or their root is
      * lost. So groups are dissolved until the next boundary, for requests submitted before and
      * after the repair alike. */
-    if (!engine_map_of(e, &slot->facts.sig)->same)
+    if (!circle_map_of(c, &slot->facts.sig)->same)
         signature_ungroup(&slot->facts.sig);
     slot->state = SLOT_NEGOTIATING;
-    e->submitting = slot;
-    int rc = negotiate_submit(e->neg, slot->name, &slot->facts.sig, splits, now, &slot->id, &err);
-    e->submitting = NULL;
+    c->submitting = slot;
+    int rc = negotiate_submit(c->neg, slot->name, &slot->facts.sig, splits, now, &slot->id, &err);
+    c->submitting = NULL;
     if (rc == -ENOMEM) {
         /* The other ranks, and the other members of the operation's group, would wait forever for
          * it. */
@@ -232,11 +240,11 @@ void turn_submit(struct engine *e, struct slot *slot, uint64_t now)
         return;
     }
     if (rc < 0) {
-        finish_with(e, slot, &err);
+        finish_with(c, slot, &err);
         return;
     }
     slot->has_id = true;
-    if (ids_put(&e->ids, slot->id, slot) < 0)
+    if (ids_put(&c->ids, slot->id, slot) < 0)
         err_set(&e->trouble, ENOMEM, "no memory for more tensors");
     prioritize_one(e, slot);
 }
@@ -248,9 +256,9 @@ static bool take_new(struct engine *e)
     uint64_t now = clock_ns();
     for (struct slot *s = queue_take(e->queue), *next; s; s = next) {
         next = s->next; /* a failed slot belongs to its waiter at once */
-        turn_submit(e, s, now);
+        turn_submit(&e->circle, s, now);
     }
-    e->next_tick = 0;
+    e->circle.next_tick = 0;
     e->fast_last = false;
     return true;
 }
@@ -265,35 +273,36 @@ static bool take_priority_requests(struct engine *e)
 }
 
 /* Whether the batch, if there is one, can be finished although ranks have departed. */
-static bool can_end(const struct engine *e, const struct batch *batch)
+static bool can_end(const struct circle *c, const struct batch *batch)
 {
-    return !batch || batches_can_end(e, batch);
+    return !batch || batches_can_end(c, batch);
 }
 
 /* After a farewell: operations that cannot be finished without the departed rank fail now instead
  * of waiting. */
-static void check_farewell(struct engine *e, uint64_t now)
+static void check_farewell(struct circle *c, uint64_t now)
 {
-    const struct control *c = &e->control;
+    struct engine *e = c->engine;
+    const struct control *t = &c->control;
     bool pending = atomic_load_explicit(&e->queue->in_flight, memory_order_relaxed) > 0 ||
                    (e->fast_busy && !atomic_load(&e->fast.done));
     if (!pending || atomic_load(&e->drive.closing))
         return;
-    const struct batch *next = e->batches.active ? e->batches.active : e->batches.first;
-    const struct batch *on_gpu = e->batches.gpu.first;
-    if ((next || on_gpu) && can_end(e, next) && can_end(e, on_gpu))
+    const struct batch *next = c->batches.active ? c->batches.active : c->batches.first;
+    const struct batch *on_gpu = c->batches.gpu.first;
+    if ((next || on_gpu) && can_end(c, next) && can_end(c, on_gpu))
         return;
     /* The departed rank has run more of the plan than this rank, so these batches can still be
      * finished here. */
-    if (!next && !on_gpu && negotiate_frozen(e->neg) && e->batches.frozen < c->departed_at &&
-        now - c->departed_ns < FAREWELL_NS)
+    if (!next && !on_gpu && negotiate_frozen(c->neg) && c->batches.frozen < t->departed_at &&
+        now - t->departed_ns < FAREWELL_NS)
         return;
     /* The departed rank will never enter an operation that this rank has begun, so no rank can
      * finish it. */
-    if (e->batches.running && !can_end(e, next))
-        coll_cancel(e->coll);
+    if (c->batches.running && !can_end(c, next))
+        coll_cancel(c->coll);
     struct err err;
-    err_set(&err, ESHUTDOWN, "rank %d has shut down", c->first_departed);
+    err_set(&err, ESHUTDOWN, "rank %d has shut down", t->first_departed);
     if (e->boot.elastic)
         engine_repair(e, &err); /* the survivors continue without that rank */
     else
@@ -302,13 +311,14 @@ static void check_farewell(struct engine *e, uint64_t now)
 
 /* A peer that has moved on to the next epoch had finished everything that had begun in this one.
  * Operations that have not begun here never will, so this rank follows. */
-static void check_moved_on(struct engine *e)
+static void check_moved_on(struct circle *c)
 {
+    struct engine *e = c->engine;
     struct err err;
     bool pending = atomic_load_explicit(&e->queue->in_flight, memory_order_relaxed) > 0;
-    if (!pending || !batches_idle(&e->batches))
+    if (!pending || !batches_idle(&c->batches))
         return;
-    err_set(&err, ECONNRESET, "rank %d: peers have moved on to the next epoch", e->rank);
+    err_set(&err, ECONNRESET, "rank %d: peers have moved on to the next epoch", c->rank);
     engine_repair(e, &err);
 }
 
@@ -326,24 +336,25 @@ bool turn_needed(struct engine *e)
 {
     if (e->failed)
         return queue_has_new(e->queue);
-    if (!batches_idle(&e->batches) || queue_has_new(e->queue))
+    if (!batches_idle(&e->circle.batches) || queue_has_new(e->queue))
         return true;
     return atomic_load_explicit(&e->queue->in_flight, memory_order_relaxed) > 0 &&
-           !negotiate_frozen(e->neg);
+           !negotiate_frozen(e->circle.neg);
 }
 
-static bool take_messages(struct engine *e, enum turn_depth depth)
+static bool take_messages(struct circle *c, enum turn_depth depth)
 {
+    struct engine *e = c->engine;
     struct err err = {0};
     int peer = -1;
-    if (depth == TURN_FULL && mesh_progress(e->mesh, &peer, &err) < 0) {
+    if (depth == TURN_FULL && mesh_progress(c->mesh, &peer, &err) < 0) {
         if (err.code == -ECONNRESET && peer >= 0)
             engine_repair(e, &err);
         else
             engine_lost(e, err.msg, err.code);
         return true;
     }
-    return depth != TURN_SPIN && control_progress(e);
+    return depth != TURN_SPIN && control_progress(c);
 }
 
 static void refuse_new(struct engine *e)
@@ -352,7 +363,7 @@ static void refuse_new(struct engine *e)
         queue_fail_all(e->queue, &e->failure);
         drive_wake_waiters(e);
     }
-    e->next_tick = UINT64_MAX;
+    e->circle.next_tick = UINT64_MAX;
 }
 
 static void check_trouble(struct engine *e)
@@ -365,7 +376,7 @@ static void check_trouble(struct engine *e)
         engine_repair(e, &why);
         return;
     }
-    int rc = e->trouble.code ? 0 : negotiate_failed(e->neg);
+    int rc = e->trouble.code ? 0 : negotiate_failed(e->circle.neg);
     if (rc == -ENOMEM)
         err_set(&e->trouble, ENOMEM, "no memory to negotiate");
     else if (rc < 0)
@@ -383,8 +394,8 @@ void turn_note(struct engine *e)
     bool moved = take_new(e);
     moved = take_priority_requests(e) || moved;
     uint64_t now = clock_ns();
-    if (moved || now >= e->next_tick)
-        e->next_tick = negotiate_tick(e->neg, now);
+    if (moved || now >= e->circle.next_tick)
+        e->circle.next_tick = negotiate_tick(e->circle.neg, now);
     check_trouble(e);
 }
 
@@ -393,34 +404,34 @@ bool turn(struct engine *e, enum turn_depth depth)
     if (e->failed) {
         refuse_new(e);
         /* Keep forwarding farewells. */
-        return !e->broken && take_messages(e, depth);
+        return !e->broken && take_messages(&e->circle, depth);
     }
     bool moved = take_new(e);
     moved = take_priority_requests(e) || moved;
-    if (depth == TURN_SPIN && gpu_lane_has_news(e))
+    if (depth == TURN_SPIN && gpu_lane_has_news(&e->circle))
         depth = TURN_FULL;
-    if (take_messages(e, depth))
+    if (take_messages(&e->circle, depth))
         moved = true;
     if (e->failed)
         return true;
     uint64_t now = clock_ns();
-    if (moved || now >= e->next_tick)
-        e->next_tick = negotiate_tick(e->neg, now);
+    if (moved || now >= e->circle.next_tick)
+        e->circle.next_tick = negotiate_tick(e->circle.neg, now);
     /* Check first: after a batch that could not be allocated, the next batch must not run in its
      * place. */
     check_trouble(e);
     if (e->failed)
         return true;
-    if (batches_progress(e))
+    if (batches_progress(&e->circle))
         moved = true;
-    if (!e->failed && !e->trouble.code && gpu_lane_progress(e, depth == TURN_FULL))
+    if (!e->failed && !e->trouble.code && gpu_lane_progress(&e->circle, depth == TURN_FULL))
         moved = true;
     if (moved || depth == TURN_FULL)
         report_progress(e, now);
     check_trouble(e);
-    if (e->control.ndeparted > 0 && !e->failed)
-        check_farewell(e, now);
-    if (e->control.moved_on && !e->failed)
-        check_moved_on(e);
+    if (e->circle.control.ndeparted > 0 && !e->failed)
+        check_farewell(&e->circle, now);
+    if (e->circle.control.moved_on && !e->failed)
+        check_moved_on(&e->circle);
     return moved;
 }

@@ -12,6 +12,7 @@
 #include "core/engine/queue.h"
 #include "core/negotiate/negotiate.h"
 
+struct circle;
 struct engine;
 struct slot;
 
@@ -30,7 +31,7 @@ enum turn_depth {
 bool turn(struct engine *e, enum turn_depth depth);
 
 /* Hands a submitted operation (a slot of the queue) to negotiation. */
-void turn_submit(struct engine *e, struct slot *slot, uint64_t now);
+void turn_submit(struct circle *c, struct slot *slot, uint64_t now);
 
 /* Takes new submissions into negotiation, but starts no operation. */
 void turn_note(struct engine *e);

@@ -8,10 +8,10 @@
 
 #include "core/engine/engine.h"
 
-int whole_begin(struct engine *e, uint64_t done, struct err *err)
+int whole_begin(struct circle *c, uint64_t done, struct err *err)
 {
-    struct whole *w = &e->batches.gpu.whole;
-    int n = e->control.nchildren;
+    struct whole *w = &c->batches.gpu.whole;
+    int n = c->control.nchildren;
     uint64_t *of_child = calloc((size_t)n + 1, sizeof(*of_child));
     if (!of_child)
         return err_set(err, ENOMEM, "no memory for the counts of %d ranks", n);
@@ -28,54 +28,55 @@ void whole_fini(struct whole *w)
     *w = (struct whole){.own = 0};
 }
 
-static void send_down(struct engine *e)
+static void send_down(struct circle *c)
 {
-    for (int i = 0; i < e->control.nchildren; i++)
-        control_send_whole(e, i, e->batches.gpu.whole.done);
+    for (int i = 0; i < c->control.nchildren; i++)
+        control_send_whole(c, i, c->batches.gpu.whole.done);
 }
 
 /* The smallest count of this rank and of all below it may have risen. */
-static void look(struct engine *e)
+static void look(struct circle *c)
 {
-    struct whole *w = &e->batches.gpu.whole;
-    const struct control *c = &e->control;
+    struct whole *w = &c->batches.gpu.whole;
+    const struct control *t = &c->control;
     uint64_t least = w->own;
-    for (int i = 0; i < c->nchildren; i++)
+    for (int i = 0; i < t->nchildren; i++)
         least = w->of_child[i] < least ? w->of_child[i] : least;
     if (least == w->told)
         return;
     w->told = least;
-    if (c->parent >= 0) {
-        control_send_whole(e, c->nchildren, least);
+    if (t->parent >= 0) {
+        control_send_whole(c, t->nchildren, least);
     } else {
         w->done = least;
-        send_down(e);
+        send_down(c);
     }
 }
 
-void whole_add(struct engine *e)
+void whole_add(struct circle *c)
 {
-    struct whole *w = &e->batches.gpu.whole;
+    struct engine *e = c->engine;
+    struct whole *w = &c->batches.gpu.whole;
     w->own++;
     if (e->boot.elastic)
-        look(e);
+        look(c);
     else
         w->done = w->own;
 }
 
-int whole_take(struct engine *e, int from, uint64_t count)
+int whole_take(struct circle *c, int from, uint64_t count)
 {
-    struct whole *w = &e->batches.gpu.whole;
-    if (from == e->control.nchildren) {
+    struct whole *w = &c->batches.gpu.whole;
+    if (from == c->control.nchildren) {
         if (count < w->done || count > w->told)
             return -EPROTO;
         w->done = count;
-        send_down(e);
+        send_down(c);
         return 0;
     }
     if (count < w->of_child[from])
         return -EPROTO;
     w->of_child[from] = count;
-    look(e);
+    look(c);
     return 0;
 }

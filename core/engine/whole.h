@@ -14,7 +14,7 @@
 
 #include "core/base/err.h"
 
-struct engine;
+struct circle;
 
 struct whole {
     uint64_t own;       /* batches that are whole on this rank */
@@ -24,15 +24,15 @@ struct whole {
 };
 
 /* For the control links of a new epoch, in which every rank has `done` batches. */
-int whole_begin(struct engine *e, uint64_t done, struct err *err);
+int whole_begin(struct circle *c, uint64_t done, struct err *err);
 void whole_fini(struct whole *w);
 
 /* Counts one more batch as whole on this rank. In an elastic job, tells the parent if the smallest
  * count of the subtree has risen. */
-void whole_add(struct engine *e);
+void whole_add(struct circle *c);
 
 /* Takes a message: from a child (its index) or, with the number of children, from the parent.
  * -EPROTO. */
-int whole_take(struct engine *e, int from, uint64_t count);
+int whole_take(struct circle *c, int from, uint64_t count);
 
 #endif

@@ -18,9 +18,10 @@ static struct slot slots[2];
 static void hand_out(struct engine *e, uint64_t id)
 {
     const struct negotiate_tensor t = {.id = id};
-    assert_int_equal(ids_put(&e->ids, id, &slots[id]), 0);
-    batches_on_batch(e, &(struct negotiate_batch){
-                            .number = 10 + id, .tensors = &t, .n = 1, .frozen = true, .index = id});
+    assert_int_equal(ids_put(&e->circle.ids, id, &slots[id]), 0);
+    batches_on_batch(&e->circle,
+                     &(struct negotiate_batch){
+                         .number = 10 + id, .tensors = &t, .n = 1, .frozen = true, .index = id});
 }
 
 static int setup(void **state)
@@ -30,17 +31,18 @@ static int setup(void **state)
     if (!e)
         return -1;
     memset(e, 0, sizeof(*e));
+    e->circle.engine = e;
     memset(slots, 0, sizeof(slots));
-    e->size = 1;
+    e->circle.size = 1;
     *state = e;
-    return batches_init(e, &err);
+    return batches_init(&e->circle, &err);
 }
 
 static int teardown(void **state)
 {
     struct engine *e = *state;
-    batches_fini(e);
-    ids_fini(&e->ids);
+    batches_fini(&e->circle);
+    ids_fini(&e->circle.ids);
     free(e);
     return 0;
 }
@@ -52,11 +54,11 @@ static void test_kept(void **state)
     struct engine *e = *state;
     hand_out(e, 0);
     hand_out(e, 1);
-    assert_true(e->batches.first->frozen);
-    assert_int_equal(e->batches.frozen, 2);
-    batches_on_thawed(e);
-    assert_int_equal(e->batches.frozen, 0);
-    const struct batch *b = e->batches.first;
+    assert_true(e->circle.batches.first->frozen);
+    assert_int_equal(e->circle.batches.frozen, 2);
+    batches_on_thawed(&e->circle);
+    assert_int_equal(e->circle.batches.frozen, 0);
+    const struct batch *b = e->circle.batches.first;
     for (int i = 0; i < 2; i++, b = b->next) {
         assert_ptr_equal(b->slots[0], &slots[i]);
         assert_false(b->frozen);
@@ -70,13 +72,13 @@ static void test_dropped(void **state)
     struct engine *e = *state;
     hand_out(e, 0);
     hand_out(e, 1);
-    batches_on_dropped(e, 11);
-    batches_on_thawed(e);
+    batches_on_dropped(&e->circle, 11);
+    batches_on_thawed(&e->circle);
     assert_int_equal(slots[0].state, SLOT_BATCHED);
     assert_int_equal(slots[1].state, SLOT_NEGOTIATING);
-    assert_ptr_equal(e->batches.first->slots[0], &slots[0]);
-    assert_true(e->batches.first->next->generation);
-    assert_null(e->batches.first->next->next);
+    assert_ptr_equal(e->circle.batches.first->slots[0], &slots[0]);
+    assert_true(e->circle.batches.first->next->generation);
+    assert_null(e->circle.batches.first->next->next);
 }
 
 int main(void)

@@ -22,7 +22,8 @@ static int setup(void **state)
     if (!e)
         return -1;
     memset(e, 0, sizeof(*e));
-    e->size = 1;
+    e->circle.engine = e;
+    e->circle.size = 1;
     *state = e;
     return queue_create(0, 1, 0, &e->queue, &err);
 }
@@ -38,7 +39,7 @@ static int teardown(void **state)
 static void expect_waiting(struct engine *e, const char *want)
 {
     char text[100];
-    turn_negotiate_ops.waiting_in(e, text, sizeof(text));
+    turn_negotiate_ops.waiting_in(&e->circle, text, sizeof(text));
     assert_string_equal(text, want);
 }
 
@@ -82,7 +83,7 @@ static void test_waits_in_many(void **state)
     char text[100];
     for (int i = 0; i < 5; i++)
         turn_prioritize(e, submitted(e, names[i]), PRIORITY_WAITED);
-    turn_negotiate_ops.waiting_in(e, text, sizeof(text));
+    turn_negotiate_ops.waiting_in(&e->circle, text, sizeof(text));
     assert_non_null(strstr(text, "hvd_wait("));
     assert_non_null(strstr(text, " and 2 more"));
 }

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * circle: see circle.h.
+ */
+#include "core/engine/circle.h"
+
+#include "core/engine/engine.h"
+#include "core/engine/turn.h"
+
+static int create_negotiation(struct circle *c, struct err *err)
+{
+    const struct settings *set = &c->engine->set;
+    struct negotiate_config config = {
+        .rank = c->rank,
+        .size = c->size,
+        .parent = c->control.parent,
+        .children = c->control.children,
+        .nchildren = c->control.nchildren,
+        .fusion_bytes = set->fusion_bytes,
+        .cycle_ns = set->cycle_ns,
+        .cache_capacity = set->cache_capacity,
+        .freeze_after = set->freeze_after,
+        .thaws_max = MESH_GENERATION_MAX - 1,
+        .stall_ns = set->stall_ns,
+        .stall_shutdown_ns = set->stall_shutdown_ns,
+    };
+    return negotiate_create(&config, &turn_negotiate_ops, c, &c->neg, err);
+}
+
+int circle_negotiate(struct circle *c, struct err *err)
+{
+    int rc = control_init(c, err);
+    if (rc == 0)
+        rc = whole_begin(c, c->batches.gpu.finished, err);
+    if (rc == 0)
+        rc = create_negotiation(c, err);
+    c->next_tick = 0;
+    c->spin = mesh_may_spin(c->mesh);
+    return rc;
+}
+
+void circle_dissolve(struct circle *c)
+{
+    if (c->neg)
+        negotiate_destroy(c->neg);
+    c->neg = NULL;
+    control_fini(&c->control);
+}
+
+void circle_fini(struct circle *c)
+{
+    batches_fini(c);
+    ids_fini(&c->ids);
+    coll_destroy(c->coll);
+    mesh_destroy(c->mesh);
+    world_map_fini(&c->map);
+    world_map_fini(&c->map_previous);
+}
+
+int circle_map(struct circle *c, struct err *err)
+{
+    const struct engine *e = c->engine;
+    int rc = world_map_init(&c->map, e->world, c->mesh, err);
+    if (rc == 0 && e->previous)
+        rc = world_map_init(&c->map_previous, e->previous, c->mesh, err);
+    return rc;
+}
+
+const struct world_map *circle_map_of(const struct circle *c, const struct signature *sig)
+{
+    return engine_world_of(c->engine, sig) == c->engine->world ? &c->map : &c->map_previous;
+}
