@@ -5,16 +5,24 @@
  */
 #include <hvd.h>
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "core/engine/api_private.h"
 #include "core/engine/boundary.h"
 #include "core/engine/engine.h"
 #include "core/engine/fast.h"
 #include "core/engine/life.h"
 
 static _Thread_local struct err last;
+
+struct err *api_error(void)
+{
+    return &last;
+}
 
 const char *hvd_error(void)
 {
@@ -133,7 +141,7 @@ static int check_moved(const struct hvd_request *requests, size_t n)
     return 0;
 }
 
-int hvd_submit(const struct hvd_request *requests, size_t n, hvd_handle *ret_handles)
+static int submit(const struct hvd_request *requests, size_t n, hvd_handle *ret_handles)
 {
     bool moved = false;
     struct engine *e = life_begin(&moved, &last);
@@ -144,11 +152,43 @@ int hvd_submit(const struct hvd_request *requests, size_t n, hvd_handle *ret_han
     if (rc == 0)
         rc = queue_submit(e->queue, requests, n, now, ret_handles, &last);
     if (rc == 0)
-        drive_submitted(e);
+        drive_submitted(e, requests[0].set);
     else if (rc == -ESTALE && !moved)
         queue_await_open(e->queue);
     life_end();
     return rc;
+}
+
+/* Of each request, `stride` bytes long, the caller knows the first `known` bytes. */
+static int submit_copy(const void *requests, size_t stride, size_t known, size_t n,
+                       hvd_handle *ret_handles)
+{
+    auto_free struct hvd_request *copy = NULL;
+    if (n < 1 || n > HVD_MAX_GROUP)
+        return submit(requests, n, ret_handles); /* which refuses it */
+    int rc = request_copy(requests, stride, known, n, &copy, &last);
+    return rc == 0 ? submit(copy, n, ret_handles) : rc;
+}
+
+int hvd_submit_sized(const struct hvd_request *requests, size_t size, size_t n,
+                     hvd_handle *ret_handles)
+{
+    if (size == sizeof(*requests))
+        return submit(requests, n, ret_handles);
+    if (size < offsetof(struct hvd_request, set))
+        return err_set(&last, EINVAL, "a request of %zu bytes: no version of hvd has that", size);
+    return submit_copy(requests, size, size, n, ret_handles);
+}
+
+/* For programs that were built before requests had a set: `set` was padding. */
+HVD_API int submit_before_sets(const struct hvd_request *requests, size_t n,
+                               hvd_handle *ret_handles) __asm__("hvd_submit");
+int submit_before_sets(const struct hvd_request *requests, size_t n, hvd_handle *ret_handles)
+{
+    _Static_assert(offsetof(struct hvd_request, set) + sizeof(int) == sizeof(struct hvd_request),
+                   "requests have grown: give the size that they had");
+    return submit_copy(requests, sizeof(*requests), offsetof(struct hvd_request, set), n,
+                       ret_handles);
 }
 
 static int unknown(hvd_handle handle)

@@ -255,7 +255,7 @@ bool batches_progress(struct circle *c)
         if (rc == 1)
             return moved;
         if (rc < 0) {
-            engine_lost(e, coll_algorithm(c->coll), rc);
+            engine_lost(c, coll_algorithm(c->coll), rc);
             return true;
         }
         moved = true;
@@ -322,7 +322,7 @@ bool batches_run_fast(struct circle *c, const struct negotiate_next *next)
     b->active = batch;
     b->running = true;
     if (rc < 0)
-        engine_lost(e, coll_algorithm(c->coll), rc);
+        engine_lost(c, coll_algorithm(c->coll), rc);
     return false;
 }
 

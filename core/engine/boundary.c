@@ -13,6 +13,7 @@
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
 #include "core/engine/fast.h"
+#include "core/engine/vote.h"
 
 #define CHANGES_MAX 16 /* planned changes that one boundary applies, one after the other */
 
@@ -20,20 +21,10 @@
  * smallest epoch. */
 enum { CHANGE, EPOCH, BEFORE, WORDS };
 
-/* allreduce(max) of n words. */
 static int agree_max(struct engine *e, const char *name, const int64_t *mine, int64_t n,
                      int64_t *ret, struct err *err)
 {
-    const struct hvd_request r = {.kind = HVD_ALLREDUCE,
-                                  .name = name,
-                                  .input = mine,
-                                  .output = ret,
-                                  .dtype = HVD_INT64,
-                                  .ndim = 1,
-                                  .shape = &n,
-                                  .op = HVD_MAX,
-                                  .device = -1};
-    return fast_run(e, &r, FAST_OWN, err);
+    return vote_max(&(struct vote){.engine = e, .name = name}, mine, n, ret, err);
 }
 
 static int ask(struct engine *e, int64_t *ret, struct err *err)

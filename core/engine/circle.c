@@ -70,3 +70,42 @@ const struct world_map *circle_map_of(const struct circle *c, const struct signa
 {
     return engine_world_of(c->engine, sig) == c->engine->world ? &c->map : &c->map_previous;
 }
+
+/* ---- all circles of an engine --------------------------------------------------------------- */
+
+int circles_fd(const struct engine *e)
+{
+    return e->sets.ncircles > 0 ? e->sets.epoll_fd : mesh_fd(e->circle.mesh);
+}
+
+void circles_sleep_begin(struct engine *e)
+{
+    struct circle *c;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
+        mesh_sleep_begin(c->mesh);
+}
+
+void circles_sleep_end(struct engine *e)
+{
+    struct circle *c;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
+        mesh_sleep_end(c->mesh);
+}
+
+bool circles_idle(struct engine *e)
+{
+    struct circle *c;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
+        if (!batches_idle(&c->batches))
+            return false;
+    return true;
+}
+
+uint64_t circles_next_tick(struct engine *e)
+{
+    uint64_t next = UINT64_MAX;
+    struct circle *c;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
+        next = c->next_tick < next ? c->next_tick : next;
+    return next;
+}

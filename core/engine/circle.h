@@ -2,7 +2,8 @@
  *
  * circle: what carries the operations of a group of ranks in one epoch: mesh, control tree,
  * negotiation, collectives and the batches of the group's log. The ranks of the world are a circle
- * (engine.circle), the only one so far (SETS.md). Belongs to the holder of the progress lock.
+ * (engine.circle), and those of each set (sets.h) are one. Belongs to the holder of the progress
+ * lock.
  */
 #ifndef HVD_ENGINE_CIRCLE_H
 #define HVD_ENGINE_CIRCLE_H
@@ -25,7 +26,10 @@ struct slot;
 
 struct circle {
     struct engine *engine;
-    int rank, size; /* in the mesh, which may have fewer ranks than the world */
+    /* of a set; NULL: the world */
+    const char *name;       /* "set 1 (ranks 0, 2)" */
+    const int *world_ranks; /* [size] the ranks' numbers in the world */
+    int rank, size;         /* in the mesh, which may have fewer ranks than the world */
     struct mesh *mesh;
     bool spin;            /* every rank of this host has a processor of its own: mesh_may_spin() */
     struct world_map map; /* between mesh ranks and ranks of the user's world */
@@ -57,5 +61,26 @@ int circle_map(struct circle *c, struct err *err);
 
 /* The map of the world in which an operation was submitted. */
 const struct world_map *circle_map_of(const struct circle *c, const struct signature *sig);
+
+/* The number in the world of a rank of the circle. */
+static inline int circle_world_rank(const struct circle *c, int rank)
+{
+    return c->world_ranks ? c->world_ranks[rank] : rank;
+}
+
+/* ---- all circles of an engine ---- */
+
+/* A descriptor for poll(2) that is readable when one of the meshes has an event (mesh_fd()). */
+int circles_fd(const struct engine *e);
+
+/* mesh_sleep_begin() and mesh_sleep_end() of all meshes. */
+void circles_sleep_begin(struct engine *e);
+void circles_sleep_end(struct engine *e);
+
+/* Whether no circle has a batch. */
+bool circles_idle(struct engine *e);
+
+/* The clock time at which a negotiation has to be called; 0: at once. */
+uint64_t circles_next_tick(struct engine *e);
 
 #endif

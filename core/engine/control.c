@@ -204,12 +204,12 @@ bool control_progress(struct circle *c)
             rc = dispatch(c, i, &t->in, &err);
             if (rc < 0) {
                 err_prefix(&err, "rank %d", peer_at(t, i));
-                engine_lost(e, err.msg, rc);
+                engine_lost(c, err.msg, rc);
                 return true;
             }
         }
         if (rc < 0 && !e->broken && !ended_in_peace(c, i)) {
-            engine_lost(e, "control link", rc);
+            engine_lost(c, "control link", rc);
             return true; /* a repair may have replaced the links */
         }
     }

@@ -118,7 +118,7 @@ static void disarm(struct engine *e)
 {
     if (!e->drive.armed)
         return;
-    mesh_sleep_end(e->circle.mesh);
+    circles_sleep_end(e);
     e->drive.armed = false;
 }
 
@@ -197,10 +197,11 @@ static bool is_over(struct slot *slot, hvd_handle aloft)
 }
 
 /* Clock time at which the driver must look again even if nothing wakes it. */
-static uint64_t wake_by(const struct engine *e)
+static uint64_t wake_by(struct engine *e)
 {
     uint64_t poll = drive_wait_kind(e) != COLL_WAKES ? clock_ns() + POLL_NS : UINT64_MAX;
-    return e->circle.next_tick < poll ? e->circle.next_tick : poll;
+    uint64_t tick = circles_next_tick(e);
+    return tick < poll ? tick : poll;
 }
 
 static void sleep_as_driver(struct engine *e, struct slot *slot, hvd_handle aloft)
@@ -209,14 +210,14 @@ static void sleep_as_driver(struct engine *e, struct slot *slot, hvd_handle alof
     turn_prioritize(e, slot, PRIORITY_WAITED);
     if (turn(e, TURN_FULL))
         return;
-    mesh_sleep_begin(e->circle.mesh);
+    circles_sleep_begin(e);
     atomic_store(&d->driver, DRIVER_SLEEPS);
     bool moved = turn(e, TURN_CHECK);
     if (!moved && !is_over(slot, aloft) && !queue_has_new(e->queue) && !wanted_elsewhere(d) &&
         !atomic_load(&d->priority_requests))
-        wait_fds(d->driver_fd, mesh_fd(e->circle.mesh), wake_by(e));
+        wait_fds(d->driver_fd, circles_fd(e), wake_by(e));
     atomic_store(&d->driver, DRIVER_RUNS);
-    mesh_sleep_end(e->circle.mesh);
+    circles_sleep_end(e);
 }
 
 static void until(struct engine *e, struct slot *slot, hvd_handle aloft)
@@ -296,15 +297,15 @@ void drive_wait_aloft(struct engine *e, struct slot *slot, hvd_handle handle)
 /* A small operation on one host: starting it is all that peers need of this rank, and most callers
  * will wait in a moment and finish it. If not, the thread finishes it after its nap. Waking the
  * thread at once would make the two compete for the lock. */
-static bool start_small(struct engine *e)
+static bool start_small(struct circle *c)
 {
-    if (e->circle.mesh->hosts > 1 || !batches_small(&e->circle.batches))
+    if (c->mesh->hosts > 1 || !batches_small(&c->batches))
         return false;
-    batches_progress(&e->circle);
-    return atomic_load(&e->drive.thread_state) == THREAD_NAPS;
+    batches_progress(c);
+    return atomic_load(&c->engine->drive.thread_state) == THREAD_NAPS;
 }
 
-void drive_submitted(struct engine *e)
+void drive_submitted(struct engine *e, int set)
 {
     struct drive *d = &e->drive;
     if (!try_lock(d)) {
@@ -312,18 +313,19 @@ void drive_submitted(struct engine *e)
         return;
     }
     bool patient = false;
-    uint64_t due = e->circle.next_tick;
+    struct circle *c = sets_circle(e, set); /* NULL: the set was removed, after the operation */
+    uint64_t due = circles_next_tick(e);
     /* While the schedule is frozen, no peer has to be told: often nothing more is needed than to
      * note the operation. Otherwise the thread collects several submissions and announces them in
      * one message. */
-    if (e->failed || negotiate_frozen(e->circle.neg)) {
+    if (e->failed || (c && negotiate_frozen(c->neg))) {
         turn_note(e);
-        patient = start_small(e);
+        patient = c && start_small(c);
         gpu_lane_launch(&e->circle);
     }
     bool work = turn_needed(e);
     /* the thread sleeps until `due`, which is too late */
-    bool late = d->armed && e->circle.next_tick < due;
+    bool late = d->armed && circles_next_tick(e) < due;
     atomic_store(&d->work, work);
     unlock(d);
     if (queue_has_new(e->queue)) {
@@ -362,13 +364,13 @@ static void nap(struct engine *e)
 static void sleep_idle(struct engine *e)
 {
     struct drive *d = &e->drive;
-    mesh_sleep_begin(e->circle.mesh);
+    circles_sleep_begin(e);
     d->armed = true;
     atomic_store(&d->work, 0);
     atomic_store(&d->thread_state, THREAD_SLEEPS);
     bool moved = turn(e, TURN_CHECK);
     uint64_t due = wake_by(e);
-    int fd = mesh_fd(e->circle.mesh); /* of this epoch's mesh; a change of epoch wakes the thread */
+    int fd = circles_fd(e); /* of this epoch's mesh; a change of epoch wakes the thread */
     unlock(d);
     if (!moved && !queue_has_new(e->queue) && !atomic_load(&d->stop) && !atomic_load(&d->waiters))
         wait_fds(d->thread_fd, fd, due);
@@ -383,7 +385,7 @@ static bool drive_alone(struct engine *e)
     while (!wanted_elsewhere(d) && !atomic_load(&d->waiters)) {
         if (turn(e, TURN_FULL))
             spin = (struct spin_state){.patient = true};
-        else if (batches_idle(&e->circle.batches) || !drive_pause(e, &spin))
+        else if (circles_idle(e) || !drive_pause(e, &spin))
             return true;
     }
     return false;

@@ -90,17 +90,17 @@ void drive_wait(struct engine *e, struct slot *slot);
  * has released it. */
 void drive_wait_aloft(struct engine *e, struct slot *slot, hvd_handle handle);
 
-/* Called after a submission: has a driver look at it. */
-void drive_submitted(struct engine *e);
+/* Called after a submission for a set (0: the world): has a driver look at it. */
+void drive_submitted(struct engine *e, int set);
 
 /* Tells the driver that a caller waits for this slot, or polls it, without being the driver. */
 void drive_prioritize(struct engine *e, struct slot *slot, enum priority priority);
 
 /* Whether the driver may sleep until a descriptor wakes it, or has to poll. */
-enum coll_wait drive_wait_kind(const struct engine *e);
+enum coll_wait drive_wait_kind(struct engine *e);
 
 /* Spins or yields once. Returns false when the driver should sleep instead. */
-bool drive_pause(const struct engine *e, struct spin_state *p);
+bool drive_pause(struct engine *e, struct spin_state *p);
 
 /* (lock) Called after slots were finished: wakes the callers that sleep. */
 void drive_wake_waiters(struct engine *e);

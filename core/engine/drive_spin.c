@@ -23,24 +23,50 @@ static const uint64_t spin_ns[] = {[COLL_WAKES] = 5000,
 static const int yields[] = {
     [COLL_WAKES] = 8, [COLL_MOVES] = 20000, [COLL_ASKS] = 8, [COLL_NAPS] = 8};
 
-enum coll_wait drive_wait_kind(const struct engine *e)
+static enum coll_wait wait_of(const struct circle *c)
 {
-    enum coll_wait wait = coll_wait(e->circle.coll), on_gpu = gpu_lane_wait(&e->circle.batches.gpu);
+    enum coll_wait wait = coll_wait(c->coll), on_gpu = gpu_lane_wait(&c->batches.gpu);
     return wait != COLL_WAKES || on_gpu == COLL_WAKES ? wait : on_gpu;
 }
 
-/* Spinning for messages between hosts is not worth it: network latency is too long. */
-static bool spins_for(const struct engine *e, enum coll_wait wait)
+/* Whether it is worth to spin for an operation of the circle. Spinning for messages between hosts
+ * is not: network latency is too long. */
+static bool spins_for(const struct circle *c, enum coll_wait wait)
 {
-    return e->circle.spin && (e->circle.mesh->shm || wait >= COLL_ASKS);
+    return c->spin && (c->mesh->shm || wait >= COLL_ASKS);
 }
 
-bool drive_pause(const struct engine *e, struct spin_state *p)
+enum coll_wait drive_wait_kind(struct engine *e)
+{
+    enum coll_wait kind = COLL_WAKES;
+    struct circle *c;
+    for (size_t i = 0; kind == COLL_WAKES && (c = engine_circle(e, i)) != NULL; i++)
+        kind = wait_of(c);
+    return kind;
+}
+
+/* Whether a rank of a circle in which this rank has work may be spun for. With work in none, the
+ * world decides. */
+static bool may_spin(struct engine *e, enum coll_wait wait)
+{
+    struct circle *c;
+    bool idle = true;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
+        if (batches_idle(&c->batches) && c->ids.count == 0)
+            continue;
+        if (spins_for(c, wait))
+            return true;
+        idle = false;
+    }
+    return idle && spins_for(&e->circle, wait);
+}
+
+bool drive_pause(struct engine *e, struct spin_state *p)
 {
     enum coll_wait wait = drive_wait_kind(e);
     if (p->patient && wait == COLL_NAPS)
         return false;
-    if (p->yields == 0 && spins_for(e, wait)) {
+    if (p->yields == 0 && may_spin(e, wait)) {
         uint64_t now = clock_ns();
         if (p->since == 0)
             p->since = now;

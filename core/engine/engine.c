@@ -93,6 +93,7 @@ static void destroy_parts(struct engine *e)
         if (e->queue)
             gpu_events_abandon(&e->queue->gpu_events);
     }
+    sets_fini(&e->sets);
     circle_fini(&e->circle);
     queue_destroy(e->queue);
     backends_close(&e->backends, e->broken);
@@ -111,6 +112,7 @@ int engine_create(struct boot *boot, const struct settings *set, uint64_t first_
         return err_set(err, ENOMEM, "no memory");
     memset(e, 0, sizeof(*e));
     e->circle.engine = e;
+    sets_init(&e->sets);
     pthread_mutex_init(&e->world_lock, NULL);
     pthread_mutex_init(&e->timeline.lock, NULL);
     e->set = *set;
@@ -204,12 +206,20 @@ void engine_stats(struct engine *e, struct hvd_stats *ret)
     struct negotiate_stats n = {0};
     uint64_t refused = 0, allocations = 0;
     bool locked = drive_lock_unless(e, &e->repairing);
-    if (locked) {
-        if (e->circle.neg)
-            negotiate_get_stats(e->circle.neg, &n);
-        refused = mesh_refused(e->circle.mesh) + e->boot.refused;
-        allocations = e->circle.ids.allocations;
+    struct circle *circle;
+    for (size_t i = 0; locked && (circle = engine_circle(e, i)) != NULL; i++) {
+        struct negotiate_stats own = {0};
+        if (circle->neg)
+            negotiate_get_stats(circle->neg, &own);
+        n.negotiated += own.negotiated;
+        n.cached += own.cached;
+        n.frozen += own.frozen;
+        n.thaws += own.thaws;
+        refused += mesh_refused(circle->mesh);
+        allocations += circle->ids.allocations;
     }
+    if (locked)
+        refused += e->boot.refused;
     *ret = (struct hvd_stats){
         .ops = atomic_load(&c->ops),
         .batches = atomic_load(&c->batches),
@@ -238,35 +248,62 @@ int engine_backend(struct engine *e, const char *name, struct hvd_backend *ret, 
 
 /* ---- end ---- */
 
+/* Forwards messages of a circle that this rank leaves. Returns whether the mesh works. */
+static bool tend(struct engine *e, struct circle *c)
+{
+    struct err err = {0};
+    if (mesh_progress(c->mesh, NULL, &err) < 0)
+        return false;
+    control_progress(c);
+    if (!e->failed)
+        negotiate_tick(c->neg, clock_ns());
+    if (!e->failed && negotiate_failed(c->neg) < 0 && !e->trouble.code)
+        err_set(&e->trouble, -negotiate_failed(c->neg), "negotiation has failed");
+    return true;
+}
+
+static bool has_left(struct circle *c)
+{
+    return control_flush(c) == 0 && mesh_all_left(c->mesh);
+}
+
+/* Returns true when there is nothing left to wait for. */
+static bool tend_all(struct engine *e)
+{
+    struct circle *c;
+    bool left = true;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
+        bool works = tend(e, c);
+        if (!works && c == &e->circle)
+            return true;
+        left = left && (!works || has_left(c));
+    }
+    return left;
+}
+
 /* Tells all ranks that this rank leaves in order, and forwards their farewells. Operations that
  * this rank has finished stay valid even if the other ranks lose a rank before they have finished
  * them: the next roster has the number of finished operations (REPAIR.md). */
 static void leave_world(struct engine *e)
 {
-    struct err err = {0};
     uint64_t deadline = deadline_in_ms(LEAVE_MS);
-    control_farewell(&e->circle);
-    mesh_goodbye(e->circle.mesh);
+    struct circle *c;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
+        control_farewell(c);
+        mesh_goodbye(c->mesh);
+    }
     engine_send_bye(e, BYE_IN_ORDER, NULL);
-    while (!e->broken && !deadline_passed(deadline)) {
-        if (mesh_progress(e->circle.mesh, NULL, &err) < 0)
-            return;
-        control_progress(&e->circle);
-        if (!e->failed)
-            negotiate_tick(e->circle.neg, clock_ns());
-        if (!e->failed && negotiate_failed(e->circle.neg) < 0 && !e->trouble.code)
-            err_set(&e->trouble, -negotiate_failed(e->circle.neg), "negotiation has failed");
+    while (!e->broken && !deadline_passed(deadline) && !tend_all(e)) {
         if (e->trouble.code) {
             mesh_abort(e->circle.mesh, e->trouble.msg);
+            sets_abort(e, e->trouble.msg);
             e->broken = true;
             return;
         }
-        if (control_flush(&e->circle) == 0 && mesh_all_left(e->circle.mesh))
-            return;
-        mesh_sleep_begin(e->circle.mesh);
-        struct pollfd p = {.fd = mesh_fd(e->circle.mesh), .events = POLLIN};
+        circles_sleep_begin(e);
+        struct pollfd p = {.fd = circles_fd(e), .events = POLLIN};
         poll(&p, 1, 5);
-        mesh_sleep_end(e->circle.mesh);
+        circles_sleep_end(e);
     }
 }
 
@@ -284,13 +321,28 @@ static bool finish_batches(struct engine *e)
         }
         if (drive_pause(e, &spin))
             continue;
-        mesh_sleep_begin(e->circle.mesh);
-        struct pollfd p = {.fd = mesh_fd(e->circle.mesh), .events = POLLIN};
+        circles_sleep_begin(e);
+        struct pollfd p = {.fd = circles_fd(e), .events = POLLIN};
         if (!turn(e, TURN_CHECK) && !e->failed)
             poll(&p, 1, 1);
-        mesh_sleep_end(e->circle.mesh);
+        circles_sleep_end(e);
     }
     return !batches_owed(&e->circle.batches);
+}
+
+/* Whether other ranks may be in an operation that this rank has not finished. */
+static bool is_in_the_middle(struct engine *e)
+{
+    bool can_cancel = !backends_cannot_cancel(&e->backends);
+    struct circle *c;
+    if (!can_cancel && !finish_batches(e))
+        return true;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
+        bool idle = batches_idle(&c->batches) || (i == 0 && !can_cancel);
+        if (!idle || (!e->failed && negotiate_owes(c->neg)))
+            return true;
+    }
+    return false;
 }
 
 void engine_close(struct engine *e)
@@ -299,12 +351,11 @@ void engine_close(struct engine *e)
     atomic_store(&e->drive.closing, 1);
     inject_point("closing");
     drive_lock(e);
-    bool in_the_middle = backends_cannot_cancel(&e->backends) ? !finish_batches(e)
-                                                              : !batches_idle(&e->circle.batches);
-    in_the_middle = in_the_middle || (!e->failed && negotiate_owes(e->circle.neg));
+    bool in_the_middle = is_in_the_middle(e);
     if (in_the_middle) { /* before the operations are aborted: see engine_let_others_hear() */
         err_set(&err, ESHUTDOWN, "hvd_shutdown() in the middle of an operation");
         mesh_abort(e->circle.mesh, err.msg);
+        sets_abort(e, err.msg);
         engine_send_bye(e, BYE_THIS_RANK, &err);
     }
     err_set(&err, ESHUTDOWN, "hvd_shutdown() was called");
@@ -346,6 +397,8 @@ void engine_after_fork(struct engine *e)
     mesh_after_fork(e->circle.mesh);
     if (e->repair.old_mesh && e->repair.old_mesh != e->circle.mesh)
         mesh_after_fork(e->repair.old_mesh);
+    for (size_t i = 0; i < e->sets.ncircles; i++)
+        mesh_after_fork(e->sets.circles[i]->mesh);
     boot_after_fork(&e->boot);
     timeline_after_fork(&e->timeline);
     close(e->drive.driver_fd);

@@ -27,6 +27,7 @@
 #include "core/negotiate/negotiate.h"
 #include "core/engine/queue.h"
 #include "core/engine/repair.h"
+#include "core/engine/sets.h"
 #include "core/engine/settings.h"
 #include "core/engine/timeline.h"
 #include "core/engine/world.h"
@@ -58,7 +59,8 @@ struct engine {
 
     /* (lock) */
     struct circle circle; /* of the world */
-    bool entered;         /* hvd_init() has finished */
+    struct sets sets;
+    bool entered; /* hvd_init() has finished */
     /* worlds of later epochs, the user's world, its predecessor; newest first */
     struct world *worlds;
     /* The user's world before the last boundary: operations that were submitted in it may still be
@@ -147,6 +149,13 @@ void engine_set_tag(const struct engine *e);
 
 /* In the child after fork(2): closes all descriptors. Async-signal-safe. */
 void engine_after_fork(struct engine *e);
+
+/* (lock) For a loop over all circles, the world's first: number i of them. NULL: there are no more.
+ */
+static inline struct circle *engine_circle(struct engine *e, size_t i)
+{
+    return i == 0 ? &e->circle : i <= e->sets.ncircles ? e->sets.circles[i - 1] : NULL;
+}
 
 static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)
 {

@@ -65,14 +65,18 @@ void engine_fail_all(struct engine *e, const struct err *why)
     engine_let_others_hear(e);
     /* Stop the operation first: callers may reuse their tensors as soon as they learn of the
      * failure. */
-    coll_stop(e->circle.coll);
+    struct circle *c;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
+        coll_stop(c->coll);
     coll_stop(e->repair.old_coll);
     if (!gpu_lane_idle(&e->circle.batches.gpu) || device_owes(e->backends.device))
         device_end(e->backends.device);
     if (coll_abandoned(e->circle.coll))
         abandon_tensors(e, coll_abandoned(e->circle.coll), err);
-    batches_drop(&e->circle);
-    ids_fini(&e->circle.ids);
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
+        batches_drop(c);
+        ids_fini(&c->ids);
+    }
     if (e->fast_busy && !atomic_load(&e->fast.done)) {
         e->fast.status = err->code;
         e->fast.text = strdup(err->msg);
@@ -136,11 +140,37 @@ void engine_repair(struct engine *e, const struct err *why)
     drive_wake_waiters(e);
 }
 
-void engine_lost(struct engine *e, const char *what, int rc)
+/* Tells the peers of all circles why this rank gives up. */
+static void abort_all(struct engine *e, const char *why)
 {
-    const struct err *why = coll_why(e->circle.coll);
+    mesh_abort(e->circle.mesh, why);
+    sets_abort(e, why);
+}
+
+/* A set's mesh numbers its ranks otherwise than the world's, which sees the same loss: takes the
+ * world's word if there is one. */
+void circle_lost(struct circle *c, const struct err *why)
+{
+    struct engine *e = c->engine;
     struct err err = {0};
-    int peer = e->circle.rank;
+    int peer = -1;
+    if (c == &e->circle) {
+        engine_repair(e, why);
+        return;
+    }
+    if (mesh_why(e->circle.mesh, &peer, &err) == 0) {
+        err_set(&err, ECONNRESET, "in %s, with the set's numbers: %s", c->name, why->msg);
+        mesh_abort(e->circle.mesh, err.msg);
+    }
+    engine_repair(e, &err);
+}
+
+void engine_lost(struct circle *c, const char *what, int rc)
+{
+    struct engine *e = c->engine;
+    const struct err *why = coll_why(c->coll);
+    struct err err = {0};
+    int peer = c->rank;
     if (rc == -ENOTSUP || rc == -EXDEV) {
         err_set(&err, ENOTSUP, "%s", why ? why->msg : what);
         /* Every rank has reached the same conclusion from the same data. */
@@ -149,31 +179,30 @@ void engine_lost(struct engine *e, const char *what, int rc)
             return;
         }
         /* Only this rank has failed; the other ranks can go on without it. */
-        mesh_abort(e->circle.mesh, err.msg);
+        abort_all(e, err.msg);
         engine_fail_rank(e, &err);
         return;
     }
     int known = rc == -EPROTO || rc == -ENOMEM || rc == -EOVERFLOW
-                    ? mesh_progress(e->circle.mesh, &peer, &err)
-                    : mesh_why(e->circle.mesh, &peer, &err);
+                    ? mesh_progress(c->mesh, &peer, &err)
+                    : mesh_why(c->mesh, &peer, &err);
     /* No rank is lost, but a peer has moved on to the next epoch in order, so this rank follows. */
     if (known == 0 && rc == -ECONNRESET && e->boot.elastic) {
         known = err_set(&err, ECONNRESET, "rank %d: %s: a peer has moved on to the next epoch",
-                        e->circle.rank, what);
+                        c->rank, what);
         peer = 0;
     }
     if (known == -ECONNRESET && peer >= 0) {
-        engine_repair(e, &err);
+        circle_lost(c, &err);
         return;
     }
     if (known == 0) {
         int code = rc == -ENOMEM ? ENOMEM : ECONNRESET;
         if (e->trouble.code) /* e->trouble has a text already */
-            err_set(&err, code, "rank %d: %s", e->circle.rank, e->trouble.msg);
+            err_set(&err, code, "rank %d: %s", c->rank, e->trouble.msg);
         else
-            err_set(&err, code, "rank %d: %s: %s", e->circle.rank, what,
-                    why ? why->msg : strerror(-rc));
-        mesh_abort(e->circle.mesh, err.msg);
+            err_set(&err, code, "rank %d: %s: %s", c->rank, what, why ? why->msg : strerror(-rc));
+        abort_all(e, err.msg);
     }
     engine_fail_rank(e, &err);
 }

@@ -9,18 +9,22 @@
 
 #include "core/base/err.h"
 
+struct circle;
 struct engine;
 
 /* Fails every present and later operation with err. Only the first call has an effect. */
 void engine_fail(struct engine *e, const struct err *err);
 
-/* The mesh or a collective has failed with rc in step `what`: finds the cause. An elastic
+/* A circle's mesh or collective has failed with rc in step `what`: finds the cause. An elastic
  * job is repaired: on return the engine is in the next epoch, and mesh, coll and negotiation are
  * new objects. Otherwise, or when the repair fails, the engine has failed. */
-void engine_lost(struct engine *e, const char *what, int rc);
+void engine_lost(struct circle *c, const char *what, int rc);
 
 /* Like engine_lost(), for a caller that knows that a rank is lost, and why. */
 void engine_repair(struct engine *e, const struct err *why);
+
+/* The same for a loss in one circle. */
+void circle_lost(struct circle *c, const struct err *why);
 
 /* Fails this rank with `why`; nothing is sent to peers. In an elastic job its agent is told,
  * so that the other ranks continue without it. */

@@ -14,7 +14,7 @@
 /* Returns whether this operation may be the plan's next one: no other is in flight on this rank. */
 static bool can_be_next(struct engine *e, const struct hvd_request *r)
 {
-    return r->name && !e->fast_busy && !e->failed && !timeline_on(&e->timeline) &&
+    return r->name && r->set == 0 && !e->fast_busy && !e->failed && !timeline_on(&e->timeline) &&
            batches_idle(&e->circle.batches) && !e->circle.batches.held &&
            e->circle.control.ndeparted == 0 && !queue_has_new(e->queue) &&
            negotiate_frozen(e->circle.neg);
@@ -90,7 +90,7 @@ static int run_submitted(struct engine *e, const struct hvd_request *r, enum fas
             drive_until(e, slot);
         drive_leave(e);
     } else if (slot) {
-        drive_submitted(e);
+        drive_submitted(e, r->set);
     }
     if (rc == -ESTALE)
         queue_await_open(e->queue);

@@ -202,7 +202,7 @@ bool gpu_lane_progress(struct circle *c, bool heard)
         rc = device_progress(e->backends.device, c->mesh, &err);
     if (rc < 0) {
         e->trouble = e->trouble.code ? e->trouble : err;
-        engine_lost(e, "an operation on the GPU", rc);
+        engine_lost(c, "an operation on the GPU", rc);
         return true;
     }
     size_t landed = count_landed(c, heard);

@@ -21,12 +21,17 @@ _Static_assert(QUEUE_BLOCK *QUEUE_MAX_BLOCKS >= 2 * HVD_MAX_GROUP, "groups do no
 int queue_create(int rank, int size, uint64_t first_seq, struct queue **ret, struct err *err)
 {
     struct queue *q = calloc(1, sizeof(*q));
-    if (!q)
+    struct queue_set *sets = calloc(1, sizeof(*sets));
+    if (!q || !sets) {
+        free(q);
+        free(sets);
         return err_set(err, ENOMEM, "no memory for the queue");
+    }
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->opened, NULL);
-    q->rank = rank;
-    q->size = size;
+    *sets = (struct queue_set){.rank = rank, .size = size};
+    q->sets = sets;
+    q->nsets = 1;
     q->seq = first_seq;
     q->inbox_end = &q->inbox;
     *ret = q;
@@ -67,6 +72,7 @@ void queue_destroy(struct queue *q)
             slot_fini(q, &q->blocks[b][i]);
         free(q->blocks[b]);
     }
+    free(q->sets);
     gpu_events_fini(&q->gpu_events);
     pthread_cond_destroy(&q->opened);
     pthread_mutex_destroy(&q->lock);
@@ -119,22 +125,24 @@ static void give_slot(struct queue *q, struct slot *s)
     q->free = s;
 }
 
-static int set_name(struct queue *q, struct slot *s, const struct hvd_request *r, struct err *err)
+static int set_name(struct queue *q, struct queue_set *set, struct slot *s,
+                    const struct hvd_request *r, struct err *err)
 {
     if ((unsigned)r->kind >= HVD_KINDS)
         return err_set(err, EINVAL, "unknown kind of operation %d", (int)r->kind);
     if (!r->name) {
         snprintf(s->name, sizeof(s->name), "%s.noname.%llu", hvd_kind_name(r->kind),
-                 (unsigned long long)q->unnamed[r->kind]++);
+                 (unsigned long long)set->unnamed[r->kind]++);
     } else {
         size_t len = strnlen(r->name, HVD_MAX_NAME + 1);
         if (len == 0 || len > HVD_MAX_NAME)
             return err_set(err, EINVAL, "a tensor's name has 1 to %d bytes", HVD_MAX_NAME);
         memcpy(s->name, r->name, len + 1);
     }
-    s->hash = hash_str(s->name);
+    s->set = r->set;
+    s->hash = hash_str(s->name) + (uint64_t)r->set;
     for (const struct slot *o = q->names[s->hash % QUEUE_NAMES]; o; o = o->name_next) {
-        if (o->hash == s->hash && strcmp(o->name, s->name) == 0)
+        if (o->hash == s->hash && o->set == s->set && strcmp(o->name, s->name) == 0)
             return err_set(err, EEXIST,
                            "%s: an operation of this name is in flight; wait for it first",
                            s->name);
@@ -161,11 +169,12 @@ static void names_remove(struct queue *q, struct slot *s)
 
 /* Allocates splits and rows. An alltoall's splits are known now; rows are filled in when all ranks
  * have submitted. */
-static int fill_rows(struct queue *q, struct slot *s, const struct hvd_request *r, struct err *err)
+static int fill_rows(struct queue *q, const struct queue_set *set, struct slot *s,
+                     const struct hvd_request *r, struct err *err)
 {
     if (r->kind != HVD_ALLTOALL && r->kind != HVD_ALLGATHER)
         return 0;
-    size_t n = (size_t)q->size;
+    size_t n = (size_t)set->size;
     if (s->rows && s->rows_cap < n) {
         free(s->rows);
         free(s->splits);
@@ -185,7 +194,7 @@ static int fill_rows(struct queue *q, struct slot *s, const struct hvd_request *
         atomic_fetch_add_explicit(&q->allocations, 2, memory_order_relaxed);
     }
     for (size_t i = 0; r->kind == HVD_ALLTOALL && i < n; i++)
-        s->splits[i] = r->splits ? r->splits[i] : r->shape[0] / q->size;
+        s->splits[i] = r->splits ? r->splits[i] : r->shape[0] / set->size;
     return 0;
 }
 
@@ -201,25 +210,25 @@ static int mark(struct queue *q, struct slot *s, const struct hvd_request *r, st
     return rc < 0 ? err_prefix(err, "%s", s->name) : 0;
 }
 
-static int fill_slot(struct queue *q, struct slot *s, const struct hvd_request *r, uint64_t now,
-                     struct err *err)
+static int fill_slot(struct queue *q, struct queue_set *set, struct slot *s,
+                     const struct hvd_request *r, uint64_t now, struct err *err)
 {
-    int rc = set_name(q, s, r, err);
+    int rc = set_name(q, set, s, r, err);
     if (rc == 0)
-        rc = request_check(r, s->name, q->rank, q->size, &s->facts, err);
+        rc = request_check(r, s->name, set->rank, set->size, &s->facts, err);
     if (rc == 0)
-        rc = fill_rows(q, s, r, err);
+        rc = fill_rows(q, set, s, r, err);
     if (rc == 0)
         rc = mark(q, s, r, err);
     if (rc < 0)
         return rc;
     s->in = r->input;
     s->out = r->output;
-    if (r->kind == HVD_BROADCAST && (r->root != q->rank || !s->in))
+    if (r->kind == HVD_BROADCAST && (r->root != set->rank || !s->in))
         s->in = s->out;
     s->status = 0;
     s->has_id = false;
-    s->ranks = q->size;
+    s->ranks = set->size;
     s->result_rows = 0;
     s->flight = NULL;
     s->submit_ns = now;
@@ -238,6 +247,9 @@ static int check_group(const struct hvd_request *requests, size_t n, struct err 
         if (requests[i].kind != requests[0].kind)
             return err_set(err, EINVAL, "a group of %s cannot have a %s",
                            hvd_kind_name(requests[0].kind), hvd_kind_name(requests[i].kind));
+        if (requests[i].set != requests[0].set)
+            return err_set(err, EINVAL, "a group in set %d cannot have a request in set %d",
+                           requests[0].set, requests[i].set);
     }
     return 0;
 }
@@ -277,19 +289,20 @@ static void publish(struct queue *q, struct slot *first, struct slot **end, size
 }
 
 /* Called with the queue's lock held. world: see struct signature. */
-static int submit(struct queue *q, const struct hvd_request *requests, size_t n, uint64_t now,
-                  uint32_t world, bool last, hvd_handle *ret_handles, struct err *err)
+static int submit(struct queue *q, struct queue_set *set, const struct hvd_request *requests,
+                  size_t n, uint64_t now, uint32_t world, bool last, hvd_handle *ret_handles,
+                  struct err *err)
 {
     int rc = 0;
     struct slot *first = NULL, **end = &first;
     uint64_t unnamed[HVD_KINDS];
-    memcpy(unnamed, q->unnamed, sizeof(unnamed));
+    memcpy(unnamed, set->unnamed, sizeof(unnamed));
     for (size_t i = 0; rc == 0 && i < n; i++) {
         struct slot *s;
         rc = take_slot(q, &s, err);
         if (rc < 0)
             break;
-        rc = fill_slot(q, s, &requests[i], now, err);
+        rc = fill_slot(q, set, s, &requests[i], now, err);
         if (rc < 0) {
             give_slot(q, s);
             break;
@@ -304,7 +317,7 @@ static int submit(struct queue *q, const struct hvd_request *requests, size_t n,
         stamp_group(first, n);
         publish(q, first, end, n, ret_handles);
     } else {
-        memcpy(q->unnamed, unnamed, sizeof(unnamed));
+        memcpy(set->unnamed, unnamed, sizeof(unnamed));
         for (struct slot *s = first, *next; s; s = next) {
             next = s->next;
             names_remove(q, s);
@@ -322,8 +335,9 @@ int queue_submit(struct queue *q, const struct hvd_request *requests, size_t n, 
         return rc;
     pthread_mutex_lock(&q->lock);
     rc = queue_check_world(q, requests, n, err);
+    struct queue_set *set = rc == 0 ? queue_set_of(q, &requests[0], false, err) : NULL;
     if (rc == 0)
-        rc = submit(q, requests, n, now, q->world, false, ret_handles, err);
+        rc = set ? submit(q, set, requests, n, now, q->world, false, ret_handles, err) : err->code;
     pthread_mutex_unlock(&q->lock);
     return rc;
 }
@@ -332,7 +346,8 @@ int queue_submit_own(struct queue *q, const struct hvd_request *request, bool la
                      hvd_handle *ret_handle, struct err *err)
 {
     pthread_mutex_lock(&q->lock);
-    int rc = submit(q, request, 1, now, 0, last, ret_handle, err);
+    struct queue_set *set = queue_set_of(q, request, true, err);
+    int rc = set ? submit(q, set, request, 1, now, 0, last, ret_handle, err) : err->code;
     pthread_mutex_unlock(&q->lock);
     return rc;
 }

@@ -39,6 +39,7 @@ struct slot {
         open; /* the handle, or 0 while a thread is in hvd_wait() on it; see queue_claim() */
     _Atomic int done;        /* status and result are final */
     uint32_t index;          /* index in the queue's blocks */
+    int set;                 /* the set whose ranks take part; 0: the world */
     _Atomic int prioritized; /* enum priority */
     enum slot_state state;   /* owned by the driver, under the progress lock */
     int status;              /* how the operation ended: 0 or -errno */
@@ -52,10 +53,10 @@ struct slot {
      * stream can wait for it. In an elastic job aloft stays 0. */
     struct nccl_flight *flight;
     _Atomic int aloft;
-    int64_t *splits; /* [size] alltoall: rows for each rank */
-    int64_t *rows;   /* [size] allgather, alltoall: rows from each rank */
+    int64_t *splits; /* [ranks] alltoall: rows for each rank */
+    int64_t *rows;   /* [ranks] allgather, alltoall: rows from each rank */
     size_t rows_cap; /* allocated length of splits and of rows */
-    int ranks;       /* size of the world in which the operation was submitted */
+    int ranks;       /* size of the set, or of the world in which the operation was submitted */
     void *result;    /* allgather, alltoall: allocated output, until release; NULL: it is in out */
     struct cuda_memory on_gpu; /* GPU memory of result */
     int64_t result_rows;
@@ -74,11 +75,20 @@ struct slot {
 #define QUEUE_MAX_BLOCKS 4096
 #define QUEUE_NAMES      4096
 
+/* A set as the queue knows it: what a request is checked against. */
+struct queue_set {
+    int size;    /* 0: there is no set of this number */
+    int rank;    /* this rank's number in the set; -1: it is not in the set */
+    bool closed; /* it is being made or removed */
+    uint64_t unnamed[HVD_KINDS];
+};
+
 struct queue {
     pthread_mutex_t lock;
-    pthread_cond_t opened; /* signalled when closed becomes false */
-    bool closed;           /* see queue_end_world() */
-    int rank, size;
+    pthread_cond_t opened;  /* signalled when closed becomes false */
+    bool closed;            /* see queue_end_world() */
+    struct queue_set *sets; /* [nsets]; the first is the world */
+    size_t nsets;
     /* Epoch of the world that requests are made for; 0: the world never changes. */
     uint32_t world;
     struct gpu_events gpu_events;
@@ -92,7 +102,6 @@ struct queue {
     /* Operations submitted so far, including those of the fast path (engine/fast). */
     _Atomic uint64_t submitted;
     uint64_t seq; /* the last sequence number used in a handle */
-    uint64_t unnamed[HVD_KINDS];
     /* The last submitted slot, for stall reports; its name stays until the slot is reused. */
     const struct slot *last_slot;
     _Atomic uint64_t allocations;
@@ -121,13 +130,26 @@ void queue_open(struct queue *q);
  * caller must hold no lock. */
 void queue_await_open(struct queue *q);
 
+/* Adds set number `set` (> 0) of size ranks, closed. rank: this rank's number in the set, or -1.
+ * -ENOMEM. */
+int queue_add_set(struct queue *q, int set, int rank, int size, struct err *err);
+
+/* Refuses new requests for the set. Returns how many of its operations are in flight. */
+size_t queue_close_set(struct queue *q, int set);
+
+/* Lets requests for the set in. */
+void queue_open_set(struct queue *q, int set);
+
+/* Forgets the set, of which no operation is in flight. */
+void queue_drop_set(struct queue *q, int set);
+
 /* Checks all requests and puts them into the inbox; on failure none of them. now: clock_ns(), for
  * the timeline. -ESTALE: a request was made for another world, or queue_end_world() is in force. */
 int queue_submit(struct queue *q, const struct hvd_request *requests, size_t n, uint64_t now,
                  hvd_handle *ret_handles, struct err *err);
 
-/* Like queue_submit(), for a request of the engine itself, which belongs to no world and is never
- * refused. last: see struct slot. */
+/* Like queue_submit(), for a request of the engine itself, which belongs to no world and is refused
+ * by no closed world or set. last: see struct slot. */
 int queue_submit_own(struct queue *q, const struct hvd_request *request, bool last, uint64_t now,
                      hvd_handle *ret_handle, struct err *err);
 

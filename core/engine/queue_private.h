@@ -15,6 +15,10 @@ void queue_end_slot(struct queue *q, struct slot *s, const struct err *err);
 int queue_check_world(const struct queue *q, const struct hvd_request *requests, size_t n,
                       struct err *err);
 
+/* The set of a request. own: see queue_submit_own(). NULL: the request cannot be made here. */
+struct queue_set *queue_set_of(struct queue *q, const struct hvd_request *r, bool own,
+                               struct err *err);
+
 /* Lets requests in again and wakes callers in queue_await_open(). */
 void queue_open_gate(struct queue *q);
 

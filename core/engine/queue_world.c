@@ -6,7 +6,6 @@
 #include "core/engine/queue.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "core/engine/queue_private.h"
 
@@ -20,9 +19,7 @@ void queue_set_world(struct queue *q, uint32_t epoch, int rank, int size)
 {
     pthread_mutex_lock(&q->lock);
     q->world = epoch;
-    q->rank = rank;
-    q->size = size;
-    memset(q->unnamed, 0, sizeof(q->unnamed));
+    q->sets[0] = (struct queue_set){.rank = rank, .size = size};
     queue_open_gate(q);
     pthread_mutex_unlock(&q->lock);
 }

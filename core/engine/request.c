@@ -6,13 +6,42 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/base/cleanup.h"
 #include "core/coll/reduce.h"
 
 int64_t request_rows(int64_t rows, int rank, int size)
 {
     return rows / size + (rank < rows % size ? 1 : 0);
+}
+
+static bool is_zero(const uint8_t *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bytes[i])
+            return false;
+    return true;
+}
+
+int request_copy(const void *from, size_t stride, size_t known, size_t n, struct hvd_request **ret,
+                 struct err *err)
+{
+    const size_t own = sizeof(struct hvd_request), common = known < own ? known : own;
+    auto_free struct hvd_request *copy = calloc(n, own);
+    if (!copy)
+        return err_set(err, ENOMEM, "no memory for %zu requests", n);
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *at = (const uint8_t *)from + i * stride;
+        if (!is_zero(at + common, known - common))
+            return err_set(err, EINVAL,
+                           "a request of %zu bytes uses what this version of hvd does not have",
+                           known);
+        memcpy(&copy[i], at, common);
+    }
+    *ret = TAKE(copy);
+    return 0;
 }
 
 static int check_shape(const struct hvd_request *r, const char *name, struct request_facts *f,

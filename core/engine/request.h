@@ -25,6 +25,12 @@ struct request_facts {
 int request_check(const struct hvd_request *request, const char *name, int rank, int size,
                   struct request_facts *ret, struct err *err);
 
+/* Copies n requests that lie `stride` bytes apart. Only the first `known` bytes of each have a
+ * meaning for the caller; the rest becomes 0. The caller frees *ret. -EINVAL: a request has bytes
+ * that are not 0 and that this library does not know. -ENOMEM. */
+int request_copy(const void *from, size_t stride, size_t known, size_t n, struct hvd_request **ret,
+                 struct err *err);
+
 /* Rows of dimension 0 that the rank gets in a reducescatter. */
 int64_t request_rows(int64_t rows, int rank, int size);
 

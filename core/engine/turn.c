@@ -68,9 +68,14 @@ static void on_stalled(void *ctx, const char *text)
     struct circle *c = ctx;
     struct engine *e = c->engine;
     counter_add(&e->counters.stalls, 1);
+    char whole[2048];
+    if (c->name)
+        snprintf(whole, sizeof(whole), "in %s, with the set's numbers: %s", c->name, text);
+    else
+        snprintf(whole, sizeof(whole), "%s", text);
     if (c->rank == 0)
-        log_warn("%s", text);
-    tell_agent(e, 2, text);
+        log_warn("%s", whole);
+    tell_agent(e, 2, whole);
 }
 
 struct waiting {
@@ -202,8 +207,9 @@ void turn_prioritize(struct engine *e, struct slot *slot, enum priority priority
         atomic_store_explicit(&slot->prioritized, PRIORITY_WAITED, memory_order_relaxed);
     if (slot->state != SLOT_NEGOTIATING || !slot->has_id)
         return;
-    negotiate_prioritize(e->circle.neg, slot->id, waits, clock_ns());
-    e->circle.next_tick = 0;
+    struct circle *c = sets_circle(e, slot->set);
+    negotiate_prioritize(c->neg, slot->id, waits, clock_ns());
+    c->next_tick = 0;
 }
 
 static void prioritize_one(void *ctx, struct slot *slot)
@@ -249,6 +255,13 @@ void turn_submit(struct circle *c, struct slot *slot, uint64_t now)
     prioritize_one(e, slot);
 }
 
+static void tick_soon(struct engine *e, uint64_t at)
+{
+    struct circle *c;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
+        c->next_tick = at;
+}
+
 static bool take_new(struct engine *e)
 {
     if (!queue_has_new(e->queue))
@@ -256,9 +269,9 @@ static bool take_new(struct engine *e)
     uint64_t now = clock_ns();
     for (struct slot *s = queue_take(e->queue), *next; s; s = next) {
         next = s->next; /* a failed slot belongs to its waiter at once */
-        turn_submit(&e->circle, s, now);
+        turn_submit(sets_circle(e, s->set), s, now);
     }
-    e->circle.next_tick = 0;
+    tick_soon(e, 0);
     e->fast_last = false;
     return true;
 }
@@ -284,9 +297,8 @@ static void check_farewell(struct circle *c, uint64_t now)
 {
     struct engine *e = c->engine;
     const struct control *t = &c->control;
-    bool pending = atomic_load_explicit(&e->queue->in_flight, memory_order_relaxed) > 0 ||
-                   (e->fast_busy && !atomic_load(&e->fast.done));
-    if (!pending || atomic_load(&e->drive.closing))
+    bool fast = c == &e->circle && e->fast_busy && !atomic_load(&e->fast.done);
+    if ((c->ids.count == 0 && !fast) || atomic_load(&e->drive.closing))
         return;
     const struct batch *next = c->batches.active ? c->batches.active : c->batches.first;
     const struct batch *on_gpu = c->batches.gpu.first;
@@ -302,7 +314,7 @@ static void check_farewell(struct circle *c, uint64_t now)
     if (c->batches.running && !can_end(c, next))
         coll_cancel(c->coll);
     struct err err;
-    err_set(&err, ESHUTDOWN, "rank %d has shut down", t->first_departed);
+    err_set(&err, ESHUTDOWN, "rank %d has shut down", circle_world_rank(c, t->first_departed));
     if (e->boot.elastic)
         engine_repair(e, &err); /* the survivors continue without that rank */
     else
@@ -336,22 +348,24 @@ bool turn_needed(struct engine *e)
 {
     if (e->failed)
         return queue_has_new(e->queue);
-    if (!batches_idle(&e->circle.batches) || queue_has_new(e->queue))
+    if (queue_has_new(e->queue))
         return true;
-    return atomic_load_explicit(&e->queue->in_flight, memory_order_relaxed) > 0 &&
-           !negotiate_frozen(e->circle.neg);
+    struct circle *c;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
+        if (!batches_idle(&c->batches) || (c->ids.count > 0 && !negotiate_frozen(c->neg)))
+            return true;
+    return false;
 }
 
 static bool take_messages(struct circle *c, enum turn_depth depth)
 {
-    struct engine *e = c->engine;
     struct err err = {0};
     int peer = -1;
     if (depth == TURN_FULL && mesh_progress(c->mesh, &peer, &err) < 0) {
         if (err.code == -ECONNRESET && peer >= 0)
-            engine_repair(e, &err);
+            circle_lost(c, &err);
         else
-            engine_lost(e, err.msg, err.code);
+            engine_lost(c, err.msg, err.code);
         return true;
     }
     return depth != TURN_SPIN && control_progress(c);
@@ -363,7 +377,17 @@ static void refuse_new(struct engine *e)
         queue_fail_all(e->queue, &e->failure);
         drive_wake_waiters(e);
     }
-    e->circle.next_tick = UINT64_MAX;
+    tick_soon(e, UINT64_MAX);
+}
+
+/* -errno of the first negotiation that has failed. */
+static int negotiation_failed(struct engine *e)
+{
+    int rc = 0;
+    struct circle *c;
+    for (size_t i = 0; rc == 0 && (c = engine_circle(e, i)) != NULL; i++)
+        rc = negotiate_failed(c->neg);
+    return rc;
 }
 
 static void check_trouble(struct engine *e)
@@ -376,13 +400,22 @@ static void check_trouble(struct engine *e)
         engine_repair(e, &why);
         return;
     }
-    int rc = e->trouble.code ? 0 : negotiate_failed(e->circle.neg);
+    int rc = e->trouble.code ? 0 : negotiation_failed(e);
     if (rc == -ENOMEM)
         err_set(&e->trouble, ENOMEM, "no memory to negotiate");
     else if (rc < 0)
         err_set(&e->trouble, -rc, "negotiation has failed");
     if (e->trouble.code)
-        engine_lost(e, e->trouble.msg, e->trouble.code);
+        engine_lost(&e->circle, e->trouble.msg, e->trouble.code);
+}
+
+/* moved: something has happened that negotiation may be waiting for. */
+static void tick(struct engine *e, bool moved, uint64_t now)
+{
+    struct circle *c;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
+        if (moved || now >= c->next_tick)
+            c->next_tick = negotiate_tick(c->neg, now);
 }
 
 void turn_note(struct engine *e)
@@ -393,10 +426,40 @@ void turn_note(struct engine *e)
     }
     bool moved = take_new(e);
     moved = take_priority_requests(e) || moved;
-    uint64_t now = clock_ns();
-    if (moved || now >= e->circle.next_tick)
-        e->circle.next_tick = negotiate_tick(e->circle.neg, now);
+    tick(e, moved, clock_ns());
     check_trouble(e);
+}
+
+static bool take_all_messages(struct engine *e, enum turn_depth depth)
+{
+    bool moved = false;
+    struct circle *c;
+    for (size_t i = 0; !e->failed && (c = engine_circle(e, i)) != NULL; i++)
+        moved = take_messages(c, depth) || moved;
+    return moved;
+}
+
+static bool run_batches(struct engine *e, enum turn_depth depth)
+{
+    bool moved = false;
+    struct circle *c;
+    for (size_t i = 0; !e->failed && (c = engine_circle(e, i)) != NULL; i++) {
+        moved = batches_progress(c) || moved;
+        if (!e->failed && !e->trouble.code)
+            moved = gpu_lane_progress(c, depth == TURN_FULL) || moved;
+    }
+    return moved;
+}
+
+static void check_peers(struct engine *e, uint64_t now)
+{
+    struct circle *c;
+    for (size_t i = 0; !e->failed && (c = engine_circle(e, i)) != NULL; i++) {
+        if (c->control.ndeparted > 0)
+            check_farewell(c, now);
+        if (c->control.moved_on && !e->failed)
+            check_moved_on(c);
+    }
 }
 
 bool turn(struct engine *e, enum turn_depth depth)
@@ -410,28 +473,22 @@ bool turn(struct engine *e, enum turn_depth depth)
     moved = take_priority_requests(e) || moved;
     if (depth == TURN_SPIN && gpu_lane_has_news(&e->circle))
         depth = TURN_FULL;
-    if (take_messages(&e->circle, depth))
+    if (take_all_messages(e, depth))
         moved = true;
     if (e->failed)
         return true;
     uint64_t now = clock_ns();
-    if (moved || now >= e->circle.next_tick)
-        e->circle.next_tick = negotiate_tick(e->circle.neg, now);
+    tick(e, moved, now);
     /* Check first: after a batch that could not be allocated, the next batch must not run in its
      * place. */
     check_trouble(e);
     if (e->failed)
         return true;
-    if (batches_progress(&e->circle))
-        moved = true;
-    if (!e->failed && !e->trouble.code && gpu_lane_progress(&e->circle, depth == TURN_FULL))
+    if (run_batches(e, depth))
         moved = true;
     if (moved || depth == TURN_FULL)
         report_progress(e, now);
     check_trouble(e);
-    if (e->circle.control.ndeparted > 0 && !e->failed)
-        check_farewell(&e->circle, now);
-    if (e->circle.control.moved_on && !e->failed)
-        check_moved_on(&e->circle);
+    check_peers(e, now);
     return moved;
 }

@@ -150,6 +150,18 @@ int world_map_init(struct world_map *m, const struct world *w, const struct mesh
     return 0;
 }
 
+int world_map_same(struct world_map *m, int n, struct err *err)
+{
+    m->to_mesh = malloc((size_t)n * sizeof(int));
+    m->to_world = malloc((size_t)n * sizeof(int));
+    if (!m->to_mesh || !m->to_world)
+        return err_set(err, ENOMEM, "no memory for the map of the ranks");
+    for (int r = 0; r < n; r++)
+        m->to_mesh[r] = m->to_world[r] = r;
+    m->same = true;
+    return 0;
+}
+
 void world_map_fini(struct world_map *m)
 {
     free(m->to_mesh);

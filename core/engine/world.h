@@ -57,6 +57,9 @@ struct world_map {
 
 int world_map_init(struct world_map *m, const struct world *w, const struct mesh *mesh,
                    struct err *err);
+/* The map of a mesh of n ranks to themselves. m is zero-initialized. */
+int world_map_same(struct world_map *m, int n, struct err *err);
+
 void world_map_fini(struct world_map *m);
 
 #endif

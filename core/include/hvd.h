@@ -178,6 +178,8 @@ struct hvd_request {
                             * hvd_submit() fails with -ESTALE in another one; 0: any. For a thread
                             * that submits beside hvd_commit() requests that depend on rank and
                             * size */
+    int set;               /* the set whose ranks take part (hvd_set_add()); 0: all ranks. root and
+                            * splits are numbered in the set */
 };
 
 /* shapes:
@@ -196,8 +198,9 @@ typedef int64_t hvd_handle; /* > 0; of this process and of this hvd_init() */
 
 /* Submits n operations; with n > 1 they are a group.
  *
- * Takes: 1 to HVD_MAX_GROUP requests; a group's are of one kind and start together, once every
- *   rank has submitted all of them. The structs and what they point to, except the tensors, are
+ * Takes: 1 to HVD_MAX_GROUP requests of size_of_request bytes each (sizeof(struct hvd_request) of
+ *   the caller); a group's are of one kind and of one set, and start together, once every rank of
+ *   the set has submitted all of them. The structs and what they point to, except the tensors, are
  *   copied.
  * Returns: 0 and n handles in ret_handles; on failure nothing is submitted. Does not wait, except
  *   on a joiner of an elastic job (see hvd_enter()), and while hvd_commit() in another thread
@@ -208,7 +211,15 @@ typedef int64_t hvd_handle; /* > 0; of this process and of this hvd_init() */
  *   hvd_request.epoch (see also hvd_enter()); -ENOMEM.
  * Owner: the engine uses the tensors until hvd_wait() for the handle has returned.
  * Threads: any. */
-HVD_API int hvd_submit(const struct hvd_request *requests, size_t n, hvd_handle *ret_handles);
+HVD_API int hvd_submit_sized(const struct hvd_request *requests, size_t size_of_request, size_t n,
+                             hvd_handle *ret_handles);
+
+/* The library also has a function of this name, for programs that were built before requests had
+ * a set. */
+static inline int hvd_submit(const struct hvd_request *requests, size_t n, hvd_handle *ret_handles)
+{
+    return hvd_submit_sized(requests, sizeof(*requests), n, ret_handles);
+}
 
 /* Returns 1 when the operation has finished or failed, 0 while it is in flight, -EINVAL for an
  * unknown handle. Does not wait. Any thread, also while another thread is in hvd_wait() for it. */
@@ -251,7 +262,8 @@ struct hvd_result {
     int ndim;
     int64_t shape[HVD_MAX_DIMS];
     const int64_t *splits; /* [ranks] rows received from each rank */
-    int ranks;             /* of the world in which it was submitted; size() may differ by now */
+    int ranks;             /* of the set, or of the world in which it was submitted (size() may
+                            * differ by now) */
 };
 
 /* Fills ret_result for a handle of an allgather or alltoall for which hvd_wait() or
@@ -284,6 +296,48 @@ HVD_API size_t hvd_dtype_size(enum hvd_dtype dtype);
 HVD_API const char *hvd_dtype_name(enum hvd_dtype dtype);
 HVD_API const char *hvd_op_name(enum hvd_op op);
 HVD_API const char *hvd_kind_name(enum hvd_kind kind);
+
+/* ---- sets ------------------------------------------------------------------------------- */
+
+/* A set is an ordered group of ranks with operations of its own: requests with its number as
+ * hvd_request.set. Names of different sets have nothing to do with each other, and sets without a
+ * common rank never wait for each other. A result depends on the set's members alone, as in a
+ * world of these ranks. Tensors are in host memory so far, and the job is not elastic.
+ *
+ * If a rank of the job is lost, the operations of all sets fail, as all others do. */
+
+/* Makes a set. Every rank of the job calls it, members or not, with the same ranks in the same
+ * order; if ranks make several sets, all ranks make them in the same order. Each call makes a set
+ * of its own, also for ranks for which there is one.
+ *
+ * Takes: the n ranks that are in the set. ranks[i] is number i of the set.
+ * Returns: 0 and the set's number (> 0, the same on every rank) in *ret_set, when the set is ready
+ *   on all its members.
+ * Errors: the same on every rank, and nothing is made. -EINVAL: no rank, a rank that does not
+ *   exist or that is named twice, or ranks that have asked for different sets. -ETIMEDOUT: its
+ *   members could not connect. -EMFILE and others: hvd_error(). -ENOTSUP: the job is elastic.
+ * Threads: any; calls of one process are made one after the other. */
+HVD_API int hvd_set_add(const int *ranks, int n, int *ret_set);
+
+/* Removes a set, on all its ranks. Others may call it, too, without effect on the set. Its number
+ * is not used again.
+ *
+ * Returns: 0 when the set is removed on this rank.
+ * Errors: -EBUSY, the same on every rank of the set: one has operations of the set in flight, and
+ *   the set stays. -EINVAL: there is no such set, or it is 0, the world. -ECONNRESET as hvd_wait().
+ * Threads: any. */
+HVD_API int hvd_set_remove(int set);
+
+/* The number of ranks in the set. -EINVAL: there is no such set. -ENOTCONN. Any thread. */
+HVD_API int hvd_set_size(int set);
+
+/* This rank's number in the set. -ENOENT: it is not in the set. -EINVAL, -ENOTCONN as above. Any
+ * thread. */
+HVD_API int hvd_set_rank(int set);
+
+/* Writes the set's ranks, at most n, to ret_ranks. Returns how many there are, or -EINVAL,
+ * -ENOTCONN as above. Any thread. */
+HVD_API int hvd_set_ranks(int set, int *ret_ranks, int n);
 
 /* ---- elastic jobs ----------------------------------------------------------------------- */
 

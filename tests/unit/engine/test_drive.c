@@ -22,7 +22,7 @@ static struct coll coll;
 static struct engine engine = {.circle = {.mesh = &mesh, .coll = &coll}};
 
 /* shared: other ranks run on this host. */
-static const struct engine *rank(bool spin, bool shared, enum coll_wait wait)
+static struct engine *rank(bool spin, bool shared, enum coll_wait wait)
 {
     engine.circle.spin = spin;
     mesh.shm = shared ? &shm : NULL;
@@ -56,7 +56,7 @@ static void test_who_spins(void **state)
 static void test_until_when(void **state)
 {
     struct spin_state p = {0};
-    const struct engine *e = rank(true, false, COLL_ASKS);
+    struct engine *e = rank(true, false, COLL_ASKS);
     uint64_t begin = clock_ns(), spun = 0;
     while (drive_pause(e, &p))
         spun = p.yields == 0 ? clock_ns() - begin : spun;

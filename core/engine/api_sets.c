@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * api_sets: the functions of hvd.h about sets.
+ */
+#include <hvd.h>
+
+#include "core/engine/api_private.h"
+#include "core/engine/engine.h"
+#include "core/engine/life.h"
+#include "core/engine/sets.h"
+
+int hvd_set_add(const int *ranks, int n, int *ret_set)
+{
+    struct engine *e = life_begin(NULL, api_error());
+    if (!e)
+        return api_error()->code;
+    int rc = sets_add(e, ranks, n, ret_set, api_error());
+    life_end();
+    return rc;
+}
+
+int hvd_set_remove(int set)
+{
+    struct engine *e = life_begin(NULL, api_error());
+    if (!e)
+        return api_error()->code;
+    int rc = sets_remove(e, set, api_error());
+    life_end();
+    return rc;
+}
+
+/* A joiner that has not entered knows the world alone, with provisional numbers. */
+static int numbers(int set, const struct world *w, bool size)
+{
+    if (set != 0)
+        return err_set(api_error(), EINVAL, "there is no set %d", set);
+    return size ? w->size : w->rank;
+}
+
+int hvd_set_size(int set)
+{
+    struct engine *e;
+    struct world w;
+    if (life_peek(&e, &w, api_error()) < 0)
+        return api_error()->code;
+    int rc = e ? sets_size(e, set, api_error()) : numbers(set, &w, true);
+    life_end();
+    return rc;
+}
+
+int hvd_set_rank(int set)
+{
+    struct engine *e;
+    struct world w;
+    if (life_peek(&e, &w, api_error()) < 0)
+        return api_error()->code;
+    int rc = e ? sets_rank(e, set, api_error()) : numbers(set, &w, false);
+    life_end();
+    return rc;
+}
+
+int hvd_set_ranks(int set, int *ret_ranks, int n)
+{
+    struct engine *e;
+    struct world w;
+    if (life_peek(&e, &w, api_error()) < 0)
+        return api_error()->code;
+    int rc = e ? sets_ranks(e, set, ret_ranks, n, api_error()) : numbers(set, &w, true);
+    for (int i = 0; !e && i < rc && i < n; i++)
+        ret_ranks[i] = i;
+    life_end();
+    return rc;
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sets: see sets.h.
+ */
+#include "core/engine/sets.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "core/engine/drive.h"
+#include "core/engine/engine.h"
+#include "core/engine/vote.h"
+
+void sets_init(struct sets *sets)
+{
+    pthread_mutex_init(&sets->calls, NULL);
+    pthread_mutex_init(&sets->lock, NULL);
+    sets->epoll_fd = -1;
+}
+
+void sets_fini(struct sets *sets)
+{
+    for (size_t i = 0; i < sets->n; i++)
+        set_destroy(sets->table[i]);
+    free(sets->table);
+    free(sets->circles);
+    if (sets->epoll_fd >= 0)
+        close(sets->epoll_fd);
+    pthread_mutex_destroy(&sets->lock);
+    pthread_mutex_destroy(&sets->calls);
+}
+
+void sets_list_ranks(const int *ranks, int n, char *text, size_t size)
+{
+    int i = 0;
+    size_t at = (size_t)snprintf(text, size, n == 1 ? "rank" : "ranks");
+    for (; i < n && at + 40 < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s %d", i ? "," : "", ranks[i]);
+    if (i < n)
+        snprintf(text + at, size - at, " and %d more", n - i);
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+static struct set *find(const struct sets *sets, int number)
+{
+    return number > 0 && (size_t)number <= sets->n ? sets->table[number - 1] : NULL;
+}
+
+struct circle *sets_circle(struct engine *e, int set)
+{
+    struct set *found = find(&e->sets, set);
+    return set == 0 ? &e->circle : found && found->rank >= 0 ? &found->circle : NULL;
+}
+
+/* Room for one more set, which can then be added without a failure. */
+static int make_room(struct sets *sets, struct err *err)
+{
+    if (sets->n < sets->cap)
+        return 0;
+    size_t cap = sets->cap ? 2 * sets->cap : 16;
+    struct set **table = calloc(cap, sizeof(struct set *));
+    struct circle **circles = calloc(cap, sizeof(struct circle *));
+    if (!table || !circles) {
+        free(table);
+        free(circles);
+        return err_set(err, ENOMEM, "no memory for more sets");
+    }
+    if (sets->n > 0)
+        memcpy(table, sets->table, sets->n * sizeof(struct set *));
+    if (sets->ncircles > 0)
+        memcpy(circles, sets->circles, sets->ncircles * sizeof(struct circle *));
+    free(sets->table);
+    free(sets->circles);
+    sets->table = table;
+    sets->circles = circles;
+    sets->cap = cap;
+    return 0;
+}
+
+static int watch(const struct sets *sets, const struct mesh *mesh, struct err *err)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    if (epoll_ctl(sets->epoll_fd, EPOLL_CTL_ADD, mesh_fd(mesh), &event) < 0)
+        return err_sys(err, errno, "cannot watch the mesh of a set");
+    return 0;
+}
+
+static int open_epoll(struct engine *e, struct err *err)
+{
+    if (e->sets.epoll_fd >= 0)
+        return 0;
+    e->sets.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (e->sets.epoll_fd < 0)
+        return err_sys(err, errno, "cannot make an epoll set");
+    return watch(&e->sets, e->circle.mesh, err);
+}
+
+/* Both locks. */
+static void lock(struct engine *e)
+{
+    drive_lock(e);
+    pthread_mutex_lock(&e->sets.lock);
+}
+
+static void unlock(struct engine *e)
+{
+    pthread_mutex_unlock(&e->sets.lock);
+    drive_leave(e);
+}
+
+static void add(struct engine *e, struct set *set)
+{
+    struct sets *sets = &e->sets;
+    sets->table[sets->n++] = set;
+    if (set->rank >= 0)
+        sets->circles[sets->ncircles++] = &set->circle;
+}
+
+static void take_out(struct engine *e, struct set *set)
+{
+    struct sets *sets = &e->sets;
+    size_t kept = 0;
+    sets->table[set->number - 1] = NULL;
+    for (size_t i = 0; i < sets->ncircles; i++)
+        if (sets->circles[i] != &set->circle)
+            sets->circles[kept++] = sets->circles[i];
+    sets->ncircles = kept;
+}
+
+/* ---- making and removing -------------------------------------------------------------------- */
+
+/* Everything that can fail has to be done before all ranks agree that it went well. */
+static int prepare(struct engine *e, struct set *set, struct err *err)
+{
+    set->number = (int)e->sets.n + 1;
+    lock(e);
+    int rc = make_room(&e->sets, err);
+    if (rc == 0)
+        rc = open_epoll(e, err);
+    if (rc == 0 && set->rank >= 0)
+        rc = watch(&e->sets, set->circle.mesh, err);
+    unlock(e);
+    char ranks[160];
+    sets_list_ranks(set->ranks, set->size, ranks, sizeof(ranks));
+    snprintf(set->text, sizeof(set->text), "set %d (%s)", set->number, ranks);
+    return rc == 0 ? queue_add_set(e->queue, set->number, set->rank, set->size, err) : rc;
+}
+
+static int add_one(struct engine *e, const int *ranks, int n, int *ret_set, struct err *err)
+{
+    const struct vote v = {.engine = e, .name = "hvd.set.add"};
+    struct set *set = NULL;
+    struct err mine = {0};
+    int rc = set_make(e, ranks, n, &set, err);
+    if (rc < 0)
+        return rc;
+    prepare(e, set, &mine);
+    rc = vote_well(&v, e->circle.rank, &mine, err);
+    if (rc < 0) {
+        if (mine.code == 0)
+            queue_drop_set(e->queue, set->number);
+        set_destroy(set);
+        return rc;
+    }
+    lock(e);
+    add(e, set);
+    queue_open_set(e->queue, set->number);
+    unlock(e);
+    *ret_set = set->number;
+    return 0;
+}
+
+int sets_add(struct engine *e, const int *ranks, int n, int *ret_set, struct err *err)
+{
+    if (e->boot.elastic)
+        return err_set(err, ENOTSUP, "hvd_set_add: sets are not possible in elastic jobs yet");
+    pthread_mutex_lock(&e->sets.calls);
+    int rc = add_one(e, ranks, n, ret_set, err);
+    pthread_mutex_unlock(&e->sets.calls);
+    return rc;
+}
+
+/* The set's ranks agree that none of them has operations in flight, and wait for each other. */
+static int agree_to_end(struct engine *e, struct set *set, struct err *err)
+{
+    const struct vote idle = {.engine = e, .set = set->number, .name = "hvd.set.remove"};
+    const struct vote go = {.engine = e, .set = set->number, .name = "hvd.set.remove.go"};
+    size_t pending = queue_close_set(e->queue, set->number);
+    int64_t busy = pending > 0, any = 0;
+    int rc = vote_max(&idle, &busy, 1, &any, err);
+    if (rc == 0 && any)
+        rc = err_set(err, EBUSY,
+                     "hvd_set_remove: operations of %s are in flight%s; wait for them first",
+                     set->text, busy ? "" : " on another rank");
+    if (rc == 0)
+        rc = vote_max(&go, &busy, 1, &any, err);
+    if (rc < 0)
+        queue_open_set(e->queue, set->number);
+    return rc;
+}
+
+static int remove_one(struct engine *e, int number, struct err *err)
+{
+    struct set *set = find(&e->sets, number);
+    if (!set)
+        return err_set(err, EINVAL, "hvd_set_remove: there is no set %d to remove", number);
+    int rc = set->rank >= 0 ? agree_to_end(e, set, err) : 0;
+    if (rc < 0)
+        return rc;
+    queue_drop_set(e->queue, number);
+    lock(e);
+    take_out(e, set);
+    unlock(e);
+    if (set->rank >= 0)
+        set_leave(set);
+    set_destroy(set);
+    return 0;
+}
+
+int sets_remove(struct engine *e, int set, struct err *err)
+{
+    pthread_mutex_lock(&e->sets.calls);
+    int rc = remove_one(e, set, err);
+    pthread_mutex_unlock(&e->sets.calls);
+    return rc;
+}
+
+void sets_abort(struct engine *e, const char *why)
+{
+    for (size_t i = 0; i < e->sets.ncircles; i++)
+        mesh_abort(e->sets.circles[i]->mesh, why);
+}
+
+/* ---- what callers see ----------------------------------------------------------------------- */
+
+static const struct set *look_up(struct engine *e, int number, struct err *err)
+{
+    const struct set *set = find(&e->sets, number);
+    if (!set)
+        err_set(err, EINVAL, "there is no set %d", number);
+    return set;
+}
+
+int sets_size(struct engine *e, int number, struct err *err)
+{
+    struct world w;
+    engine_world(e, &w);
+    if (number == 0)
+        return w.size;
+    pthread_mutex_lock(&e->sets.lock);
+    const struct set *set = look_up(e, number, err);
+    int n = set ? set->size : err->code;
+    pthread_mutex_unlock(&e->sets.lock);
+    return n;
+}
+
+int sets_rank(struct engine *e, int number, struct err *err)
+{
+    struct world w;
+    engine_world(e, &w);
+    if (number == 0)
+        return w.rank;
+    pthread_mutex_lock(&e->sets.lock);
+    const struct set *set = look_up(e, number, err);
+    int rank = set ? set->rank : err->code;
+    if (set && rank < 0)
+        rank = err_set(err, ENOENT, "rank %d is not in %s", w.rank, set->text);
+    pthread_mutex_unlock(&e->sets.lock);
+    return rank;
+}
+
+int sets_ranks(struct engine *e, int number, int *ret_ranks, int n, struct err *err)
+{
+    struct world w;
+    engine_world(e, &w);
+    if (number == 0) {
+        for (int i = 0; i < n && i < w.size; i++)
+            ret_ranks[i] = i;
+        return w.size;
+    }
+    pthread_mutex_lock(&e->sets.lock);
+    const struct set *set = look_up(e, number, err);
+    int size = set ? set->size : err->code;
+    if (set && n > 0)
+        memcpy(ret_ranks, set->ranks, (size_t)(n < size ? n : size) * sizeof(*ret_ranks));
+    pthread_mutex_unlock(&e->sets.lock);
+    return size;
+}

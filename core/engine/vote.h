@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * vote: what the engine itself lets ranks agree on: small collectives of its own, of the world or
+ * of a set. Each rank of it has to call. Any thread, without the progress lock; blocks as
+ * hvd_wait() does.
+ */
+#ifndef HVD_ENGINE_VOTE_H
+#define HVD_ENGINE_VOTE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/err.h"
+
+struct engine;
+
+/* Which ranks take part, and under which name. */
+struct vote {
+    struct engine *engine;
+    int set; /* 0: the world */
+    const char *name;
+};
+
+/* The largest value of each of n words over all ranks. mine may be ret. */
+int vote_max(const struct vote *v, const int64_t *mine, int64_t n, int64_t *ret, struct err *err);
+
+/* The bitwise "or" of all ranks' n bytes, in place. Where each rank fills in bytes of its own and
+ * leaves the others 0, all get all. */
+int vote_union(const struct vote *v, uint8_t *bytes, size_t n, struct err *err);
+
+/* Whether all ranks have the same value in each of n words (0 or larger). */
+int vote_same(const struct vote *v, const uint32_t *mine, size_t n, bool *ret, struct err *err);
+
+/* Every rank says how something went for it (code 0: well). Returns 0 if it went well on all;
+ * otherwise the error of the lowest rank that failed, on every rank. rank: this rank's number. */
+int vote_well(const struct vote *v, int rank, const struct err *mine, struct err *err);
+
+#endif
