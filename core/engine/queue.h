@@ -140,7 +140,7 @@ size_t queue_close_set(struct queue *q, int set);
 /* Lets requests for the set in. */
 void queue_open_set(struct queue *q, int set);
 
-/* Forgets the set, of which no operation is in flight. */
+/* Forgets the set, of which no operation is in flight. Nothing happens if it is unknown, or 0. */
 void queue_drop_set(struct queue *q, int set);
 
 /* Checks all requests and puts them into the inbox; on failure none of them. now: clock_ns(), for

@@ -80,6 +80,7 @@ void queue_open_set(struct queue *q, int set)
 void queue_drop_set(struct queue *q, int set)
 {
     pthread_mutex_lock(&q->lock);
-    q->sets[set] = (struct queue_set){.size = 0};
+    if (set > 0 && (size_t)set < q->nsets)
+        q->sets[set] = (struct queue_set){.size = 0};
     pthread_mutex_unlock(&q->lock);
 }

@@ -3,10 +3,9 @@
  * set_make: makes a set. Each step ends with a vote of the whole world, so that all ranks go on, or
  * all of them stop with the same error:
  *
- *   same     all ranks have asked for the same set
- *   listen   its members open sockets
- *   cards    all ranks get the members' cards
- *   connect  its members make a mesh and a circle of it
+ *   1. All ranks have asked for the same set, and its members have opened sockets.
+ *   2. The members have each other's cards.
+ *   3. The members have made a mesh, and a circle of it.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include "core/base/clock.h"
 #include "core/base/inject.h"
 #include "core/base/mac.h"
+#include "core/base/sock.h"
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
 #include "core/engine/sets.h"
@@ -23,23 +23,20 @@
 
 #define MEET_MS  10000 /* connection setup among members that are all known to be alive */
 #define LEAVE_MS 5000  /* how long a set's last rank is waited for */
-
-static const char vote_name[] = "hvd.set.add";
+/* a card and its length: see card.h */
+#define CARD_BYTES (2 + 128 + 20 * SOCK_MAX_ADDRS)
 
 /* ---- what is asked for ---------------------------------------------------------------------- */
 
-static bool compare(const struct vote *v, const int *ranks, int n, int *ret_rc, struct err *err)
+/* Words that differ for different lists. */
+static void digest(const int *ranks, int n, uint32_t words[1 + MAC_SIZE / 4])
 {
     static const uint8_t no_key[MAC_KEY_SIZE];
     uint8_t mac[MAC_SIZE];
-    uint32_t words[1 + MAC_SIZE / 4];
-    bool same = false;
     const struct mac_part part = {ranks, (size_t)(n > 0 ? n : 0) * sizeof(*ranks)};
     mac_make(no_key, "hvd set", &part, 1, mac);
     words[0] = n > 0 ? (uint32_t)n : 0;
     memcpy(&words[1], mac, MAC_SIZE);
-    *ret_rc = vote_same(v, words, sizeof(words) / sizeof(words[0]), &same, err);
-    return same;
 }
 
 /* The ranks have asked for different sets: says what rank 0 wants, and the lowest rank that wants
@@ -120,48 +117,54 @@ static struct set *new_set(struct engine *e, const int *ranks, int n, struct err
     return set;
 }
 
-/* Gives each member the cards of all. slot: bytes for a card and its length. */
-static int exchange(const struct vote *v, struct set *set, const struct buf *card, size_t slot,
-                    struct err *err)
+/* ---- the steps ------------------------------------------------------------------------------ */
+
+/* A set in the making. */
+struct making {
+    struct vote vote;
+    int rank; /* this rank's number in the world */
+    struct set *set;
+    struct mesh_listener *listener; /* on members */
+    struct buf card;
+    uint8_t
+        *cards; /* [size * CARD_BYTES] a card's length (2 bytes) and the card, for each member */
+    struct err mine; /* why this rank cannot go on */
+};
+
+static void open_sockets(struct making *m, struct engine *e, const int *ranks, int n)
 {
-    size_t n = (size_t)set->size;
-    auto_free uint8_t *all = calloc(n, slot);
-    struct err mine = {0};
-    int rc = all ? 0 : err_set(&mine, ENOMEM, "no memory for %zu cards", n);
-    if (rc == 0 && set->rank >= 0)
-        rc = boot_make_cards(&set->boot, false, &mine);
-    rc = vote_well(v, v->engine->circle.rank, &mine, err);
-    if (rc < 0 || !all)
-        return rc;
-    if (set->rank >= 0) {
-        uint8_t *own = all + (size_t)set->rank * slot;
-        own[0] = (uint8_t)card->len;
-        own[1] = (uint8_t)(card->len >> 8);
-        memcpy(own + 2, card->data, card->len);
+    m->set = new_set(e, ranks, n, &m->mine);
+    if (!m->set)
+        return;
+    m->cards = calloc((size_t)n, CARD_BYTES);
+    if (!m->cards) {
+        err_set(&m->mine, ENOMEM, "no memory for %d cards", n);
+        return;
     }
-    rc = vote_union(v, all, n * slot, err);
-    for (size_t i = 0; rc == 0 && set->rank >= 0 && i < n; i++) {
-        const uint8_t *from = all + i * slot;
-        size_t len = (size_t)(from[0] | from[1] << 8);
-        buf_put(&set->boot.cards[i], from + 2, len < slot - 2 ? len : slot - 2);
-    }
-    return rc;
+    if (m->set->rank < 0 || boot_make_cards(&m->set->boot, false, &m->mine) < 0 ||
+        mesh_listen_within(e->circle.mesh, ranks, &m->set->boot, &m->listener, &m->card, &m->mine) <
+            0)
+        return;
+    if (m->card.len > CARD_BYTES - 2)
+        err_set(&m->mine, E2BIG, "a card of %zu bytes", m->card.len);
 }
 
-/* Opens sockets on the members and tells all ranks how long the longest card is. */
-static int listen_all(const struct vote *v, struct set *set, struct mesh_listener **ret,
-                      struct buf *card, size_t *ret_longest, struct err *err)
+static int exchange_cards(struct making *m, struct err *err)
 {
-    struct err mine = {0};
-    if (set->rank >= 0 && mesh_listen(&set->boot, ret, card, &mine) == 0 &&
-        card->len > BOOT_CARD_MAX)
-        err_set(&mine, E2BIG, "a card of %zu bytes", card->len);
-    engine_explain(&mine);
-    int rc = vote_well(v, v->engine->circle.rank, &mine, err);
-    int64_t longest = (int64_t)card->len;
-    if (rc == 0)
-        rc = vote_max(v, &longest, 1, &longest, err);
-    *ret_longest = (size_t)longest;
+    struct set *set = m->set;
+    size_t n = (size_t)set->size;
+    if (set->rank >= 0) {
+        uint8_t *own = m->cards + (size_t)set->rank * CARD_BYTES;
+        own[0] = (uint8_t)m->card.len;
+        own[1] = (uint8_t)(m->card.len >> 8);
+        memcpy(own + 2, m->card.data, m->card.len);
+    }
+    int rc = vote_union(&m->vote, m->cards, n * CARD_BYTES, err);
+    for (size_t i = 0; rc == 0 && set->rank >= 0 && i < n; i++) {
+        const uint8_t *from = m->cards + i * CARD_BYTES;
+        size_t len = (size_t)(from[0] | from[1] << 8);
+        buf_put(&set->boot.cards[i], from + 2, len < CARD_BYTES - 2 ? len : CARD_BYTES - 2);
+    }
     return rc;
 }
 
@@ -182,52 +185,54 @@ static int open_circle(struct set *set, struct mesh_listener *listener, struct e
     return rc == 0 ? circle_negotiate(c, err) : rc;
 }
 
-static int connect_all(const struct vote *v, struct set *set, struct mesh_listener **listener,
-                       struct err *err)
+static int connect_members(struct making *m, struct err *err)
 {
-    struct err mine = {0};
     inject_point("set");
-    if (set->rank >= 0)
-        open_circle(set, TAKE(*listener), &mine);
-    engine_explain(&mine);
-    return vote_well(v, v->engine->circle.rank, &mine, err);
+    if (m->set->rank >= 0)
+        open_circle(m->set, TAKE(m->listener), &m->mine);
+    if (m->mine.code == 0)
+        sets_prepare(m->vote.engine, m->set, &m->mine);
+    engine_explain(&m->mine);
+    return vote_well(&m->vote, m->rank, &m->mine, err);
 }
 
-static int make(const struct vote *v, struct set *set, struct err *err)
+static int make(struct making *m, const int *ranks, int n, struct err *err)
 {
-    struct mesh_listener *listener = NULL;
-    struct buf card = {0};
-    size_t longest = 0;
-    int rc = listen_all(v, set, &listener, &card, &longest, err);
+    struct engine *e = m->vote.engine;
+    struct err wrong = {0};
+    uint32_t words[1 + MAC_SIZE / 4];
+    bool same = false;
+    digest(ranks, n, words);
+    if (check(ranks, n, e->circle.size, &wrong) == 0)
+        open_sockets(m, e, ranks, n);
+    engine_explain(&m->mine);
+    int rc =
+        vote_same(&m->vote, m->rank, &m->mine, words, sizeof(words) / sizeof(words[0]), &same, err);
+    if (rc == 0 && !same)
+        return disagree(&m->vote, ranks, n, err);
+    if (rc == 0 && wrong.code)
+        *err = wrong; /* on all ranks, because all have asked for the same */
+    if (rc == 0 && wrong.code)
+        return wrong.code;
     if (rc == 0)
-        rc = exchange(v, set, &card, longest + 2, err);
-    if (rc == 0)
-        rc = connect_all(v, set, &listener, err);
-    mesh_listener_destroy(listener);
-    buf_fini(&card);
-    return rc;
+        rc = exchange_cards(m, err);
+    return rc == 0 ? connect_members(m, err) : rc;
 }
 
 int set_make(struct engine *e, const int *ranks, int n, struct set **ret, struct err *err)
 {
-    const struct vote v = {.engine = e, .name = vote_name};
-    struct err mine = {0};
-    int rc = 0;
-    if (!compare(&v, ranks, n, &rc, err))
-        return rc < 0 ? rc : disagree(&v, ranks, n, err);
-    rc = check(ranks, n, e->circle.size, err);
+    struct making m = {.vote = {.engine = e, .name = "hvd.set.add"}, .rank = e->circle.rank};
+    int rc = make(&m, ranks, n, err);
+    mesh_listener_destroy(m.listener);
+    buf_fini(&m.card);
+    free(m.cards);
+    if (rc < 0 && m.set)
+        queue_drop_set(e->queue, m.set->number);
     if (rc < 0)
-        return rc;
-    struct set *set = new_set(e, ranks, n, &mine);
-    rc = vote_well(&v, e->circle.rank, &mine, err);
-    if (rc == 0 && set)
-        rc = make(&v, set, err);
-    if (rc < 0) {
-        set_destroy(set);
-        return rc;
-    }
-    *ret = set;
-    return 0;
+        set_destroy(m.set);
+    else
+        *ret = m.set;
+    return rc;
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */

@@ -133,10 +133,12 @@ static void take_out(struct engine *e, struct set *set)
 
 /* ---- making and removing -------------------------------------------------------------------- */
 
-/* Everything that can fail has to be done before all ranks agree that it went well. */
-static int prepare(struct engine *e, struct set *set, struct err *err)
+int sets_prepare(struct engine *e, struct set *set, struct err *err)
 {
+    char ranks[160];
     set->number = (int)e->sets.n + 1;
+    sets_list_ranks(set->ranks, set->size, ranks, sizeof(ranks));
+    snprintf(set->text, sizeof(set->text), "set %d (%s)", set->number, ranks);
     lock(e);
     int rc = make_room(&e->sets, err);
     if (rc == 0)
@@ -144,28 +146,15 @@ static int prepare(struct engine *e, struct set *set, struct err *err)
     if (rc == 0 && set->rank >= 0)
         rc = watch(&e->sets, set->circle.mesh, err);
     unlock(e);
-    char ranks[160];
-    sets_list_ranks(set->ranks, set->size, ranks, sizeof(ranks));
-    snprintf(set->text, sizeof(set->text), "set %d (%s)", set->number, ranks);
     return rc == 0 ? queue_add_set(e->queue, set->number, set->rank, set->size, err) : rc;
 }
 
 static int add_one(struct engine *e, const int *ranks, int n, int *ret_set, struct err *err)
 {
-    const struct vote v = {.engine = e, .name = "hvd.set.add"};
     struct set *set = NULL;
-    struct err mine = {0};
     int rc = set_make(e, ranks, n, &set, err);
     if (rc < 0)
         return rc;
-    prepare(e, set, &mine);
-    rc = vote_well(&v, e->circle.rank, &mine, err);
-    if (rc < 0) {
-        if (mine.code == 0)
-            queue_drop_set(e->queue, set->number);
-        set_destroy(set);
-        return rc;
-    }
     lock(e);
     add(e, set);
     queue_open_set(e->queue, set->number);
@@ -184,20 +173,16 @@ int sets_add(struct engine *e, const int *ranks, int n, int *ret_set, struct err
     return rc;
 }
 
-/* The set's ranks agree that none of them has operations in flight, and wait for each other. */
+/* The set's ranks agree that none of them has operations in flight. */
 static int agree_to_end(struct engine *e, struct set *set, struct err *err)
 {
-    const struct vote idle = {.engine = e, .set = set->number, .name = "hvd.set.remove"};
-    const struct vote go = {.engine = e, .set = set->number, .name = "hvd.set.remove.go"};
-    size_t pending = queue_close_set(e->queue, set->number);
-    int64_t busy = pending > 0, any = 0;
-    int rc = vote_max(&idle, &busy, 1, &any, err);
+    const struct vote v = {.engine = e, .set = set->number, .name = "hvd.set.remove"};
+    int64_t busy = queue_close_set(e->queue, set->number) > 0, any = 0;
+    int rc = vote_max(&v, &busy, 1, &any, err);
     if (rc == 0 && any)
         rc = err_set(err, EBUSY,
                      "hvd_set_remove: operations of %s are in flight%s; wait for them first",
                      set->text, busy ? "" : " on another rank");
-    if (rc == 0)
-        rc = vote_max(&go, &busy, 1, &any, err);
     if (rc < 0)
         queue_open_set(e->queue, set->number);
     return rc;

@@ -58,9 +58,13 @@ struct circle *sets_circle(struct engine *e, int set);
 /* (lock) Tells all circles but the world's why this rank gives up. */
 void sets_abort(struct engine *e, const char *why);
 
+/* Gives a set that is being made its number, and makes room for it everywhere: adding it cannot
+ * fail then. On failure nothing stays but that. */
+int sets_prepare(struct engine *e, struct set *set, struct err *err);
+
 /* ---- set_make.c ---- */
 
-/* Makes a set together with all ranks, without a number and outside the table. */
+/* Makes a set together with all ranks. The caller adds it to the table. */
 int set_make(struct engine *e, const int *ranks, int n, struct set **ret, struct err *err);
 
 /* Leaves the set's mesh together with its other ranks, after all of them have agreed to that. */

@@ -34,38 +34,45 @@ int vote_union(const struct vote *v, uint8_t *bytes, size_t n, struct err *err)
     return run(v, bytes, bytes, (int64_t)n, HVD_UINT8, HVD_BOR, err);
 }
 
-/* The smallest value is the negative of the largest negative one. */
-int vote_same(const struct vote *v, const uint32_t *mine, size_t n, bool *ret, struct err *err)
-{
-    int64_t words[2 * SAME_MAX];
-    if (n > SAME_MAX)
-        return err_set(err, EINVAL, "%zu words to compare, at most %d are possible", n, SAME_MAX);
-    for (size_t i = 0; i < n; i++) {
-        words[2 * i] = mine[i];
-        words[2 * i + 1] = -(int64_t)mine[i];
-    }
-    int rc = vote_max(v, words, 2 * (int64_t)n, words, err);
-    if (rc < 0)
-        return rc;
-    *ret = true;
-    for (size_t i = 0; i < n; i++)
-        *ret = *ret && words[2 * i] == -words[2 * i + 1];
-    return 0;
-}
-
-int vote_well(const struct vote *v, int rank, const struct err *mine, struct err *err)
+/* All ranks get the error of the rank whose mark is the largest one. */
+static int tell(const struct vote *v, int rank, const struct err *mine, bool teller,
+                struct err *err)
 {
     struct err told = {0};
-    int64_t failed = mine->code ? INT32_MAX - rank : 0;
-    int64_t first = 0;
-    int rc = vote_max(v, &failed, 1, &first, err);
-    if (rc < 0 || first == 0)
-        return rc;
-    if (failed == first)
+    if (teller)
         err_set(&told, -mine->code, "rank %d: %s", rank, err_text(mine));
-    rc = vote_union(v, (uint8_t *)&told, sizeof(told), err);
+    int rc = vote_union(v, (uint8_t *)&told, sizeof(told), err);
     if (rc < 0)
         return rc;
     *err = told;
     return told.code;
+}
+
+/* The smallest value of a word is the negative of the largest negative one. The last word marks
+ * ranks that failed: the lowest rank has the largest mark. */
+int vote_same(const struct vote *v, int rank, const struct err *mine, const uint32_t *words,
+              size_t n, bool *ret_same, struct err *err)
+{
+    int64_t all[2 * VOTE_WORDS + 1], mark = mine->code ? INT32_MAX - rank : 0;
+    n = n < VOTE_WORDS ? n : VOTE_WORDS;
+    for (size_t i = 0; i < n; i++) {
+        all[2 * i] = words[i];
+        all[2 * i + 1] = -(int64_t)words[i];
+    }
+    all[2 * n] = mark;
+    int rc = vote_max(v, all, 2 * (int64_t)n + 1, all, err);
+    if (rc < 0)
+        return rc;
+    *ret_same = true;
+    for (size_t i = 0; i < n; i++)
+        *ret_same = *ret_same && all[2 * i] == -all[2 * i + 1];
+    if (!*ret_same || all[2 * n] == 0)
+        return 0;
+    return tell(v, rank, mine, all[2 * n] == mark, err);
+}
+
+int vote_well(const struct vote *v, int rank, const struct err *mine, struct err *err)
+{
+    bool same;
+    return vote_same(v, rank, mine, NULL, 0, &same, err);
 }

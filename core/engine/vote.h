@@ -29,11 +29,14 @@ int vote_max(const struct vote *v, const int64_t *mine, int64_t n, int64_t *ret,
  * leaves the others 0, all get all. */
 int vote_union(const struct vote *v, uint8_t *bytes, size_t n, struct err *err);
 
-/* Whether all ranks have the same value in each of n words (0 or larger). */
-int vote_same(const struct vote *v, const uint32_t *mine, size_t n, bool *ret, struct err *err);
-
 /* Every rank says how something went for it (code 0: well). Returns 0 if it went well on all;
  * otherwise the error of the lowest rank that failed, on every rank. rank: this rank's number. */
 int vote_well(const struct vote *v, int rank, const struct err *mine, struct err *err);
+
+/* vote_well(), and compares n words (at most VOTE_WORDS). *ret_same: all ranks have the same words.
+ * If not, the result is 0 however it went. */
+#define VOTE_WORDS 16
+int vote_same(const struct vote *v, int rank, const struct err *mine, const uint32_t *words,
+              size_t n, bool *ret_same, struct err *err);
 
 #endif

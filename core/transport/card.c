@@ -65,6 +65,15 @@ void card_fill(struct card *card, int agent_fd)
     card->split = split ? hash_str(split) : 0;
 }
 
+void card_within(struct card *card, const struct card *own)
+{
+    *card = *own;
+    mac_random(card->uid, sizeof(card->uid));
+    card->agent = 0;
+    card->flags = 0;
+    card->naddrs = 0;
+}
+
 void card_encode(const struct card *card, struct buf *out)
 {
     buf_put_u8(out, CARD_VERSION);

@@ -38,6 +38,9 @@ struct card {
 /* Fills everything but flags and addrs. agent_fd: -1 without one. */
 void card_fill(struct card *card, int agent_fd);
 
+/* Fills a card of the process that has `own`, without an agent and addresses, for another mesh. */
+void card_within(struct card *card, const struct card *own);
+
 void card_encode(const struct card *card, struct buf *out);
 
 /* -EPROTO with the reason in err. */

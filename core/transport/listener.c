@@ -80,15 +80,11 @@ static int choose_addrs(const struct boot *boot, struct sock_addr *addrs, size_t
     return rc;
 }
 
-static int open_tcp(struct mesh_listener *l, const struct boot *boot, int backlog, struct err *err)
+static int open_tcp(struct mesh_listener *l, struct sock_addr *addrs, size_t n, int backlog,
+                    struct err *err)
 {
-    struct sock_addr addrs[SOCK_MAX_ADDRS];
     char text[SOCK_TEXT_MAX] = "";
-    size_t n;
     int last = -EADDRNOTAVAIL;
-    int rc = choose_addrs(boot, addrs, &n, err);
-    if (rc < 0)
-        return rc;
     for (size_t i = 0; i < n; i++) {
         int fd = sock_listen(&addrs[i], backlog);
         sock_text(&addrs[i], text);
@@ -105,39 +101,96 @@ static int open_tcp(struct mesh_listener *l, const struct boot *boot, int backlo
     return l->ntcp ? 0 : err_sys(err, -last, "cannot listen on %s", text);
 }
 
+static int backlog_of(const struct boot *boot)
+{
+    return 2 * boot->size < 4096 ? 2 * boot->size + 16 : 4096;
+}
+
+static struct mesh_listener *new_listener(struct err *err)
+{
+    struct mesh_listener *l = calloc(1, sizeof(*l));
+    if (l)
+        l->local.fd = -1;
+    else
+        err_set(err, ENOMEM, "out of memory");
+    return l;
+}
+
+/* shm: ranks of this host may share memory. */
+static void offer_memory(struct mesh_listener *l, const struct boot *boot, bool others, bool shm)
+{
+    if (shm)
+        l->card.flags |= CARD_SHM;
+    if (others && shm && open_local(l, backlog_of(boot)) == 0)
+        l->card.flags |= CARD_UNIX;
+}
+
+/* rc: of the steps before. */
+static int finish(struct mesh_listener *l, int rc, struct mesh_listener **ret, struct buf *ret_card,
+                  struct err *err)
+{
+    if (rc == 0)
+        card_encode(&l->card, ret_card);
+    if (rc == 0 && ret_card->failed)
+        rc = err_set(err, ENOMEM, "out of memory");
+    if (rc == 0)
+        *ret = l;
+    else
+        mesh_listener_destroy(l);
+    return rc;
+}
+
 int mesh_listen(const struct boot *boot, struct mesh_listener **ret, struct buf *ret_card,
                 struct err *err)
 {
+    struct sock_addr addrs[SOCK_MAX_ADDRS];
+    size_t n = 0;
     bool shm;
     int rc = env_bool("SHM", true, &shm, err);
     if (rc < 0)
         return rc;
-    struct mesh_listener *l = calloc(1, sizeof(*l));
+    struct mesh_listener *l = new_listener(err);
     if (!l)
-        return err_set(err, ENOMEM, "out of memory");
-    l->local.fd = -1;
+        return -ENOMEM;
     card_fill(&l->card, boot->agent_fd);
-    int backlog = 2 * boot->size < 4096 ? 2 * boot->size + 16 : 4096;
     bool others = boot->size > 1 || boot->elastic; /* as far as is known now */
-    if (others) {
-        rc = open_tcp(l, boot, backlog, err);
-        if (rc < 0)
-            goto error;
+    if (others)
+        rc = choose_addrs(boot, addrs, &n, err);
+    if (others && rc == 0)
+        rc = open_tcp(l, addrs, n, backlog_of(boot), err);
+    if (rc == 0)
+        offer_memory(l, boot, others, shm);
+    return finish(l, rc, ret, ret_card, err);
+}
+
+static bool share_memory(const struct mesh *mesh, const int *ranks, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (mesh->host_of[ranks[i]] != mesh->host)
+            return false;
+    return mesh->shm != NULL;
+}
+
+int mesh_listen_within(const struct mesh *mesh, const int *ranks, const struct boot *boot,
+                       struct mesh_listener **ret, struct buf *ret_card, struct err *err)
+{
+    const struct card *own = &mesh->net->cards[mesh->rank];
+    struct mesh_listener *l = new_listener(err);
+    if (!l)
+        return -ENOMEM;
+    card_within(&l->card, own);
+    bool others = boot->size > 1;
+    int rc = 0;
+    offer_memory(l, boot, others, own->flags & CARD_SHM);
+    bool local = (l->card.flags & CARD_UNIX) && share_memory(mesh, ranks, boot->size);
+    if (others && !local) {
+        struct sock_addr addrs[SOCK_MAX_ADDRS];
+        memcpy(addrs, own->addrs, sizeof(addrs));
+        for (size_t i = 0; i < own->naddrs; i++)
+            addrs[i].port = 0;
+        rc = open_tcp(l, addrs, own->naddrs, backlog_of(boot), err);
     }
-    if (shm)
-        l->card.flags |= CARD_SHM;
-    if (others && shm && open_local(l, backlog) == 0)
-        l->card.flags |= CARD_UNIX;
-    card_encode(&l->card, ret_card);
-    if (ret_card->failed) {
-        rc = err_set(err, ENOMEM, "out of memory");
-        goto error;
-    }
-    *ret = l;
-    return 0;
-error:
-    mesh_listener_destroy(l);
-    return rc;
+    return finish(l, rc, ret, ret_card, err);
 }
 
 int listener_start(struct mesh_net *net)

@@ -44,6 +44,12 @@ struct mesh {
 int mesh_listen(const struct boot *boot, struct mesh_listener **ret, struct buf *ret_card,
                 struct err *err);
 
+/* Like mesh_listen(), for a mesh of `ranks` [boot->size], which are ranks of another mesh: listens
+ * on the addresses of that one, and on none if all of them share memory there. Meshes of this kind
+ * have no agent (boot->agent_fd is -1). */
+int mesh_listen_within(const struct mesh *mesh, const int *ranks, const struct boot *boot,
+                       struct mesh_listener **ret, struct buf *ret_card, struct err *err);
+
 /* Only for a listener that was not passed to mesh_create(). NULL is allowed. */
 void mesh_listener_destroy(struct mesh_listener *listener);
 
