@@ -65,7 +65,11 @@ class Request(ctypes.Structure):
         ("stream", ctypes.c_void_p),
         ("output_rows", ctypes.c_int64),
         ("epoch", ctypes.c_uint32),
+        ("set", ctypes.c_int),
     ]
+
+
+REQUEST_BYTES = ctypes.sizeof(Request)
 
 
 class Result(ctypes.Structure):
@@ -138,13 +142,17 @@ _PROTOTYPES = {
     "hvd_error": (_STR, []),
     "hvd_version": (_STR, []),
     # Requests and handles: c_void_p takes what byref() gives and is the cheapest to convert.
-    "hvd_submit": (_INT, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]),
+    "hvd_submit_sized": (_INT, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p]),
     "hvd_poll": (_INT, [_HANDLE]),
     "hvd_wait": (_INT, [_HANDLE]),
     "hvd_wait_stream": (_INT, [_HANDLE, ctypes.c_void_p]),
     "hvd_result": (_INT, [_HANDLE, ctypes.c_void_p]),
     "hvd_release": (None, [_HANDLE]),
     "hvd_barrier": (_INT, [_STR]),
+    "hvd_set_add": (_INT, [ctypes.c_void_p, _INT, ctypes.c_void_p]),
+    "hvd_set_remove": (_INT, [_INT]),
+    "hvd_set_size": (_INT, [_INT]),
+    "hvd_set_rank": (_INT, [_INT]),
     "hvd_world": (_INT, [ctypes.c_void_p]),
     "hvd_commit": (_INT, []),
     "hvd_dtype_size": (ctypes.c_size_t, [_INT]),

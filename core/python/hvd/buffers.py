@@ -9,7 +9,8 @@ repaired, and HvdError on other failures.
 import ctypes
 
 from . import _lib
-from ._lib import Request, Result, check, check_stay, dims, lib, name_bytes
+from ._lib import REQUEST_BYTES, Request, Result, check, check_stay, dims, lib, name_bytes
+from .process_sets import global_process_set, request_set
 
 _FORMATS = {"?": _lib.BOOL, "e": _lib.FLOAT16, "f": _lib.FLOAT32, "d": _lib.FLOAT64}
 _SIGNED = {1: _lib.INT8, 2: _lib.INT16, 4: _lib.INT32, 8: _lib.INT64}
@@ -86,7 +87,7 @@ def _submit(kind, name, view, output, **fields):
         **fields,
     )
     handle = ctypes.c_int64()
-    check_stay(lib.hvd_submit(ctypes.byref(request), 1, ctypes.byref(handle)))
+    check_stay(lib.hvd_submit_sized(ctypes.byref(request), REQUEST_BYTES, 1, ctypes.byref(handle)))
     return handle.value, (memory, target)
 
 
@@ -99,33 +100,34 @@ def _run(kind, name, view, output, **fields):
     return handle
 
 
-def allreduce_(data, name=None, op=_lib.AVERAGE):
+def allreduce_(data, name=None, op=_lib.AVERAGE, process_set=global_process_set):
     """Reduces a buffer over the ranks, in place. Returns it. op: Average, Sum, Min, Max, Product, BitAnd, BitOr
     or BitXor."""
     view = _view(data, True)
-    _run(_lib.ALLREDUCE, name, view, view, op=op)
+    _run(_lib.ALLREDUCE, name, view, view, op=op, set=request_set(process_set))
     return data
 
 
-def allreduce(data, name=None, op=_lib.AVERAGE):
+def allreduce(data, name=None, op=_lib.AVERAGE, process_set=global_process_set):
     """Reduces a buffer over the ranks into a new one of the same shape. op as in allreduce_()."""
     source = _view(data, False)
     result, output = _like(data, source.shape, source)
-    _run(_lib.ALLREDUCE, name, source, output, op=op)
+    _run(_lib.ALLREDUCE, name, source, output, op=op, set=request_set(process_set))
     return result
 
 
-def broadcast_(data, root_rank, name=None):
-    """Overwrites a buffer with that of root_rank, which has the same shape. Returns it."""
+def broadcast_(data, root_rank, name=None, process_set=global_process_set):
+    """Overwrites a buffer with that of root_rank (a rank of the job), which has the same shape. Returns it."""
     view = _view(data, True)
-    _run(_lib.BROADCAST, name, view, view, root=root_rank)
+    root = process_set.number_of(root_rank)
+    _run(_lib.BROADCAST, name, view, view, root=root, set=request_set(process_set))
     return data
 
 
-def allgather(data, name=None):
+def allgather(data, name=None, process_set=global_process_set):
     """Concatenates the ranks' buffers along the first dimension, whose size may differ between ranks."""
     source = _view(data, False)
-    handle = _run(_lib.ALLGATHER, name, source, None)
+    handle = _run(_lib.ALLGATHER, name, source, None, set=request_set(process_set))
     try:
         found = Result()
         check(lib.hvd_result(handle, ctypes.byref(found)))
@@ -137,7 +139,14 @@ def allgather(data, name=None):
         lib.hvd_release(handle)
 
 
-def barrier(name=None):
-    """Returns when every rank has called it."""
+def barrier(name=None, process_set=global_process_set):
+    """Returns when every rank, or every rank of the process set, has called it."""
     check_stay(lib.hvd_enter())
-    check(lib.hvd_barrier(name_bytes(name)))
+    number = request_set(process_set)
+    if number == 0:
+        check(lib.hvd_barrier(name_bytes(name)))
+        return
+    request = Request(kind=_lib.BARRIER, name=name_bytes(name), device=-1, set=number)
+    handle = ctypes.c_int64()
+    check(lib.hvd_submit_sized(ctypes.byref(request), REQUEST_BYTES, 1, ctypes.byref(handle)))
+    check(lib.hvd_wait(handle.value))

@@ -13,7 +13,8 @@ from array import array
 
 from . import buffers
 from ._lib import HvdError
-from .world import rank, size
+from .process_sets import global_process_set
+from .world import rank
 
 
 #: {type: reduce function}, as in copyreg.dispatch_table, for types that pickle restores on the wrong device.
@@ -54,40 +55,40 @@ def _try_dump(obj):
         return bytearray(), reason
 
 
-def broadcast_object(obj=None, root_rank=0, name=None):
-    """Returns root_rank's object on every rank. obj is ignored on the other ranks.
+def broadcast_object(obj=None, root_rank=0, name=None, process_set=global_process_set):
+    """Returns root_rank's object on every rank of the process set. obj is ignored on the other ranks.
 
     Raises HvdError on all ranks when root_rank cannot pickle its object."""
     name = f"broadcast_object.{name}" if name else None
     mine = rank() == root_rank
     data, failure = _try_dump(obj) if mine else (bytearray(), None)
     length = array("q", [-1 if failure else len(data)])
-    buffers.broadcast_(length, root_rank, name and f"{name}.size")
+    buffers.broadcast_(length, root_rank, name and f"{name}.size", process_set)
     if failure:
         raise failure
     if length[0] < 0:
         raise HvdError(f"broadcast_object: rank {root_rank} could not pickle its object; its output has the error")
     if not mine:
         data = bytearray(length[0])
-    buffers.broadcast_(data, root_rank, name and f"{name}.data")
+    buffers.broadcast_(data, root_rank, name and f"{name}.data", process_set)
     return obj if mine else pickle.loads(data)
 
 
-def allgather_object(obj, name=None):
-    """Returns a list of all ranks' objects, in the order of ranks.
+def allgather_object(obj, name=None, process_set=global_process_set):
+    """Returns a list of the objects of all ranks of the process set, in the order of ranks.
 
     Raises HvdError on all ranks when a rank cannot pickle its object."""
     name = f"allgather_object.{name}" if name else None
     data, failure = _try_dump(obj)
-    lengths = buffers.allgather(array("q", [-1 if failure else len(data)]), name and f"{name}.size")
+    lengths = buffers.allgather(array("q", [-1 if failure else len(data)]), name and f"{name}.size", process_set)
     if failure:
         raise failure
-    unable = [r for r in range(size()) if lengths[r] < 0]
+    unable = [r for r, length in zip(process_set.ranks, lengths) if length < 0]
     if unable:
         raise HvdError(f"allgather_object: rank {unable[0]} could not pickle its object; its output has the error")
-    everything = memoryview(buffers.allgather(data, name and f"{name}.data"))
+    everything = memoryview(buffers.allgather(data, name and f"{name}.data", process_set))
     objects, start = [], 0
-    for r in range(size()):
-        objects.append(pickle.loads(everything[start : start + lengths[r]]))
-        start += lengths[r]
+    for length in lengths:
+        objects.append(pickle.loads(everything[start : start + length]))
+        start += length
     return objects

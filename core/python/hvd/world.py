@@ -42,12 +42,13 @@ def init(comm=None, process_sets=None):
         HvdError: the ranks did not find each other within HVD_START_TIMEOUT, or another failure.
         hvd.elastic.Left: the elastic job does not need this rank any more. If it is not caught,
             the process exits with code 0.
-        NotImplementedError: comm or process_sets was given.
+        NotImplementedError: comm was given.
+
+    process_sets: process sets, or lists of ranks, to be passed to add_process_set(), the same on every rank.
+    "dynamic" stands for none: sets can be added at any time.
     """
     if comm is not None:
         raise NotImplementedError("init(comm=...) is not supported: the launcher chooses the ranks")
-    if process_sets:
-        raise NotImplementedError("process sets are not supported yet")
     global _registered
     if not lib.hvd_initialized():
         with _torchrun.environment() if _torchrun.applies() else contextlib.nullcontext():
@@ -55,6 +56,11 @@ def init(comm=None, process_sets=None):
     if not _registered:
         _registered = True
         atexit.register(_leave)
+    if process_sets and process_sets != "dynamic":
+        from .process_sets import add_process_set
+
+        for process_set in process_sets:
+            add_process_set(process_set)
 
 
 def enter():

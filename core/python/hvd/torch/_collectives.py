@@ -55,12 +55,12 @@ def _waiter(outputs, single, in_place=False):
     return finish
 
 
-def start_allreduce(tensors, name, scales, in_place, single):
+def start_allreduce(tensors, name, scales, in_place, single, process_set):
     tensors = several(tensors)
     inputs = [usable(t, in_place) for t in tensors]
     outputs = tensors if in_place else [torch.empty_like(t) for t in inputs]
     members = list(zip(_names("allreduce", name, len(inputs)), inputs, outputs))
-    return submit(_lib.ALLREDUCE, members, _waiter(outputs, single, in_place), **scales)
+    return submit(_lib.ALLREDUCE, members, _waiter(outputs, single, in_place), process_set, **scales)
 
 
 def _rows(tensor):
@@ -68,7 +68,7 @@ def _rows(tensor):
     return tensor.reshape(1) if tensor.dim() == 0 else tensor
 
 
-def start_allgather(tensors, name, single, splits=False):
+def start_allgather(tensors, name, single, process_set, splits=False):
     inputs = [_rows(usable(t)) for t in several(tensors)]
 
     def finish(pending):
@@ -78,17 +78,18 @@ def start_allgather(tensors, name, single, splits=False):
         return results[0] if single else results
 
     names = _names("allgather", name, len(inputs))
-    return submit(_lib.ALLGATHER, [(n, t, None) for n, t in zip(names, inputs)], finish)
+    return submit(_lib.ALLGATHER, [(n, t, None) for n, t in zip(names, inputs)], finish, process_set)
 
 
-def start_broadcast(tensor, root_rank, name, in_place):
+def start_broadcast(tensor, root_rank, name, in_place, process_set):
     source = usable(tensor, in_place)
     output = tensor if in_place else source.detach().clone()
     members = [(_names("broadcast", name, 1)[0], output, output)]
-    return submit(_lib.BROADCAST, members, _waiter([output], True, in_place), root=root_rank)
+    root = process_set.number_of(root_rank)
+    return submit(_lib.BROADCAST, members, _waiter([output], True, in_place), process_set, root=root)
 
 
-def start_alltoall(tensor, splits, name):
+def start_alltoall(tensor, splits, name, process_set):
     source = _rows(usable(tensor))
     device = splits.device if torch.is_tensor(splits) else "cpu"
     if splits is not None:
@@ -99,7 +100,7 @@ def start_alltoall(tensor, splits, name):
         return (output, torch.tensor(got, dtype=torch.int32, device=device)) if splits is not None else output
 
     members = [(_names("alltoall", name, 1)[0], source, None)]
-    return submit(_lib.ALLTOALL, members, finish, splits=splits)
+    return submit(_lib.ALLTOALL, members, finish, process_set, splits=splits)
 
 
 def share(rows, ranks):
@@ -107,16 +108,23 @@ def share(rows, ranks):
     return [rows // ranks + (r < rows % ranks) for r in range(ranks)]
 
 
-def start_reducescatter(tensors, name, scales, single):
-    inputs = [usable(t) for t in several(tensors)]
+def _place(process_set):
+    """This rank's number in the process set, the set's size, and the epoch for which both are right."""
+    if process_set.process_set_id != 0:
+        return process_set.rank(), process_set.size(), 0
     world = _lib.World(size_of_struct=ctypes.sizeof(_lib.World))
     check(lib.hvd_world(ctypes.byref(world)))
+    # In another world hvd_submit() refuses the request with ESTALE. A joiner that has not entered has no epoch
+    # yet; hvd_submit() itself checks whether entering changed its rank or size.
+    return world.rank, world.size, 0 if world.waiting else world.epoch
+
+
+def start_reducescatter(tensors, name, scales, single, process_set):
+    inputs = [usable(t) for t in several(tensors)]
+    number, ranks, epoch = _place(process_set)
     for t in inputs:
         if t.dim() == 0:
             raise ValueError("reducescatter needs a tensor with at least one dimension")
-    outputs = [t.new_empty([share(t.shape[0], world.size)[world.rank], *t.shape[1:]]) for t in inputs]
+    outputs = [t.new_empty([share(t.shape[0], ranks)[number], *t.shape[1:]]) for t in inputs]
     members = list(zip(_names("reducescatter", name, len(inputs)), inputs, outputs))
-    # The outputs fit only this world: in another one hvd_submit() refuses the request with ESTALE. A joiner
-    # that has not entered has no epoch yet; hvd_submit() itself checks whether entering changed its rank or size.
-    epoch = 0 if world.waiting else world.epoch
-    return submit(_lib.REDUCESCATTER, members, _waiter(outputs, single), epoch=epoch, **scales)
+    return submit(_lib.REDUCESCATTER, members, _waiter(outputs, single), process_set, epoch=epoch, **scales)

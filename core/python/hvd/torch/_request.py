@@ -9,7 +9,8 @@ import ctypes
 import torch
 
 from .. import _lib
-from .._lib import Request, check, check_stay, dims, lib, name_bytes
+from .._lib import REQUEST_BYTES, Request, check, check_stay, dims, lib, name_bytes
+from ..process_sets import request_set
 from ..world import at_shutdown, holders
 from . import _device, _enqueued
 
@@ -89,21 +90,22 @@ def describe(request, kind, name, tensor, output, **fields):
     return place
 
 
-def submit(kind, members, finish, **fields):
+def submit(kind, members, finish, process_set, **fields):
     """Submits operations of one kind; several form a group.
 
     members: a list of (name, input, output or None). finish: as in Pending. Returns a handle (int) for
     poll() and synchronize()."""
-    names = [name for name, _, _ in members]
+    number = request_set(process_set)
+    names = [name and f"{number}:{name}" if number else name for name, _, _ in members]
     _enqueued.free(*names)
     count = len(members)
     requests = (Request * count)()
     handles = (ctypes.c_int64 * count)()
     places = [
-        describe(request, kind, name, tensor, output, **fields)
+        describe(request, kind, name, tensor, output, set=number, **fields)
         for request, (name, tensor, output) in zip(requests, members)
     ]
-    check_stay(lib.hvd_submit(requests, count, handles))
+    check_stay(lib.hvd_submit_sized(requests, REQUEST_BYTES, count, handles))
     inputs = [tensor for _, tensor, _ in members]
     outputs = [output for _, _, output in members if output is not None]
     return remember(Pending(list(handles), names, inputs, outputs, places[0], finish))

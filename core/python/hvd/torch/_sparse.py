@@ -6,7 +6,6 @@ start_sparse_allreduce() is for sparse_allreduce_async() (ops.py), SparseSum for
 import torch
 
 from .. import _lib
-from .._lib import lib
 from ._request import receive, submit, synchronize, usable
 
 
@@ -21,23 +20,24 @@ def _parts(tensor, op):
     return usable(tensor._indices().t()), usable(tensor._values())
 
 
-def _whole(indices, values, shape, op):
+def _whole(indices, values, shape, op, process_set):
     """The resulting sparse tensor; its indices are not coalesced."""
     if op == _lib.AVERAGE:
-        values = values / lib.hvd_size()
+        values = values / process_set.size()
     return torch.sparse_coo_tensor(indices.t(), values, shape, device=values.device)
 
 
-def start_sparse_allreduce(tensor, name, op):
+def start_sparse_allreduce(tensor, name, op, process_set):
     """Gathers indices and values as a group. Returns a handle for synchronize()."""
     indices, values = _parts(tensor, op)
 
     def finish(pending):
         (got_indices, _), (got_values, _) = receive(pending)
-        return _whole(got_indices, got_values, tensor.shape, op)
+        return _whole(got_indices, got_values, tensor.shape, op, process_set)
 
     names = [name and f"sparse_allreduce.{name}.{part}" for part in ("indices", "values")]
-    return submit(_lib.ALLGATHER, [(names[0], indices, None), (names[1], values, None)], finish)
+    members = [(names[0], indices, None), (names[1], values, None)]
+    return submit(_lib.ALLGATHER, members, finish, process_set)
 
 
 class SparseSum:
@@ -47,14 +47,13 @@ class SparseSum:
     calls allreduce, and all ranks get an error for the mismatch. The indices follow only if that succeeds.
     """
 
-    def __init__(self, tensor, name, op):
-        self.name, self.op, self.shape = name, op, tensor.shape
+    def __init__(self, tensor, name, op, process_set):
+        self.name, self.op, self.shape, self.process_set = name, op, tensor.shape, process_set
         self.indices, self.values = _parts(tensor, op)
         self.handle = self._gather(self.values, name)
 
-    @staticmethod
-    def _gather(tensor, name):
-        return submit(_lib.ALLGATHER, [(name, tensor, None)], lambda pending: receive(pending)[0][0])
+    def _gather(self, tensor, name):
+        return submit(_lib.ALLGATHER, [(name, tensor, None)], lambda pending: receive(pending)[0][0], self.process_set)
 
     def proceed(self):
         """Waits for the values, then starts gathering the indices."""
@@ -63,4 +62,4 @@ class SparseSum:
 
     def finish(self):
         """Waits for the indices. Returns the sum."""
-        return _whole(synchronize(self.handle), self.values, self.shape, self.op)
+        return _whole(synchronize(self.handle), self.values, self.shape, self.op, self.process_set)

@@ -35,75 +35,75 @@ class Allreduce(Function):
     """Allreduce of a tensor or a group. Returns a tuple, as all functions here that take several tensors."""
 
     @staticmethod
-    def forward(ctx, name, scales, *tensors):
+    def forward(ctx, name, scales, process_set, *tensors):
         """Reduces the tensors over the ranks."""
-        ctx.name, ctx.scales = name, scales
-        return tuple(synchronize(start_allreduce(tensors, name, scales, False, False)))
+        ctx.name, ctx.scales, ctx.process_set = name, scales, process_set
+        return tuple(synchronize(start_allreduce(tensors, name, scales, False, False, process_set)))
 
     @staticmethod
     def backward(ctx, *gradients):
         """The same allreduce of the gradients."""
         _linear(ctx.scales)
-        return None, None, *Allreduce.apply(_grad_name(ctx.name), ctx.scales, *gradients)
+        return None, None, None, *Allreduce.apply(_grad_name(ctx.name), ctx.scales, ctx.process_set, *gradients)
 
 
 class Allgather(Function):
     """Allgather of a tensor or a group."""
 
     @staticmethod
-    def forward(ctx, name, *tensors):
+    def forward(ctx, name, process_set, *tensors):
         """Concatenates the ranks' tensors along dimension 0."""
-        found = synchronize(start_allgather(tensors, name, False, splits=True))
-        ctx.name, ctx.rows = name, [rows for _, rows in found]
+        found = synchronize(start_allgather(tensors, name, False, process_set, splits=True))
+        ctx.name, ctx.process_set, ctx.rows = name, process_set, [rows for _, rows in found]
         ctx.shapes = [t.shape for t in tensors]
         return tuple(output for output, _ in found)
 
     @staticmethod
     def backward(ctx, *gradients):
         """Sums the gradients and returns those of this rank's rows."""
-        rank = _lib.check(_lib.lib.hvd_rank())
-        summed = Allreduce.apply(_grad_name(ctx.name), _SUM, *gradients)
+        rank = ctx.process_set.rank()
+        summed = Allreduce.apply(_grad_name(ctx.name), _SUM, ctx.process_set, *gradients)
         mine = [
             s[sum(rows[:rank]) : sum(rows[: rank + 1])].reshape(shape)
             for s, rows, shape in zip(summed, ctx.rows, ctx.shapes)
         ]
-        return None, *mine
+        return None, None, *mine
 
 
 class Broadcast(Function):
     """Broadcast of a tensor."""
 
     @staticmethod
-    def forward(ctx, tensor, root_rank, name):
+    def forward(ctx, tensor, root_rank, name, process_set):
         """Returns root_rank's tensor."""
-        ctx.root_rank, ctx.name = root_rank, name
-        return synchronize(start_broadcast(tensor, root_rank, name, False))
+        ctx.root_rank, ctx.name, ctx.process_set = root_rank, name, process_set
+        return synchronize(start_broadcast(tensor, root_rank, name, False, process_set))
 
     @staticmethod
     def backward(ctx, gradient):
         """The sum of the gradients on the root; zeros elsewhere, because other ranks' inputs are not used."""
-        summed = Allreduce.apply(_grad_name(ctx.name), _SUM, gradient)[0]
+        summed = Allreduce.apply(_grad_name(ctx.name), _SUM, ctx.process_set, gradient)[0]
         if _lib.check(_lib.lib.hvd_rank()) != ctx.root_rank:
             # Zeros that depend on the allreduce in autograd's graph: the second derivative needs every rank.
             summed = summed.masked_fill(torch.ones((), dtype=torch.bool, device=summed.device), 0)
-        return summed, None, None
+        return summed, None, None, None
 
 
 class Alltoall(Function):
     """All-to-all of the rows of a tensor."""
 
     @staticmethod
-    def forward(ctx, tensor, splits, name):
+    def forward(ctx, tensor, splits, name, process_set):
         """Returns the received rows, and how many of them came from each rank."""
         need_tensor(tensor)
-        ctx.name, ctx.shape = name, tensor.shape
+        ctx.name, ctx.process_set, ctx.shape = name, process_set, tensor.shape
         if splits is None:
             rows = tensor.shape[0] if tensor.dim() else 1
-            ranks = _lib.check(_lib.lib.hvd_size())
+            ranks = process_set.size()
             if rows % ranks:
                 raise ValueError(f"alltoall without splits: {rows} rows for {ranks} ranks")
             splits = [rows // ranks] * ranks
-        output, got = synchronize(start_alltoall(tensor, splits, name))
+        output, got = synchronize(start_alltoall(tensor, splits, name, process_set))
         ctx.got = got.tolist()
         ctx.mark_non_differentiable(got)
         return output, got
@@ -111,18 +111,18 @@ class Alltoall(Function):
     @staticmethod
     def backward(ctx, gradient, _):
         """Sends the gradients of the rows back to where the rows came from."""
-        returned, _ = Alltoall.apply(gradient, ctx.got, _grad_name(ctx.name))
-        return returned.reshape(ctx.shape), None, None
+        returned, _ = Alltoall.apply(gradient, ctx.got, _grad_name(ctx.name), ctx.process_set)
+        return returned.reshape(ctx.shape), None, None, None
 
 
 class Reducescatter(Function):
     """Reduce-scatter of a tensor or a group."""
 
     @staticmethod
-    def forward(ctx, name, scales, *tensors):
+    def forward(ctx, name, scales, process_set, *tensors):
         """Reduces the tensors and returns this rank's rows."""
-        ctx.name, ctx.scales = name, scales
-        return tuple(synchronize(start_reducescatter(tensors, name, scales, False)))
+        ctx.name, ctx.scales, ctx.process_set = name, scales, process_set
+        return tuple(synchronize(start_reducescatter(tensors, name, scales, False, process_set)))
 
     @staticmethod
     def backward(ctx, *gradients):
@@ -130,6 +130,6 @@ class Reducescatter(Function):
         _linear(ctx.scales)
         factor = ctx.scales["prescale"] * ctx.scales["postscale"]
         if ctx.scales["op"] == _lib.AVERAGE:
-            factor /= _lib.check(_lib.lib.hvd_size())
-        gathered = Allgather.apply(_grad_name(ctx.name), *gradients)
-        return None, None, *[g if factor == 1 else g * factor for g in gathered]
+            factor /= ctx.process_set.size()
+        gathered = Allgather.apply(_grad_name(ctx.name), ctx.process_set, *gradients)
+        return None, None, None, *[g if factor == 1 else g * factor for g in gathered]

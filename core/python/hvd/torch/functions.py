@@ -7,32 +7,30 @@ from ..world import rank
 from . import _device
 from ._request import synchronize, usable
 from .ops import broadcast_async_
-from .process_sets import global_process_set, need_global
+from .process_sets import global_process_set
 
 
 def broadcast_object(obj=None, root_rank=0, name=None, process_set=global_process_set):
     """Returns root_rank's object on every rank; obj is ignored on the others. The object must be
     picklable; tensors in it that were on a GPU arrive on the current GPU. Raises HvdError on all ranks
     when it cannot be pickled."""
-    need_global(process_set)
-    return objects.broadcast_object(obj, root_rank, name)
+    return objects.broadcast_object(obj, root_rank, name, process_set)
 
 
 def allgather_object(obj, name=None, process_set=global_process_set):
     """Returns a list of all ranks' objects, in the order of ranks. Raises HvdError on all ranks when a
     rank's object cannot be pickled."""
-    need_global(process_set)
-    return objects.allgather_object(obj, name)
+    return objects.allgather_object(obj, name, process_set)
 
 
-def _broadcast_all(named, root_rank):
+def _broadcast_all(named, root_rank, process_set):
     """Overwrites tensors, which need not be contiguous. All broadcasts are in flight together; waits for
     all that were started, also after a failure."""
     started, failure = [], None
     try:
         for name, tensor in named:
             target = usable(tensor.detach())  # a copy when it is not contiguous
-            started.append((broadcast_async_(target, root_rank, name), tensor, target))
+            started.append((broadcast_async_(target, root_rank, name, process_set), tensor, target))
     except Exception as reason:
         failure = reason
     for handle, tensor, target in started:
@@ -53,7 +51,6 @@ def broadcast_parameters(params, root_rank, process_set=global_process_set):
 
     params: model.state_dict(), model.named_parameters(), or a list of (name, tensor); the same names and
     shapes on all ranks. Raises ValueError for anything else."""
-    need_global(process_set)
     if isinstance(params, dict):
         params = sorted(params.items())
     elif torch.is_tensor(params) or not hasattr(params, "__iter__"):
@@ -67,7 +64,7 @@ def broadcast_parameters(params, root_rank, process_set=global_process_set):
         if not torch.is_tensor(tensor):
             raise ValueError(f"broadcast_parameters: {name} is a {type(tensor).__name__}, not a tensor")
         named.append((name, tensor))
-    _broadcast_all(named, root_rank)
+    _broadcast_all(named, root_rank, process_set)
 
 
 class _Slot:
@@ -134,16 +131,15 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=glob
 
     The state may be empty on other ranks, for instance when only some ranks have loaded a checkpoint. model
     is ignored; it is there for programs written for Horovod."""
-    need_global(process_set)
     tensors = []
     outline = _take_out(optimizer.state_dict(), tensors)
-    outline = broadcast_object(outline, root_rank, "optimizer")
+    outline = broadcast_object(outline, root_rank, "optimizer", process_set)
     mine = rank() == root_rank
     if not mine:
         params = [param for group in optimizer.param_groups for param in group["params"]]
         tensors = [
             torch.empty(s.shape, dtype=s.dtype, device=_device.near(s.device, params)) for s in _slots(outline)
         ]
-    _broadcast_all([(f"optimizer.{i}", t) for i, t in enumerate(tensors)], root_rank)
+    _broadcast_all([(f"optimizer.{i}", t) for i, t in enumerate(tensors)], root_rank, process_set)
     if not mine:
         _load(optimizer, _put_in(outline, tensors))

@@ -13,8 +13,8 @@ For tensors on a GPU, waiting means that the current stream waits. Work on that 
 once; another stream has to wait for that stream first. If the operation fails after the call, a later call of
 the package raises the error.
 """
-from .. import _lib
-from .._lib import AVERAGE, SUM, check, check_stay, lib
+from .. import buffers
+from .._lib import AVERAGE, SUM
 from . import autograd
 from ._collectives import (
     several,
@@ -27,7 +27,7 @@ from ._collectives import (
 from ._request import synchronize
 from ._sparse import start_sparse_allreduce
 from .compression import Compression
-from .process_sets import global_process_set, need_global
+from .process_sets import global_process_set
 
 #: Exported by hvd.torch and hvd.torch.mpi_ops, too.
 __all__ = """
@@ -39,15 +39,14 @@ __all__ = """
 """.split()
 
 
-def _scales(op, prescale, postscale, process_set):
+def _scales(op, prescale, postscale):
     """The fields of a Request for a reduction."""
-    need_global(process_set)
     if prescale == 0 or postscale == 0:
         raise ValueError("a scale factor must not be 0")
     return {"op": op, "prescale": prescale, "postscale": postscale}
 
 
-def _allreduce_scales(average, op, prescale, postscale, process_set):
+def _allreduce_scales(average, op, prescale, postscale):
     """_scales() that also accepts Horovod's older `average` in place of `op`."""
     if average is None:
         op = AVERAGE if op is None else op
@@ -55,16 +54,16 @@ def _allreduce_scales(average, op, prescale, postscale, process_set):
         op = AVERAGE if average else SUM
     else:
         raise ValueError("give either average or op, not both")
-    return _scales(op, prescale, postscale, process_set)
+    return _scales(op, prescale, postscale)
 
 
-def _compressed(function, tensors, compression, name, scales):
+def _compressed(function, tensors, compression, name, scales, process_set):
     """A differentiable reduction of a tensor or a group, which is sent compressed."""
     tensors = several(tensors)
     if not tensors:
         return []
     travelling, contexts = zip(*(compression.compress(t) for t in tensors))
-    results = function.apply(name, scales, *travelling)
+    results = function.apply(name, scales, process_set, *travelling)
     return [compression.decompress(r, c) for r, c in zip(results, contexts)]
 
 
@@ -78,45 +77,45 @@ def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.
                     process_set=global_process_set):
     """Reduces a tensor over the ranks into a new one of the same shape. Returns a handle for
     synchronize()."""
-    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
-    return start_allreduce([tensor], name, scales, False, True)
+    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor)
+    return start_allreduce([tensor], name, scales, False, True, process_set)
 
 
 def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                      process_set=global_process_set):
     """Reduces a contiguous tensor over the ranks, in place. Returns a handle for synchronize()."""
-    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
-    return start_allreduce([tensor], name, scales, True, True)
+    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor)
+    return start_allreduce([tensor], name, scales, True, True, process_set)
 
 
 def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                             postscale_factor=1.0, process_set=global_process_set):
     """allreduce_async() of several tensors, which are processed together once all ranks have all of them.
     Returns one handle; its result is a list."""
-    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
-    return start_allreduce(tensors, name, scales, False, False)
+    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor)
+    return start_allreduce(tensors, name, scales, False, False, process_set)
 
 
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                              postscale_factor=1.0, process_set=global_process_set):
     """Like grouped_allreduce_async(), in place."""
-    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
-    return start_allreduce(tensors, name, scales, True, False)
+    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor)
+    return start_allreduce(tensors, name, scales, True, False, process_set)
 
 
 def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None,
               prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """Reduces a tensor over the ranks; returns a new tensor of the same shape. op: Average (default), Sum,
     Min, Max, Product, BitAnd, BitOr or BitXor. compression: the type in which the tensor is sent."""
-    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
-    return _compressed(autograd.Allreduce, [tensor], compression, name, scales)[0]
+    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor)
+    return _compressed(autograd.Allreduce, [tensor], compression, name, scales, process_set)[0]
 
 
 def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                process_set=global_process_set):
     """Reduces a contiguous tensor over the ranks in place; returns it. Not differentiable."""
-    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
-    return synchronize(start_allreduce([tensor], name, scales, True, True))
+    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor)
+    return synchronize(start_allreduce([tensor], name, scales, True, True, process_set))
 
 
 def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None,
@@ -124,16 +123,16 @@ def grouped_allreduce(tensors, average=None, name=None, compression=Compression.
     """allreduce() of several tensors, which are processed together once all ranks have all of them.
     Returns a list.
     """
-    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
-    return _compressed(autograd.Allreduce, tensors, compression, name, scales)
+    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor)
+    return _compressed(autograd.Allreduce, tensors, compression, name, scales, process_set)
 
 
 def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                        postscale_factor=1.0, process_set=global_process_set):
     """grouped_allreduce() in place. Returns the list of tensors. Not differentiable."""
-    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor, process_set)
+    scales = _allreduce_scales(average, op, prescale_factor, postscale_factor)
     tensors = several(tensors)
-    return synchronize(start_allreduce(tensors, name, scales, True, False)) if tensors else []
+    return synchronize(start_allreduce(tensors, name, scales, True, False, process_set)) if tensors else []
 # fmt: on
 
 
@@ -148,8 +147,7 @@ def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_proces
     """Reduces a sparse COO tensor by gathering the ranks' indices and values. op: Average (default) or Sum.
 
     Returns a handle for synchronize(). The result is a sparse tensor whose indices are not coalesced."""
-    need_global(process_set)
-    return _Callable(start_sparse_allreduce(tensor, name, AVERAGE if op is None else op))
+    return _Callable(start_sparse_allreduce(tensor, name, AVERAGE if op is None else op, process_set))
 
 
 # ---- allgather ----------------------------------------------------------------------------------
@@ -159,31 +157,27 @@ def allgather_async(tensor, name=None, process_set=global_process_set):
     """Concatenates the ranks' tensors along dimension 0, whose size may differ between ranks. Returns a
     handle.
     """
-    need_global(process_set)
-    return start_allgather([tensor], name, True)
+    return start_allgather([tensor], name, True, process_set)
 
 
 def allgather(tensor, name=None, process_set=global_process_set):
     """Concatenates the ranks' tensors along dimension 0, whose size may differ between ranks; returns a
     new tensor.
     """
-    need_global(process_set)
-    return autograd.Allgather.apply(name, tensor)[0]
+    return autograd.Allgather.apply(name, process_set, tensor)[0]
 
 
 def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
     """allgather_async() of several tensors. Returns one handle; its result is a list."""
-    need_global(process_set)
-    return start_allgather(tensors, name, False)
+    return start_allgather(tensors, name, False, process_set)
 
 
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
     """allgather() of several tensors, which are processed together once all ranks have all of them.
     Returns a list.
     """
-    need_global(process_set)
     tensors = several(tensors)
-    return list(autograd.Allgather.apply(name, *tensors)) if tensors else []
+    return list(autograd.Allgather.apply(name, process_set, *tensors)) if tensors else []
 
 
 # ---- broadcast ----------------------------------------------------------------------------------
@@ -191,20 +185,17 @@ def grouped_allgather(tensors, name=None, process_set=global_process_set):
 
 def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
     """Copies root_rank's tensor to all ranks, as a new tensor. Returns a handle for synchronize()."""
-    need_global(process_set)
-    return start_broadcast(tensor, root_rank, name, False)
+    return start_broadcast(tensor, root_rank, name, False, process_set)
 
 
 def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
     """Overwrites a contiguous tensor with root_rank's. Returns a handle for synchronize()."""
-    need_global(process_set)
-    return start_broadcast(tensor, root_rank, name, True)
+    return start_broadcast(tensor, root_rank, name, True, process_set)
 
 
 def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
     """Returns a copy of root_rank's tensor on all ranks."""
-    need_global(process_set)
-    return autograd.Broadcast.apply(tensor, root_rank, name)
+    return autograd.Broadcast.apply(tensor, root_rank, name, process_set)
 
 
 def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
@@ -218,16 +209,14 @@ def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
 def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
     """Sends splits[r] rows of the tensor to rank r (equal numbers without splits). Returns a handle; its
     result is as of alltoall()."""
-    need_global(process_set)
-    return start_alltoall(tensor, splits, name)
+    return start_alltoall(tensor, splits, name, process_set)
 
 
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
     """Sends splits[r] rows of the tensor to rank r (equal numbers without splits). Returns the received
     rows in the order of ranks; if splits is given, also a tensor with the number of rows from each
     rank."""
-    need_global(process_set)
-    output, got = autograd.Alltoall.apply(tensor, splits, name)
+    output, got = autograd.Alltoall.apply(tensor, splits, name, process_set)
     return output if splits is None else (output, got)
 
 
@@ -240,22 +229,22 @@ def reducescatter_async(tensor, name=None, op=AVERAGE, process_set=global_proces
     """Reduces a tensor and distributes its rows over the ranks. With n rows and size() ranks, each rank
     gets n // size() rows, the first n % size() ranks one more. Returns a handle; its result is this rank's
     rows."""
-    scales = _scales(op, prescale_factor, postscale_factor, process_set)
-    return start_reducescatter([tensor], name, scales, True)
+    scales = _scales(op, prescale_factor, postscale_factor)
+    return start_reducescatter([tensor], name, scales, True, process_set)
 
 
 def reducescatter(tensor, name=None, compression=Compression.none, op=AVERAGE,
                   process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
     """Reduces a tensor and returns this rank's rows, distributed as in reducescatter_async()."""
-    scales = _scales(op, prescale_factor, postscale_factor, process_set)
-    return _compressed(autograd.Reducescatter, [tensor], compression, name, scales)[0]
+    scales = _scales(op, prescale_factor, postscale_factor)
+    return _compressed(autograd.Reducescatter, [tensor], compression, name, scales, process_set)[0]
 
 
 def grouped_reducescatter_async(tensors, name=None, op=AVERAGE, process_set=global_process_set,
                                 prescale_factor=1.0, postscale_factor=1.0):
     """reducescatter_async() of several tensors. Returns one handle; its result is a list."""
-    scales = _scales(op, prescale_factor, postscale_factor, process_set)
-    return start_reducescatter(tensors, name, scales, False)
+    scales = _scales(op, prescale_factor, postscale_factor)
+    return start_reducescatter(tensors, name, scales, False, process_set)
 
 
 def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=AVERAGE,
@@ -263,8 +252,8 @@ def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=A
     """reducescatter() of several tensors, which are processed together once all ranks have all of them.
     Returns a list.
     """
-    scales = _scales(op, prescale_factor, postscale_factor, process_set)
-    return _compressed(autograd.Reducescatter, tensors, compression, name, scales)
+    scales = _scales(op, prescale_factor, postscale_factor)
+    return _compressed(autograd.Reducescatter, tensors, compression, name, scales, process_set)
 # fmt: on
 
 
@@ -272,10 +261,8 @@ def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=A
 
 
 def barrier(process_set=global_process_set):
-    """Returns when every rank has called it."""
-    need_global(process_set)
-    check_stay(lib.hvd_enter())
-    check(lib.hvd_barrier(None))
+    """Returns when every rank of the process set has called it."""
+    buffers.barrier(None, process_set)
 
 
 def join(device=-1):

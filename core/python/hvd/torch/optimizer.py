@@ -14,14 +14,15 @@ import weakref
 import torch
 
 from .. import _lib
-from .._lib import HvdError, check_stay, lib
+from .._lib import REQUEST_BYTES, HvdError, check_stay, lib
+from ..process_sets import request_set
 from . import _device, _enqueued, _scaler, _stolen
 from ._gradient import Gradient, Group, names_of, split
 from ._options import need_options, need_passes
 from ._request import describe, flights, usable
 from ._sparse import SparseSum
 from .compression import Compression
-from .process_sets import global_process_set, need_global
+from .process_sets import global_process_set
 
 
 class _DistributedMixin:
@@ -40,6 +41,8 @@ class _DistributedMixin:
         self._hvd_awaits = None  # a TorchState of which a part is still being transferred
         names = names_of(self.param_groups, named)
         params = [p for g in self.param_groups for p in g["params"] if p.requires_grad]
+        if options["process_set"].included() is False:
+            return
         for group in split(params, options["groups"]):
             self._hvd_add(group, names)
         for param in params:
@@ -113,7 +116,7 @@ class _DistributedMixin:
         group = gradient.group
         if group is None:
             _enqueued.free(gradient.name)
-            code = lib.hvd_submit(gradient.request_pointer, 1, gradient.handle_pointer)
+            code = lib.hvd_submit_sized(gradient.request_pointer, REQUEST_BYTES, 1, gradient.handle_pointer)
             if code:
                 check_stay(code)
             gradient.tensor = tensor
@@ -130,7 +133,7 @@ class _DistributedMixin:
         group.ready = 0
         try:
             _enqueued.free(*[member.name for member in group.members])
-            check_stay(lib.hvd_submit(group.requests, len(group.members), group.handles))
+            check_stay(lib.hvd_submit_sized(group.requests, REQUEST_BYTES, len(group.members), group.handles))
         except BaseException:
             for member in group.members:
                 member.tensor, member.sent = None, False
@@ -148,7 +151,7 @@ class _DistributedMixin:
                 if grad._nnz() == 0 and gradient.sparse_dim is not None:
                     grad = self._hvd_zeros(gradient)  # zero_grad() loses which dimensions are dense
                 gradient.sparse_dim = grad.sparse_dim()
-                gradient.sparse = SparseSum(grad, gradient.name, options["op"])
+                gradient.sparse = SparseSum(grad, gradient.name, options["op"], options["process_set"])
                 gradient.sent = True
                 self._hvd_flight.append(gradient)
                 return None
@@ -189,6 +192,7 @@ class _DistributedMixin:
             op=options["op"],
             prescale=options["prescale"],
             postscale=options["postscale"],
+            set=request_set(options["process_set"]),
         )
         gradient.dtype, gradient.numel, gradient.device = tensor.dtype, tensor.numel(), tensor.device
 
@@ -386,6 +390,8 @@ class _DistributedMixin:
         """The wrapped optimizer's add_param_group(). The new parameters' gradients are exchanged, too,
         under names made from their position."""
         super().add_param_group(group)
+        if self._hvd_options["process_set"].included() is False:
+            return
         index = len(self.param_groups) - 1
         params = self.param_groups[-1]["params"]
         names = {p: f"allreduce.noname.{index}.{j}" for j, p in enumerate(params)}
@@ -422,14 +428,14 @@ def DistributedOptimizer(
         groups: a number of groups, or lists of parameters. The gradients of a group are exchanged together,
             once all of them are computed.
         sparse_as_dense: converts sparse gradients to dense ones.
-        process_set: only the global one is supported.
+        process_set: the ranks that combine their gradients. On a rank that is not in it the wrapper exchanges
+            nothing.
     Returns:
         An optimizer of a class derived from the optimizer's own, which shares its param_groups and state.
     Raises:
         ValueError: an argument is wrong, or named_parameters lacks a parameter or names two the same.
-        NotImplementedError: op=Adasum, or another process set.
+        NotImplementedError: op=Adasum.
     """
-    need_global(process_set)
     if num_groups:
         warnings.warn("num_groups is the older name of groups", DeprecationWarning, stacklevel=2)
         groups = groups or num_groups
@@ -453,6 +459,7 @@ def DistributedOptimizer(
             "postscale": gradient_predivide_factor,
             "groups": groups,
             "sparse_as_dense": sparse_as_dense,
+            "process_set": process_set,
         },
     )
     return self

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Process sets: groups of ranks with operations of their own.
+
+    evens = hvd.add_process_set([0, 2])       # every rank calls it, in the same order of calls
+    if evens.included():
+        hvd.allreduce(tensor, process_set=evens)
+
+The names of operations are those of the set alone: they are matched among its ranks, and sets without a common
+rank never wait for each other. Tensors are in the host's memory so far, and the job is not elastic.
+"""
+import ctypes
+
+from ._lib import check, lib
+from .world import at_shutdown, rank, size
+
+
+class ProcessSet:
+    """A set of ranks. It can be used in operations once all ranks have passed it to add_process_set() or init().
+
+    Attributes:
+        ranks: the sorted list of its ranks.
+        process_set_id: its number, None before it is added and after it is removed.
+    """
+
+    def __init__(self, ranks_or_comm):
+        """ranks_or_comm: ranks of the job, in any order. ValueError if they are no whole numbers."""
+        self.process_set_id = None
+        self.ranks = None
+        if ranks_or_comm is None:
+            return
+        if hasattr(ranks_or_comm, "Get_group"):
+            raise NotImplementedError("a process set is made from ranks, not from a communicator of mpi4py")
+        ranks = list(ranks_or_comm)
+        if any(isinstance(r, bool) or not isinstance(r, int) for r in ranks):
+            raise ValueError(f"a process set is made from whole numbers, got {ranks}")
+        self.ranks = sorted(ranks)
+
+    def included(self):
+        """Whether this process is in the set."""
+        return rank() in self.ranks
+
+    def size(self):
+        """The number of ranks in the set; None if it is not added."""
+        return None if self.process_set_id is None else check(lib.hvd_set_size(self.process_set_id))
+
+    def rank(self):
+        """This process's number in the set; None if the set is not added. ValueError if it is not in the set."""
+        if self.process_set_id is None:
+            return None
+        self.need_member()
+        return check(lib.hvd_set_rank(self.process_set_id))
+
+    def need_member(self):
+        """Raises ValueError unless the set is added and this process is in it."""
+        if self.process_set_id is None:
+            raise ValueError(f"{self} is not registered: pass it to add_process_set() on every rank first")
+        if not self.included():
+            raise ValueError(f"rank {rank()} is not in {self}")
+
+    def number_of(self, job_rank):
+        """The number in the set of a rank of the job. ValueError if it is not in the set."""
+        if job_rank not in self.ranks:
+            raise ValueError(f"rank {job_rank} is not in {self}")
+        return self.ranks.index(job_rank)
+
+    def __str__(self):
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+
+    __repr__ = __str__
+
+
+class _GlobalProcessSet(ProcessSet):
+    """All ranks of the job."""
+
+    def __init__(self):
+        super().__init__(None)
+        self.process_set_id = 0
+
+    @property
+    def ranks(self):
+        """The list of its ranks; None before init()."""
+        return self._ranks()
+
+    @ranks.setter
+    def ranks(self, ranks):
+        pass
+
+    def rank(self):
+        """This process's rank in the job."""
+        return rank()
+
+    def included(self):
+        """True; None before init()."""
+        return True if lib.hvd_initialized() else None
+
+    def need_member(self):
+        """Does nothing: every process is in it."""
+
+    def number_of(self, job_rank):
+        """The same rank."""
+        return job_rank
+
+    def _ranks(self):
+        return list(range(size())) if lib.hvd_initialized() else None
+
+
+global_process_set = _GlobalProcessSet()
+
+_added = []  # process sets that can be used in operations
+
+
+def request_set(process_set):
+    """The number of a process set for Request.set. ValueError if this process cannot use it."""
+    process_set.need_member()
+    return process_set.process_set_id
+
+
+def add_process_set(process_set):
+    """Makes a process set usable in operations. Every rank calls it, members or not, with the same ranks; all
+    ranks add several sets in the same order.
+
+    process_set: a ProcessSet, or its ranks. Returns the ProcessSet. Raises ValueError for a set that is there
+    already, HvdError on all ranks if they ask for different sets or it cannot be made."""
+    if not isinstance(process_set, ProcessSet):
+        process_set = ProcessSet(process_set)
+    if process_set.process_set_id is not None:
+        raise ValueError(f"{process_set} is registered already")
+    if process_set.ranks in [other.ranks for other in (global_process_set, *_added)]:
+        raise ValueError(f"there is a process set of the same ranks already: {process_set}")
+    number, count = ctypes.c_int(), len(process_set.ranks)
+    check(lib.hvd_set_add((ctypes.c_int * count)(*process_set.ranks), count, ctypes.byref(number)))
+    process_set.process_set_id = number.value
+    _added.append(process_set)
+    return process_set
+
+
+def remove_process_set(process_set):
+    """Removes a process set; each of its ranks calls it. Returns False, and does nothing, for one that is not
+    added and for the global one. Raises HvdError if operations of it are in flight on one of its ranks."""
+    if process_set.process_set_id in (None, 0):
+        return False
+    check(lib.hvd_set_remove(process_set.process_set_id))
+    process_set.process_set_id = None
+    _added[:] = [other for other in _added if other is not process_set]
+    return True
+
+
+def _forget():
+    for process_set in _added:
+        process_set.process_set_id = None
+    _added.clear()
+
+
+at_shutdown.append(_forget)

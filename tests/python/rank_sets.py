@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Process sets: every operation in sets that overlap, gradients, optimizers, objects, what is refused. Three ranks at
+least."""
+import torch
+from harness import raises
+from rank_ops import combined, mine, same
+
+import hvd.torch as hvd
+
+OWN_LIFE = True
+sets = {}
+
+
+def members(name):
+    """The set of this name, and the tensors of its ranks as mine() makes them."""
+    chosen = sets[name]
+    return chosen, lambda shape, base=0: [mine(shape, rank=r, base=base) for r in chosen.ranks]
+
+
+def test_static():
+    """Sets that are given to init()."""
+    unset = hvd.ProcessSet([0])
+    assert unset.included is not None and unset.size() is None and unset.rank() is None
+    assert hvd.global_process_set.included() is None and hvd.global_process_set.ranks is None
+    first = hvd.ProcessSet([0])
+    last = hvd.ProcessSet([2, 0])
+    hvd.init(process_sets=[first, last])
+    assert first.process_set_id == 1 and first.ranks == [0] and first.size() == 1
+    assert hvd.global_process_set.ranks == list(range(hvd.size()))
+    assert hvd.global_process_set.rank() == hvd.rank() and hvd.global_process_set.size() == hvd.size()
+    sets["first"], sets["last"] = first, last
+
+
+def test_added():
+    size = hvd.size()
+    sets["lower"] = hvd.add_process_set(range(size - 1))
+    sets["upper"] = hvd.add_process_set(hvd.ProcessSet(list(range(size - 1, 0, -1))))
+    assert sets["upper"].ranks == sorted(sets["upper"].ranks)
+    assert sets["upper"].included() == (hvd.rank() in sets["upper"].ranks)
+    assert "ranks=[0]" in str(sets["first"])
+
+
+def test_refused():
+    size = hvd.size()
+    for wrong in ([0.5], ["a"], [True]):
+        with raises(ValueError, "whole numbers"):
+            hvd.ProcessSet(wrong)
+    with raises(ValueError, "the same ranks"):
+        hvd.add_process_set([0])
+    with raises(ValueError, "the same ranks"):
+        hvd.add_process_set(range(size))
+    with raises(ValueError, "registered already"):
+        hvd.add_process_set(sets["first"])
+    with raises(hvd.HvdError, f"no rank {size}"):
+        hvd.add_process_set([0, size])
+    with raises(hvd.HvdError, "twice"):
+        hvd.add_process_set([0, 0])
+    with raises(hvd.HvdError, "at least one rank"):
+        hvd.add_process_set([])
+    with raises(ValueError, "add_process_set()"):
+        hvd.allreduce(torch.zeros(1), process_set=hvd.ProcessSet([0]))
+    if not sets["first"].included():
+        for call in (hvd.allreduce, hvd.allgather, hvd.alltoall, hvd.reducescatter):
+            with raises(ValueError, f"rank {hvd.rank()} is not in ProcessSet"):
+                call(torch.zeros(2), process_set=sets["first"])
+    else:
+        with raises(ValueError, "rank 1 is not in"):
+            hvd.broadcast(torch.zeros(1), 1, process_set=sets["first"])
+    assert not hvd.remove_process_set(hvd.global_process_set)
+    assert not hvd.remove_process_set(hvd.ProcessSet([0]))
+
+
+def test_operations():
+    for name in sets:
+        chosen, of_all = members(name)
+        if not chosen.included():
+            continue
+        number, size = chosen.rank(), chosen.size()
+        x = mine([6, 2])
+        for op in (hvd.Sum, hvd.Average, hvd.Min, hvd.Max):
+            same(hvd.allreduce(x, op=op, process_set=chosen), combined(of_all([6, 2]), op).float())
+        same(hvd.allreduce_(x.clone(), op=hvd.Sum, process_set=chosen), combined(of_all([6, 2]), hvd.Sum))
+        a, b = hvd.grouped_allreduce([x, x * 2], op=hvd.Sum, process_set=chosen)
+        same(b, a * 2)
+        same(hvd.allgather(mine([number + 1, 2]), process_set=chosen),
+             torch.cat([mine([i + 1, 2], rank=r) for i, r in enumerate(chosen.ranks)]))
+        root = chosen.ranks[-1]
+        same(hvd.broadcast(x, root, process_set=chosen), mine([6, 2], rank=root))
+        rows = mine([size * 2])
+        same(hvd.alltoall(rows, process_set=chosen),
+             torch.cat([mine([size * 2], rank=r)[number * 2 : number * 2 + 2] for r in chosen.ranks]))
+        shares = [6 // size + (i < 6 % size) for i in range(size)]
+        first = sum(shares[:number])
+        same(hvd.reducescatter(x, op=hvd.Sum, process_set=chosen),
+             combined(of_all([6, 2]), hvd.Sum)[first : first + shares[number]])
+        hvd.barrier(process_set=chosen)
+        assert hvd.broadcast_object((name, hvd.rank()), root, process_set=chosen) == (name, root)
+        assert hvd.allgather_object(hvd.rank(), process_set=chosen) == chosen.ranks
+        sparse = torch.sparse_coo_tensor([[number]], [2.0], [size])
+        got = hvd.synchronize(hvd.sparse_allreduce_async(sparse, "sparse", hvd.Average, process_set=chosen))
+        same(got.to_dense(), torch.full([size], 2.0 / size))
+
+
+def test_at_the_same_time():
+    """The same names in all sets and in the world, in another order on each rank."""
+    names = [*sets, None]
+    for step in range(60):
+        turn = (step + hvd.rank()) % len(names)
+        order = names[turn:] + names[:turn]
+        handles = {}
+        for name in order:
+            chosen = hvd.global_process_set if name is None else sets[name]
+            if chosen.included():
+                handles[name] = hvd.allreduce_async(mine([50], base=step), op=hvd.Sum, name="x", process_set=chosen)
+        for name in reversed(list(handles)):
+            chosen = hvd.global_process_set if name is None else sets[name]
+            ranks = [mine([50], rank=r, base=step) for r in chosen.ranks]
+            same(hvd.synchronize(handles[name]), combined(ranks, hvd.Sum))
+
+
+def test_gradients():
+    """Each operation is linear: its gradient for ones is how often a rank's element is used in the set."""
+    chosen = sets["upper"]
+    if not chosen.included():
+        return
+    size = chosen.size()
+
+    def gradient(function, shape):
+        x = mine(shape).requires_grad_()
+        function(x).sum().backward()
+        return x.grad
+
+    same(gradient(lambda x: hvd.allreduce(x, op=hvd.Average, process_set=chosen), [4]), torch.ones(4))
+    same(gradient(lambda x: hvd.allreduce(x, op=hvd.Sum, process_set=chosen), [4]), torch.full([4], float(size)))
+    same(gradient(lambda x: hvd.allgather(x, process_set=chosen), [3]), torch.full([3], float(size)))
+    same(gradient(lambda x: hvd.alltoall(x, process_set=chosen), [size]), torch.ones(size))
+    same(gradient(lambda x: hvd.reducescatter(x, op=hvd.Average, process_set=chosen), [size]),
+         torch.full([size], 1.0 / size))
+    root = chosen.ranks[0]
+    wanted = torch.full([2], float(size) if hvd.rank() == root else 0.0)
+    same(gradient(lambda x: hvd.broadcast(x, root, process_set=chosen), [2]), wanted)
+
+
+def test_optimizer():
+    """The set's ranks train one model, each other rank its own."""
+    chosen = sets["upper"]
+    torch.manual_seed(hvd.rank())
+    model = torch.nn.Linear(3, 2)
+    if chosen.included():
+        hvd.broadcast_parameters(model.state_dict(), chosen.ranks[0], process_set=chosen)
+    plain = [p.detach().clone() for p in model.parameters()]
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.5), named_parameters=model.named_parameters(), process_set=chosen
+    )
+    inputs = mine([4, 3])
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        optimizer.step()
+    weight = model.weight.detach()
+    everywhere = hvd.allgather(weight.reshape(1, -1))
+    if chosen.included():
+        for r in chosen.ranks:
+            same(everywhere[r], weight.reshape(-1))
+    else:
+        by_hand = torch.nn.Linear(3, 2)
+        with torch.no_grad():
+            for to, value in zip(by_hand.parameters(), plain):
+                to.copy_(value)
+        own = torch.optim.SGD(by_hand.parameters(), lr=0.5)
+        for _ in range(3):
+            own.zero_grad()
+            by_hand(inputs).square().mean().backward()
+            own.step()
+        same(by_hand.weight.detach(), weight)
+
+
+def test_removed():
+    chosen = sets.pop("upper")
+    number = chosen.process_set_id
+    assert hvd.remove_process_set(chosen) and not hvd.remove_process_set(chosen)
+    with raises(ValueError, "not registered"):
+        hvd.allreduce(torch.zeros(1), process_set=chosen)
+    assert hvd.add_process_set(chosen).process_set_id > number
+    hvd.shutdown()
+    assert chosen.process_set_id is None and sets["first"].process_set_id is None
