@@ -45,6 +45,7 @@ struct batch *batches_new(struct circle *c, size_t n)
     }
     batch->next = NULL;
     batch->frozen = batch->generation = batch->may_move = batch->behind = batch->done = false;
+    batch->counted = false;
     batch->n = 0;
     batch->start_ns = 0;
     batch->bytes = 0;
@@ -75,6 +76,7 @@ static void route(struct circle *c, struct batch *batch, bool owed)
     bool known = b->moving == 0 && device_is_ready(e->backends.device);
     batch->behind = b->closed && !owed;
     b->closed = b->closed || batch_is_last(batch);
+    known = known && !batch_needs_counts(batch);
     if (batch_on_gpu(batch) && known && gpu_lane_takes(c, batch)) {
         gpu_lane_add(c, batch);
         return;
@@ -98,15 +100,14 @@ static void take_rows(struct circle *c, struct slot *s, const struct negotiate_t
 {
     const struct world_map *map = circle_map_of(c, &s->facts.sig);
     /* s->rows may be left from an earlier operation with fewer ranks. */
-    if (!s->rows || (!t->dim0 && !t->splits))
+    if (!s->rows || !t->dim0)
         return;
     if (!map->same)
         memset(s->rows, 0, s->rows_cap * sizeof(*s->rows));
     for (int r = 0; r < c->size; r++) {
         int at = map->to_world[r]; /* -1: a joiner that the user's world does not have yet */
         if (at >= 0)
-            s->rows[at] =
-                t->splits ? t->splits[(size_t)r * (size_t)c->size + (size_t)c->rank] : t->dim0[r];
+            s->rows[at] = t->dim0[r];
     }
 }
 

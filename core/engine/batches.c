@@ -28,10 +28,6 @@ int batches_init(struct circle *c, struct err *err)
 
 int batches_resize(struct circle *c, struct err *err)
 {
-    free(c->splits);
-    c->splits = calloc((size_t)c->size, sizeof(*c->splits));
-    if (!c->splits)
-        return err_set(err, ENOMEM, "no memory for batches");
     int rc = launch_resize(&c->batches.launch, c->size, err);
     return rc == 0 ? launch_resize(&c->batches.gpu.launch, c->size, err) : rc;
 }
@@ -53,14 +49,17 @@ void batches_fini(struct circle *c)
     free_chain(b->first);
     free_chain(b->free);
     launch_fini(&b->launch);
-    free(c->splits);
-    c->splits = NULL;
     memset(b, 0, sizeof(*b));
 }
 
 bool batch_is_last(const struct batch *batch)
 {
     return batch->n > 0 && batch->slots[0]->last;
+}
+
+bool batch_needs_counts(const struct batch *batch)
+{
+    return batch->n > 0 && batch->slots[0]->facts.sig.kind == HVD_ALLTOALL && !batch->counted;
 }
 
 bool batch_on_gpu(const struct batch *batch)
@@ -118,6 +117,8 @@ void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t star
         .name = s->name,
     };
     memcpy(op.shape, sig->shape, sizeof(op.shape));
+    if (sig->kind == HVD_ALLTOALL) /* see signature_has_dim0() */
+        op.shape[0] = s->facts.inner ? (int64_t)(s->facts.count / s->facts.inner) : 0;
     timeline_add_at(&e->timeline, &op);
 }
 
@@ -204,14 +205,24 @@ static void fill_setup(struct circle *c, const struct batch *batch)
     l->op.device = batch->slots[0]->device;
 }
 
+static enum batch_step next_step(const struct circle *c)
+{
+    const struct batch *batch = c->batches.active;
+    if (batch_on_gpu(batch) && !device_is_ready(c->engine->backends.device))
+        return STEP_GPUS;
+    return batch_needs_counts(batch) ? STEP_COUNTS : STEP_OWN;
+}
+
 static int start_operation(struct circle *c)
 {
     struct engine *e = c->engine;
     struct batches *b = &c->batches;
     int rc = 0;
-    b->setup = batch_on_gpu(b->active) && !device_is_ready(e->backends.device);
-    if (b->setup)
+    b->step = next_step(c);
+    if (b->step == STEP_GPUS)
         fill_setup(c, b->active);
+    else if (b->step == STEP_COUNTS)
+        rc = launch_counts(c, &b->launch, b->active->slots[0]);
     else
         rc = launch_prepare(c, &b->launch, b->active);
     if (rc == 0)
@@ -220,13 +231,26 @@ static int start_operation(struct circle *c)
     return rc;
 }
 
+/* The running step has ended. */
+static void end_step(struct circle *c)
+{
+    struct batches *b = &c->batches;
+    launch_finish(c->engine, &b->launch);
+    c->done++;
+    b->running = false;
+    if (b->step != STEP_COUNTS)
+        return;
+    launch_take_counts(c, &b->launch, b->active->slots[0]);
+    b->active->counted = true;
+}
+
 /* The lane of the active batch is known: if it is the other one, hands the batch over. Returns
  * whether it did, or has failed. */
 static bool move(struct circle *c)
 {
     struct engine *e = c->engine;
     struct batches *b = &c->batches;
-    if (!device_is_ready(e->backends.device))
+    if (next_step(c) != STEP_OWN)
         return false;
     b->active->may_move = false;
     b->moving--;
@@ -259,12 +283,10 @@ bool batches_progress(struct circle *c)
             return true;
         }
         moved = true;
-        launch_finish(e, &b->launch);
+        end_step(c);
         if (e->trouble.code)
             return true;
-        c->done++;
-        b->running = false;
-        if (b->setup)
+        if (b->step != STEP_OWN)
             continue;
         b->active = NULL;
         batches_finish(c, batch, coll_algorithm(c->coll));
@@ -291,7 +313,7 @@ bool batches_run_fast(struct circle *c, const struct negotiate_next *next)
     b->launch.tensors[0] =
         (struct coll_tensor){.in = s->in, .out = s->out, .count = s->facts.count};
     launch_fill_op(c, &b->launch, sig);
-    b->setup = false;
+    b->step = STEP_OWN;
     b->closed = s->last;
     int rc = coll_start(c->coll, &b->launch.op, &e->trouble);
     if (rc == 0)

@@ -8,7 +8,8 @@
  *
  * The first batch on GPUs of an epoch sets the GPUs up (device.h), at its place in the host's lane:
  * only then do the ranks know which lane it is for. Batches on GPUs that come before that is known
- * are in the host's lane, and move to the other when their turn comes.
+ * are in the host's lane, and move to the other when their turn comes. So does an alltoall on GPUs
+ * when the ranks have told each other how many rows they send.
  *
  * Memory for batches is kept and reused. A batch is one collective operation; an allreduce may have
  * many tensors. All slots of a batch are done together.
@@ -41,8 +42,16 @@ struct batch {
     uint64_t start_ns;
     size_t bytes;  /* bytes of all inputs */
     bool done;     /* in the host's lane: its operation has ended, perhaps in a repair */
+    bool counted;  /* an alltoall: this rank knows how many rows it gets from each */
     size_t n, cap; /* slots in use, and allocated */
     struct slot **slots;
+};
+
+/* The operations of coll's that a batch consists of. Its own is the last one. */
+enum batch_step {
+    STEP_GPUS,   /* sets the epoch's GPUs up */
+    STEP_COUNTS, /* an alltoall: the ranks tell each other how many rows they send */
+    STEP_OWN,
 };
 
 struct batches {
@@ -51,7 +60,7 @@ struct batches {
     struct batch *active;
     size_t moving;        /* batches with may_move */
     bool running;         /* coll_start() was called for the active batch */
-    bool setup;           /* what runs sets the GPUs up; the batch's own operation follows */
+    enum batch_step step; /* what runs, or ran last */
     struct launch launch; /* the running operation */
     struct gpu_lane gpu;
     /* hvd_commit() changes the world and every rank has agreed to that: no user operation may begin
@@ -93,6 +102,9 @@ void batches_finish(struct circle *c, struct batch *batch, const char *algorithm
 
 /* Whether no user operation begins after the batch (struct slot, last). */
 bool batch_is_last(const struct batch *batch);
+
+/* Whether the ranks still have to tell each other how many rows they send. */
+bool batch_needs_counts(const struct batch *batch);
 
 /* Whether the batch's tensors are on a GPU. */
 bool batch_on_gpu(const struct batch *batch);

@@ -42,7 +42,6 @@ struct circle {
     struct control control;
     struct ids ids;
     struct batches batches;
-    int64_t *splits;         /* [size] rows of an alltoall, by mesh rank: launch_wire_splits() */
     uint64_t next_tick;      /* clock time at which negotiation has to be called; 0: at once */
     struct slot *submitting; /* the slot that is in negotiate_submit() now */
 };

@@ -34,6 +34,7 @@ void launch_fini(struct launch *l)
     free(l->ready);
     free(l->send_counts);
     free(l->recv_counts);
+    free(l->rows);
     free(l->scratch);
     launch_gpu_fini(&l->gpu);
     *l = (struct launch){.scratch_cap = 0};
@@ -60,16 +61,48 @@ int launch_root(const struct circle *c, const struct signature *sig)
     return sig->kind == HVD_BROADCAST ? circle_map_of(c, sig)->to_mesh[sig->root] : 0;
 }
 
-const int64_t *launch_wire_splits(struct circle *c, const struct slot *s)
+/* Rows of an alltoall for a rank of the mesh. */
+static int64_t rows_for(const struct world_map *map, const struct slot *s, int r)
 {
-    if (s->facts.sig.kind != HVD_ALLTOALL)
-        return NULL;
+    int at = map->to_world[r]; /* -1: a joiner that the user's world does not have yet */
+    return at < 0 ? 0 : s->splits[at];
+}
+
+int launch_counts(struct circle *c, struct launch *l, const struct slot *s)
+{
+    struct engine *e = c->engine;
     const struct world_map *map = circle_map_of(c, &s->facts.sig);
-    for (int r = 0; r < c->size; r++) {
-        int at = map->to_world[r]; /* -1: a joiner that the user's world does not have yet */
-        c->splits[r] = at < 0 ? 0 : s->splits[at];
+    size_t n = (size_t)c->size;
+    if (n > l->rows_cap) {
+        int64_t *rows = calloc(2 * n, sizeof(*rows));
+        if (!rows)
+            return err_set(&e->trouble, ENOMEM, "%s: no memory for the counts of %zu ranks",
+                           s->name, n);
+        counter_add(&e->counters.allocations, 1);
+        free(l->rows);
+        l->rows = rows;
+        l->rows_cap = n;
     }
-    return c->splits;
+    launch_fill_op(c, l, &s->facts.sig);
+    l->op.dtype = HVD_INT64;
+    l->op.send_counts = l->send_counts;
+    l->op.recv_counts = l->recv_counts;
+    for (int r = 0; r < c->size; r++) {
+        l->rows[r] = rows_for(map, s, r);
+        l->send_counts[r] = l->recv_counts[r] = 1;
+    }
+    l->tensors[0] = (struct coll_tensor){.in = l->rows, .out = l->rows + l->rows_cap, .count = n};
+    return 0;
+}
+
+void launch_take_counts(struct circle *c, struct launch *l, struct slot *s)
+{
+    const struct world_map *map = circle_map_of(c, &s->facts.sig);
+    if (!map->same)
+        memset(s->rows, 0, s->rows_cap * sizeof(*s->rows));
+    for (int r = 0; r < c->size; r++)
+        if (map->to_world[r] >= 0)
+            s->rows[map->to_world[r]] = l->rows[l->rows_cap + (size_t)r];
 }
 
 /* Room for n tensors of one operation. */
@@ -218,13 +251,13 @@ void launch_finish(struct engine *e, struct launch *l)
 
 static int set_counts(struct circle *c, struct launch *l, struct slot *s)
 {
-    const bool same = circle_map_of(c, &s->facts.sig)->same;
+    const struct world_map *map = circle_map_of(c, &s->facts.sig);
     switch (l->op.kind) {
     case HVD_ALLTOALL:
         for (int r = 0; r < c->size; r++)
-            l->send_counts[r] = (size_t)launch_wire_splits(c, s)[r] * s->facts.inner;
+            l->send_counts[r] = (size_t)rows_for(map, s, r) * s->facts.inner;
         l->op.send_counts = l->send_counts;
-        if (!same) {
+        if (!map->same) {
             int rc = pack_alltoall(c, l, s);
             if (rc < 0)
                 return rc;
@@ -233,7 +266,7 @@ static int set_counts(struct circle *c, struct launch *l, struct slot *s)
     case HVD_ALLGATHER:
         return place_result(c, l, s);
     case HVD_REDUCESCATTER:
-        if (!same)
+        if (!map->same)
             return replace_reducescatter(c, l, s);
         for (int r = 0; r < c->size; r++)
             l->recv_counts[r] =

@@ -32,6 +32,10 @@ struct launch {
     void **ready; /* [tensors_cap] events after which GPU tensors may be used */
     size_t tensors_cap;
     size_t *send_counts, *recv_counts; /* [size] elements for and from each mesh rank */
+    /* [2 * rows_cap] of launch_counts(): rows for each mesh rank, then rows from each. Stays while
+     * the ranks change, because an operation in flight then may still have to be finished. */
+    int64_t *rows;
+    size_t rows_cap;
     /* buffer for packed tensors; used only while the mesh has fewer ranks than the world */
     uint8_t *scratch;
     size_t scratch_cap;
@@ -54,8 +58,12 @@ void launch_finish(struct engine *e, struct launch *l);
 /* The root's rank in the mesh; -1 when the root is lost; 0 for operations without a root. */
 int launch_root(const struct circle *c, const struct signature *sig);
 
-/* An alltoall's splits by mesh rank, valid until the next call. NULL for other operations. */
-const int64_t *launch_wire_splits(struct circle *c, const struct slot *slot);
+/* Fills l->op with the exchange in which the ranks tell each other how many rows of an alltoall
+ * they send. */
+int launch_counts(struct circle *c, struct launch *l, const struct slot *slot);
+
+/* Takes the result of launch_counts() into slot->rows. */
+void launch_take_counts(struct circle *c, struct launch *l, struct slot *slot);
 
 /* Fills l->op with what the signature determines, for one tensor and without counts. */
 void launch_fill_op(struct circle *c, struct launch *l, const struct signature *sig);

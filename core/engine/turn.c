@@ -223,7 +223,6 @@ void turn_submit(struct circle *c, struct slot *slot, uint64_t now)
 {
     struct engine *e = c->engine;
     struct err err = {0};
-    const int64_t *splits = launch_wire_splits(c, slot);
     if (launch_root(c, &slot->facts.sig) < 0) {
         err_set(&err, EOWNERDEAD, "%s: its root, rank %d, is lost", slot->name,
                 slot->facts.sig.root);
@@ -237,7 +236,7 @@ void turn_submit(struct circle *c, struct slot *slot, uint64_t now)
         signature_ungroup(&slot->facts.sig);
     slot->state = SLOT_NEGOTIATING;
     c->submitting = slot;
-    int rc = negotiate_submit(c->neg, slot->name, &slot->facts.sig, splits, now, &slot->id, &err);
+    int rc = negotiate_submit(c->neg, slot->name, &slot->facts.sig, now, &slot->id, &err);
     c->submitting = NULL;
     if (rc == -ENOMEM) {
         /* The other ranks, and the other members of the operation's group, would wait forever for

@@ -93,8 +93,7 @@ int announce_gather(struct negotiate *n, struct tensor *e)
         return -ENOMEM;
     if (!signature_has_dim0(&e->want))
         return 0;
-    return claim_set_extra(own, n->config.rank, e->want.shape[0],
-                           e->want.kind == HVD_ALLTOALL ? e->want_splits : NULL);
+    return claim_set_extra(own, n->config.rank, e->want.shape[0]);
 }
 
 static int write_record(struct negotiate *n, struct tensor *e)

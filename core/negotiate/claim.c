@@ -13,8 +13,6 @@
 
 static void claim_free(struct claim *c)
 {
-    for (size_t i = 0; i < c->nextras; i++)
-        free(c->extras[i].splits);
     free(c->extras);
     rankset_fini(&c->ranks);
     free(c);
@@ -65,33 +63,22 @@ int claims_add(struct claim **claims, bool by_id, const struct signature *common
     return 0;
 }
 
-int claim_set_extra(struct claim *c, int rank, int64_t dim0, const int64_t *splits)
+int claim_set_extra(struct claim *c, int rank, int64_t dim0)
 {
-    int64_t *copy = NULL;
-    if (splits) {
-        size_t bytes = (size_t)c->ranks.size * sizeof(*copy);
-        copy = malloc(bytes);
-        if (!copy)
-            return -ENOMEM;
-        memcpy(copy, splits, bytes);
-    }
     size_t i = 0;
     while (i < c->nextras && c->extras[i].rank != rank)
         i++;
     if (i == c->cap) {
         size_t cap = c->cap ? 2 * c->cap : 4;
         struct extra *extras = realloc(c->extras, cap * sizeof(*extras));
-        if (!extras) {
-            free(copy);
+        if (!extras)
             return -ENOMEM;
-        }
         c->extras = extras;
         c->cap = cap;
     }
     if (i == c->nextras)
-        c->extras[c->nextras++] = (struct extra){0};
-    free(c->extras[i].splits);
-    c->extras[i] = (struct extra){.rank = rank, .dim0 = dim0, .splits = copy};
+        c->nextras++;
+    c->extras[i] = (struct extra){.rank = rank, .dim0 = dim0};
     return 0;
 }
 
@@ -101,8 +88,7 @@ int claims_move(struct claim **dst, struct claim **src)
         struct claim *from = *src, *to;
         int rc = claims_add(dst, from->by_id, &from->common, &from->ranks, &to);
         for (size_t i = 0; i < from->nextras && rc == 0; i++)
-            rc = claim_set_extra(to, from->extras[i].rank, from->extras[i].dim0,
-                                 from->extras[i].splits);
+            rc = claim_set_extra(to, from->extras[i].rank, from->extras[i].dim0);
         if (rc < 0)
             return rc;
         *src = from->next;
@@ -127,25 +113,17 @@ void claims_write(const struct claim *claims, struct buf *b)
             const struct extra *e = &c->extras[i];
             buf_put_u32(b, (uint32_t)e->rank);
             buf_put_u64(b, (uint64_t)e->dim0);
-            for (int j = 0; e->splits && j < c->ranks.size; j++)
-                buf_put_u64(b, (uint64_t)e->splits[j]);
         }
     }
 }
 
-static int read_extra(struct claim *c, const struct rankset *ranks, int64_t *splits,
-                      struct reader *r)
+static int read_extra(struct claim *c, const struct rankset *ranks, struct reader *r)
 {
     uint32_t rank = reader_u32(r);
     int64_t dim0 = (int64_t)reader_u64(r);
-    for (int j = 0; splits && j < ranks->size; j++) {
-        splits[j] = (int64_t)reader_u64(r);
-        if (splits[j] < 0)
-            r->failed = true;
-    }
     if (rank >= (uint32_t)ranks->size || !rankset_has(ranks, (int)rank) || dim0 < 0)
         r->failed = true;
-    return r->failed ? 0 : claim_set_extra(c, (int)rank, dim0, splits);
+    return r->failed ? 0 : claim_set_extra(c, (int)rank, dim0);
 }
 
 /* Reads one claim; adds its ranks to *ranks. */
@@ -170,13 +148,8 @@ static int read_claim(struct claim **claims, const struct signature *cached, str
     common = signature_common(&common);
     struct claim *c;
     int rc = claims_add(claims, by_id, &common, ranks, &c);
-    auto_free int64_t *splits = NULL;
-    if (rc == 0 && extras && common.kind == HVD_ALLTOALL) {
-        splits = calloc((size_t)ranks->size, sizeof(*splits));
-        rc = splits ? 0 : -ENOMEM;
-    }
     for (uint32_t i = 0; i < nextras && rc == 0 && !r->failed; i++)
-        rc = read_extra(c, ranks, splits, r);
+        rc = read_extra(c, ranks, r);
     return rc;
 }
 

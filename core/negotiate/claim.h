@@ -12,11 +12,10 @@
 #include "core/negotiate/negotiate.h"
 #include "core/negotiate/rankset.h"
 
-/* Parts of a request in which ranks may differ. */
+/* The part of a request in which ranks may differ (allgather). */
 struct extra {
     int rank;
     int64_t dim0;
-    int64_t *splits; /* [size], alltoall only */
 };
 
 struct claim {
@@ -38,8 +37,8 @@ void claims_drop_ids(struct claim **claims);
 int claims_add(struct claim **claims, bool by_id, const struct signature *common,
                const struct rankset *ranks, struct claim **ret);
 
-/* Sets or replaces a rank's own part. splits: [size] or NULL. -ENOMEM. */
-int claim_set_extra(struct claim *c, int rank, int64_t dim0, const int64_t *splits);
+/* Sets or replaces a rank's own part. -ENOMEM. */
+int claim_set_extra(struct claim *c, int rank, int64_t dim0);
 
 /* Moves the claims of *src to *dst; *src is empty afterwards. -ENOMEM: only a part was moved. */
 int claims_move(struct claim **dst, struct claim **src);

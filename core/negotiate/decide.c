@@ -16,7 +16,6 @@
 
 /* Bytes. An alltoall's table has size * size numbers of 8 bytes. Larger tables than this are not
  * cached, so as not to hold them on every rank. */
-enum { CACHED_TABLE_MAX = 64 << 10 };
 
 /* Begins a DOWN_LOG message if none is begun. If there was no memory for a record, the buffer stays
  * failed until decide_flush_log() reports it. */
@@ -104,10 +103,7 @@ static bool take_slot(struct negotiate *n, uint32_t *ret_slot)
  * not cached. */
 static uint64_t new_id(struct negotiate *n, const struct tensor *e)
 {
-    uint64_t size = (uint64_t)n->config.size;
     uint32_t slot;
-    if (e->want.kind == HVD_ALLTOALL && size * size * 8 > CACHED_TABLE_MAX)
-        return 0;
     if (e->id)
         slot = id_slot(e->id);
     else if (!take_slot(n, &slot))
@@ -175,32 +171,24 @@ static int judge(struct negotiate *n, struct tensor *e, uint64_t now)
 /* ---- the log ------------------------------------------------------------------------------- */
 
 /* Writes what each rank announced into one table. For ranks that announced by cache id the
- * cached row remains. */
-static void write_tables(struct negotiate *n, struct tensor *e)
+ * cached value remains. */
+static void write_table(struct negotiate *n, struct tensor *e)
 {
     if (!signature_has_dim0(&e->want))
         return;
     size_t size = (size_t)n->config.size;
     auto_free int64_t *dim0 = calloc(size, sizeof(*dim0));
-    auto_free const int64_t **rows = calloc(size, sizeof(*rows));
-    if (!dim0 || !rows) {
+    if (!dim0) {
         n->down.failed = true;
         return;
     }
-    for (size_t i = 0; i < size; i++) {
+    for (size_t i = 0; i < size; i++)
         dim0[i] = e->dim0 ? e->dim0[i] : 0;
-        rows[i] = e->splits ? e->splits + i * size : NULL;
-    }
     for (const struct claim *c = e->claims; c; c = c->next)
-        for (size_t i = 0; i < c->nextras; i++) {
+        for (size_t i = 0; i < c->nextras; i++)
             dim0[c->extras[i].rank] = c->extras[i].dim0;
-            rows[c->extras[i].rank] = c->extras[i].splits;
-        }
     for (size_t i = 0; i < size; i++)
         buf_put_u64(&n->down, (uint64_t)dim0[i]);
-    for (size_t i = 0; e->want.kind == HVD_ALLTOALL && i < size; i++)
-        for (size_t j = 0; j < size; j++)
-            buf_put_u64(&n->down, rows[i] ? (uint64_t)rows[i][j] : 0);
 }
 
 bool decide_binds(const struct negotiate *n, const struct signature *sig)
@@ -225,7 +213,7 @@ static void write_batch(void *ctx, struct list *tensors, size_t count, enum flus
             buf_put_str(&n->down, e->name);
         buf_put_u64(&n->down, e->next_id);
         if (new)
-            write_tables(n, e);
+            write_table(n, e);
         list_remove(at);
         struct log_entry entry = {
             .id = e->next_id,

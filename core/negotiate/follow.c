@@ -60,7 +60,6 @@ int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count,
         n->batch[i] = (struct negotiate_tensor){
             .id = e->ticket,
             .dim0 = signature_has_dim0(&e->want) ? e->dim0 : NULL,
-            .splits = e->want.kind == HVD_ALLTOALL ? e->splits : NULL,
         };
     }
     struct negotiate_batch batch = {
@@ -76,34 +75,22 @@ int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count,
     return 0;
 }
 
-/* Reads the tables of an allgather or alltoall: every rank's dimension 0, and how many rows each
- * rank sends to each. */
-static int read_tables(struct negotiate *n, struct tensor *e, struct reader *r)
+/* Reads the table of an allgather: every rank's dimension 0. */
+static int read_table(struct negotiate *n, struct tensor *e, struct reader *r)
 {
     if (!signature_has_dim0(&e->want))
         return 0;
-    size_t size = (size_t)n->config.size, rank = (size_t)n->config.rank;
-    bool alltoall = e->want.kind == HVD_ALLTOALL;
-    if ((r->len - r->pos) / 8 < size + (alltoall ? size * size : 0))
+    size_t size = (size_t)n->config.size;
+    if ((r->len - r->pos) / 8 < size)
         return -EPROTO;
     if (!e->dim0 && !(e->dim0 = calloc(size, sizeof(int64_t))))
-        return -ENOMEM;
-    if (alltoall && !e->splits && !(e->splits = calloc(size * size, sizeof(int64_t))))
         return -ENOMEM;
     for (size_t i = 0; i < size; i++) {
         e->dim0[i] = (int64_t)reader_u64(r);
         if (e->dim0[i] < 0)
             return -EPROTO;
     }
-    for (size_t i = 0; alltoall && i < size * size; i++) {
-        e->splits[i] = (int64_t)reader_u64(r);
-        if (e->splits[i] < 0)
-            return -EPROTO;
-    }
-    if (e->dim0[rank] != e->want.shape[0] ||
-        (alltoall && memcmp(e->splits + rank * size, e->want_splits, size * 8) != 0))
-        return -EPROTO;
-    return 0;
+    return e->dim0[n->config.rank] == e->want.shape[0] ? 0 : -EPROTO;
 }
 
 /* Reads a tensor of a batch; this node must have announced it. */
@@ -120,7 +107,7 @@ static int read_item(struct negotiate *n, struct reader *r, struct tensor **ret)
     if (!e || e->state != TENSOR_SUBMITTED || !e->told || (!new && !e->by_id))
         return -EPROTO;
     if (new) {
-        int rc = read_tables(n, e, r);
+        int rc = read_table(n, e, r);
         if (rc == 0 && id)
             rc = tensors_set_id(&n->table, e, id);
         else if (rc == 0 && e->id)

@@ -7,7 +7,7 @@
 
 enum log_record {
     /* u8 bound, u32 tensors; each: u8 0 and u64 id, or u8 1, str name, u64 id (0: not cached), and
-     * by kind of tensor i64 dim0 [size], i64 splits [size * size]. */
+     * of an allgather i64 dim0 [size]. */
     LOG_BATCH = 1,
     LOG_EVICT, /* u64 id */
     LOG_FAIL,  /* str name, i32 negative errno, str text */

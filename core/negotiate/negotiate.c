@@ -105,37 +105,18 @@ void negotiate_destroy(struct negotiate *n)
 
 /* ---- submissions --------------------------------------------------------------------------- */
 
-static int check_submission(struct negotiate *n, const char *name, const struct signature *sig,
-                            const int64_t *splits, struct err *err)
+static int check_submission(const char *name, const struct signature *sig, struct err *err)
 {
     size_t len = strnlen(name, HVD_MAX_NAME + 1);
     if (len == 0 || len > HVD_MAX_NAME)
         return err_set(err, EINVAL, "a name has 1 to %d bytes", HVD_MAX_NAME);
-    int rc = signature_check(sig, err);
-    if (rc < 0)
-        return err_prefix(err, "'%s'", name);
-    if (sig->kind == HVD_ALLTOALL && !splits)
-        return err_set(err, EINVAL, "'%s': an alltoall needs splits", name);
-    for (int i = 0; sig->kind == HVD_ALLTOALL && i < n->config.size; i++)
-        if (splits[i] < 0)
-            return err_set(err, EINVAL, "'%s': a split is negative", name);
-    return 0;
-}
-
-static bool same_as_cached(const struct negotiate *n, const struct tensor *e,
-                           const struct signature *sig, const int64_t *splits)
-{
-    if (!e->id || !signature_equal(&e->cached, sig))
-        return false;
-    size_t size = (size_t)n->config.size;
-    return sig->kind != HVD_ALLTOALL ||
-           memcmp(e->splits + (size_t)n->config.rank * size, splits, size * sizeof(*splits)) == 0;
+    return signature_check(sig, err) < 0 ? err_prefix(err, "'%s'", name) : 0;
 }
 
 int negotiate_submit(struct negotiate *n, const char *name, const struct signature *sig,
-                     const int64_t *splits, uint64_t now, uint64_t *ret_id, struct err *err)
+                     uint64_t now, uint64_t *ret_id, struct err *err)
 {
-    int rc = check_submission(n, name, sig, splits, err);
+    int rc = check_submission(name, sig, err);
     if (rc < 0)
         return rc;
     if (n->failed)
@@ -145,18 +126,8 @@ int negotiate_submit(struct negotiate *n, const char *name, const struct signatu
         return err_set(err, ENOMEM, "out of memory");
     if (e->state != TENSOR_IDLE)
         return err_set(err, EEXIST, "'%s' is in flight already", name);
-    if (sig->kind == HVD_ALLTOALL) {
-        size_t bytes = (size_t)n->config.size * sizeof(int64_t);
-        if (!e->want_splits)
-            e->want_splits = malloc(bytes);
-        if (!e->want_splits) {
-            tensors_release(&n->table, e);
-            return err_set(err, ENOMEM, "out of memory");
-        }
-        memcpy(e->want_splits, splits, bytes);
-    }
     e->want = *sig;
-    e->by_id = same_as_cached(n, e, sig, splits);
+    e->by_id = e->id && signature_equal(&e->cached, sig);
     e->state = e->owed ? TENSOR_OWED : TENSOR_SUBMITTED;
     e->waited = false;
     e->submitted = now;

@@ -38,7 +38,7 @@
 #include "core/base/err.h"
 
 /* A rank's request: what all ranks must agree on, and the parts in which they may differ
- * (dimension 0, splits). */
+ * (dimension 0 of an allgather). An alltoall has dimension 0 as 0: it is each rank's own. */
 struct signature {
     uint8_t kind, dtype, op, ndim;
     int32_t root;
@@ -54,11 +54,10 @@ struct signature {
 /* One tensor of a batch, in the log's order. */
 struct negotiate_tensor {
     uint64_t id; /* returned by negotiate_submit() on this rank */
-    /* Tables; NULL for other kinds. In a frozen batch they hold what every rank requested last
-     * time. A rank whose request differs now does not start the batch, and a thaw drops it. Bound
-     * batches of a plan have no tables. */
-    const int64_t *dim0;   /* [size] allgather and alltoall: dimension 0 of each rank */
-    const int64_t *splits; /* [size * size] alltoall: row r: what rank r sends */
+    /* [size] allgather: dimension 0 of each rank; NULL for other kinds. In a frozen batch what
+     * every rank requested last time. A rank whose request differs now does not start the batch,
+     * and a thaw drops it. Bound batches of a plan have none. */
+    const int64_t *dim0;
 };
 
 /* A batch of the log. */
@@ -136,11 +135,11 @@ int negotiate_create(const struct negotiate_config *config, const struct negotia
                      void *ctx, struct negotiate **ret, struct err *err);
 void negotiate_destroy(struct negotiate *n);
 
-/* Submits a tensor on this rank. splits: [size] for alltoall, else NULL. sig->prescale and
- * postscale are 1 for none. *ret_id identifies it in every callback. -EEXIST: a tensor of the
- * same name is in flight, until its batch is done. May call batch(). */
+/* Submits a tensor on this rank. sig->prescale and postscale are 1 for none. *ret_id identifies it
+ * in every callback. -EEXIST: a tensor of the same name is in flight, until its batch is done. May
+ * call batch(). */
 int negotiate_submit(struct negotiate *n, const char *name, const struct signature *sig,
-                     const int64_t *splits, uint64_t now, uint64_t *ret_id, struct err *err);
+                     uint64_t now, uint64_t *ret_id, struct err *err);
 
 /* A caller on this rank waits for this tensor or polls it: its batch need not wait to fill up.
  * In a frozen schedule a thaw is requested if its batch stays incomplete for a cycle. waits: it

@@ -42,6 +42,12 @@ static int join(const struct plan *p)
 }
 
 /* On the wire: u32 batches, u32 tensors; a batch is u8 bound, u32 n and n ids. */
+/* Whether each rank has a number of rows of its own in the operation: no plan can bind that. */
+static bool has_own_rows(const struct signature *sig)
+{
+    return sig->kind == HVD_ALLGATHER || sig->kind == HVD_ALLTOALL;
+}
+
 int plan_read(struct plan *p, const struct tensors *table, uint64_t generation, struct reader *r)
 {
     uint32_t nbatches = reader_u32(r), ntensors = reader_u32(r);
@@ -61,7 +67,7 @@ int plan_read(struct plan *p, const struct tensors *table, uint64_t generation, 
             return -EPROTO;
         for (uint32_t j = 0; j < n; j++) {
             tensors[k] = tensors_by_id(table, reader_u64(r));
-            if (!tensors[k] || (flag && signature_has_dim0(&tensors[k]->cached)))
+            if (!tensors[k] || (flag && has_own_rows(&tensors[k]->cached)))
                 return -EPROTO;
             k++;
         }

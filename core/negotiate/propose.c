@@ -175,9 +175,9 @@ static bool all_wait(const struct negotiate *n, const struct signature *sig)
 }
 
 /* Whether the plan may have the tensor e, which is at `place`. After a thaw a rank owes each bound
- * batch of the plan at most once (owed.h), which needs all_wait(). And it begins a bound batch with
- * the tables of the last time, which are wrong if another rank has changed its part: this excludes
- * allgathers and all-to-alls. alone: neither the batch nor the group has the
+ * batch of the plan at most once (owed.h), which needs all_wait(). And it begins a bound batch
+ * without asking how many rows the other ranks have: this excludes allgathers and all-to-alls.
+ * alone: neither the batch nor the group has the
  * tensor before it, too. Otherwise both are bound or none is: a thaw would drop only one of them.
  */
 static bool may_plan(const struct negotiate *n, const struct tensor *e, uint64_t place, bool alone)

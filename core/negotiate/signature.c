@@ -43,8 +43,8 @@ int signature_check(const struct signature *sig, struct err *err)
         return err_set(err, EINVAL, "%u dimensions, at most %d", sig->ndim, HVD_MAX_DIMS);
     if (sig->root < 0)
         return err_set(err, EINVAL, "root %d", sig->root);
-    if (sig->kind == HVD_ALLTOALL && sig->ndim == 0)
-        return err_set(err, EINVAL, "an alltoall needs a dimension");
+    if (sig->kind == HVD_ALLTOALL && (sig->ndim == 0 || sig->shape[0] != 0))
+        return err_set(err, EINVAL, "an alltoall has a dimension 0, which the signature leaves 0");
     for (int i = 0; i < sig->ndim; i++)
         if (sig->shape[i] < 0)
             return err_set(err, EINVAL, "dimension %d is negative", i);
@@ -139,7 +139,7 @@ void signature_text(const struct signature *sig, char *text, size_t size)
     }
     line_add(&l, "%s [", hvd_dtype_name((enum hvd_dtype)sig->dtype));
     for (int i = 0; i < sig->ndim; i++) {
-        if (i == 0 && signature_has_dim0(sig))
+        if (i == 0 && (signature_has_dim0(sig) || sig->kind == HVD_ALLTOALL))
             line_add(&l, "*");
         else
             line_add(&l, "%s%lld", i ? "," : "", (long long)sig->shape[i]);

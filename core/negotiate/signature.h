@@ -27,10 +27,12 @@ static inline void signature_ungroup(struct signature *sig)
     sig->group_hash = 0;
 }
 
-/* Returns whether ranks may differ in dimension 0. */
+/* Returns whether ranks may differ in dimension 0, which the log then tells to all. (In an alltoall
+ * they may, too; but there it is 0 in the signature, and ranks tell each other how many rows they
+ * send.) */
 static inline bool signature_has_dim0(const struct signature *sig)
 {
-    return (sig->kind == HVD_ALLGATHER || sig->kind == HVD_ALLTOALL) && sig->ndim > 0;
+    return sig->kind == HVD_ALLGATHER && sig->ndim > 0;
 }
 
 /* -EINVAL for values that no request can have. root may exceed the number of ranks that

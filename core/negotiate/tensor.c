@@ -26,8 +26,6 @@ static void tensor_free(struct tensor *e)
     claims_free(&e->claims);
     free(e->name);
     free(e->dim0);
-    free(e->splits);
-    free(e->want_splits);
     free(e->child_ready);
     free(e);
 }

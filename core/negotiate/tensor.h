@@ -29,15 +29,13 @@ struct tensor {
      * changes: another shape gets another id. 0: not cached. */
     uint64_t id;
     struct signature cached; /* this rank's last request */
-    int64_t *dim0;           /* [size], allgather and alltoall */
-    int64_t *splits;         /* [size * size], alltoall */
+    int64_t *dim0;           /* [size], allgather */
     struct list lru;         /* root: list of cached tensors in the order of last use */
 
     /* What this rank has submitted. */
     enum tensor_state state;
     uint64_t ticket;
     struct signature want;
-    int64_t *want_splits;  /* [size], alltoall */
     bool by_id;            /* the request equals the cached one */
     struct list mine;      /* negotiate.submitted */
     uint64_t submitted;    /* time of its submission */

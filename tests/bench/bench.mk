@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# bench: programs that measure. bench_mpi and bench_both are there only where mpicc and mpi.h are.
+# bench: programs that measure. bench_mpi, bench_mpi_sets and bench_both are there only where mpicc and mpi.h are.
 
-BENCH_BINS := $(filter-out $(if $(HAS_MPI),,%/bench_mpi %/bench_both),$(BENCH_BINS))
+BENCH_BINS := $(filter-out $(if $(HAS_MPI),,%/bench_mpi %/bench_mpi_sets %/bench_both),$(BENCH_BINS))
 
-$(BUILD)/tests/bench/bench_mpi: tests/bench/bench_mpi.c $(BUILD)/mpi.seen
+$(BUILD)/tests/bench/bench_mpi $(BUILD)/tests/bench/bench_mpi_sets: $(BUILD)/%: %.c $(BUILD)/mpi.seen
 	@mkdir -p $(@D)
 	$(call say,MPICC,$@)
 	$(Q)OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC) $(CPPFLAGS) -O2 -g -std=gnu11 -Wall -Wextra -o $@ $<
@@ -37,6 +37,9 @@ bench-compare: all  ## OLD=FOLDER, where another revision was built: collectives
 
 bench-mpi: all  ## HVD_BACKEND=mpi beside bare MPI_Allreduce, 4 B to 64 MB
 	$(Q)$(PY) tests/bench/mpi.py $(BUILD)
+
+bench-sets: all  ## sets of ranks beside worlds of their size and communicators of MPI; all-to-alls beside MPI_Alltoallv
+	$(Q)$(PY) tests/bench/sets.py $(BUILD)
 
 bench-gradients: all  ## 161 gradients of ResNet-50 through hvd.torch
 	$(Q)$(PY) tests/bench/gradients.py $(BUILD)
@@ -74,4 +77,4 @@ bench-operator: all $(addprefix $(BUILD)/tests/,bench/bench_pods bench/bench_que
 bench-doctor: all  ## a level-1 look of hvd-doctor: seconds and memory
 	$(Q)$(PY) tests/bench/doctor.py $(BUILD)
 
-.PHONY: bench bench-gpu-model bench-compare bench-mpi bench-lifeline bench-elastic bench-operator bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life
+.PHONY: bench bench-gpu-model bench-compare bench-mpi bench-sets bench-lifeline bench-elastic bench-operator bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life

@@ -2,13 +2,17 @@
  *
  * bench_sets: operations of sets through the public C API. Started like any rank (hvdrun, by hand).
  *
- *     bench_sets sums MEMBERS [-t MILLISECONDS a size] BYTES...
- *         Sums of the first MEMBERS ranks, submitted and waited for, in a set, or in the world if
- *         these are all ranks; the others sleep in a barrier. Rank 0 prints "bytes calls p50_ns".
- *     bench_sets pairs [-t MILLISECONDS a size] BYTES...
- *         Sums in sets of two ranks, all at the same time. Rank 0 prints "bytes calls p50_ns" of
- * its own, and in a fourth column the median of the pairs' rates together, in bytes/s. bench_sets
- * make N N sets of all ranks, each made, used once and removed. Rank 0 prints "N us_each".
+ *     bench_sets sums MEMBERS | pairs | exchange [-t MILLISECONDS a size] BYTES...
+ *     bench_sets make N
+ *
+ * Rank 0 prints a line for each size: "bytes calls p50_ns".
+ *
+ * - sums: of the first MEMBERS ranks, submitted and waited for, in a set, or in the world if these
+ *   are all ranks. The others sleep in a barrier.
+ * - pairs: sums in sets of two ranks, all at the same time. A fourth column has the medians of all
+ *   pairs as one rate, in bytes/s.
+ * - exchange: all-to-alls of all ranks with BYTES from each, and splits that change in each call.
+ * - make: N sets of all ranks, each made, used once and removed. Prints "N us_each".
  */
 #include <errno.h>
 #include <stdio.h>
@@ -23,12 +27,13 @@
 #include "tests/harness/rank.h"
 #include "tests/harness/times.h"
 
-enum { MAX_CALLS = 100000, WARM_UP = 30 };
+enum { MAX_CALLS = 100000, WARM_UP = 30, ROW = 4, MOST = 64 };
 
 struct bench {
     int set;
     uint64_t budget_ns;
     uint64_t *times; /* [MAX_CALLS] */
+    float *in, *out;
 };
 
 static int sum(const struct bench *b, const char *name, void *data, int64_t count,
@@ -49,21 +54,57 @@ static int64_t agree_calls(const struct bench *b, uint64_t one_ns)
     return sum(b, "calls", &calls, 1, HVD_INT64, HVD_MIN) < 0 ? -1 : calls;
 }
 
-/* Returns the number of calls, or -errno. */
-static int64_t measure(struct bench *b, size_t bytes)
+/* What is measured. step: number of the call. */
+typedef int call_f(struct bench *b, const char *name, size_t bytes, int64_t step);
+
+static int one_sum(struct bench *b, const char *name, size_t bytes, int64_t step)
 {
-    int64_t count = (int64_t)(bytes / sizeof(float));
-    auto_free float *data = calloc(bytes + 64, 1);
+    return sum(b, name, b->in, (int64_t)(bytes / sizeof(float)), HVD_FLOAT32, HVD_SUM);
+}
+
+/* Every rank sends one row more than the average to each second rank and one less to the others, in
+ * turn. */
+static int one_exchange(struct bench *b, const char *name, size_t bytes, int64_t step)
+{
+    int64_t size = hvd_size(), splits[MOST], shape[2] = {0, ROW};
+    int64_t each = (int64_t)bytes / 4 / ROW / size;
+    for (int64_t r = 0; r < size; r++)
+        shape[0] += splits[r] = each + ((r + step) % 2 ? 1 : each > 0 ? -1 : 0);
+    struct hvd_request r = {.kind = HVD_ALLTOALL,
+                            .name = name,
+                            .input = b->in,
+                            .output = b->out,
+                            .output_rows = (each + 1) * size,
+                            .dtype = HVD_FLOAT32,
+                            .ndim = 2,
+                            .shape = shape,
+                            .splits = splits,
+                            .device = -1};
+    hvd_handle h;
+    int rc = rank_wait(&r, &h);
+    if (rc == 0)
+        hvd_release(h);
+    return rc;
+}
+
+/* Returns the number of calls, or -errno. */
+static int64_t measure(struct bench *b, size_t bytes, call_f *call)
+{
+    size_t room = bytes + sizeof(float) * ROW * 2 * (size_t)hvd_size() + 64;
+    auto_free float *in = calloc(room, 1);
+    auto_free float *out = calloc(room, 1);
     char name[32];
     snprintf(name, sizeof(name), "bench.%zu", bytes);
+    b->in = in;
+    b->out = out;
     uint64_t begin = clock_ns();
-    for (int i = 0; data && i < WARM_UP; i++)
-        if (sum(b, name, data, count, HVD_FLOAT32, HVD_SUM) < 0)
+    for (int i = 0; in && out && i < WARM_UP; i++)
+        if (call(b, name, bytes, i) < 0)
             return -EIO;
-    int64_t calls = data ? agree_calls(b, (clock_ns() - begin) / WARM_UP) : -ENOMEM;
+    int64_t calls = in && out ? agree_calls(b, (clock_ns() - begin) / WARM_UP) : -ENOMEM;
     for (int64_t i = -WARM_UP; i < calls; i++) {
         uint64_t start = clock_ns();
-        if (sum(b, name, data, count, HVD_FLOAT32, HVD_SUM) < 0)
+        if (call(b, name, bytes, i + WARM_UP) < 0)
             return -EIO;
         if (i >= 0)
             b->times[i] = clock_ns() - start;
@@ -93,7 +134,7 @@ static int sums(struct bench *b, int members, char **sizes)
         rc = add(ranks, members, &b->set);
     for (; *sizes && rc == 0 && hvd_rank() < members; sizes++) {
         size_t bytes = strtoull(*sizes, NULL, 10);
-        int64_t calls = measure(b, bytes);
+        int64_t calls = measure(b, bytes, one_sum);
         rc = calls < 0 ? (int)calls : 0;
         if (rc == 0 && hvd_rank() == 0)
             printf("%zu %lld %llu\n", bytes, (long long)calls,
@@ -114,7 +155,7 @@ static int pairs(struct bench *b, char **sizes)
     }
     for (; *sizes && rc == 0; sizes++) {
         size_t bytes = strtoull(*sizes, NULL, 10);
-        int64_t calls = measure(b, bytes);
+        int64_t calls = measure(b, bytes, one_sum);
         if (calls < 0)
             return (int)calls;
         double rate = (double)bytes / (double)b->times[calls / 2] * 1e9 / 2;
@@ -124,6 +165,20 @@ static int pairs(struct bench *b, char **sizes)
                    (unsigned long long)b->times[calls / 2], rate);
     }
     return rc;
+}
+
+static int exchange(struct bench *b, char **sizes)
+{
+    for (; *sizes && hvd_size() <= MOST; sizes++) {
+        size_t bytes = strtoull(*sizes, NULL, 10);
+        int64_t calls = measure(b, bytes, one_exchange);
+        if (calls < 0)
+            return (int)calls;
+        if (hvd_rank() == 0)
+            printf("%zu %lld %llu\n", bytes, (long long)calls,
+                   (unsigned long long)b->times[calls / 2]);
+    }
+    return 0;
 }
 
 static int make(struct bench *b, int n)
@@ -148,7 +203,8 @@ static int make(struct bench *b, int n)
 
 static int usage(void)
 {
-    fputs("usage: bench_sets sums MEMBERS [-t MS] BYTES... | pairs [-t MS] BYTES... | make N\n",
+    fputs("usage: bench_sets sums MEMBERS | pairs | exchange [-t MS] BYTES..., or bench_sets make "
+          "N\n",
           stderr);
     return 2;
 }
@@ -158,8 +214,9 @@ int main(int argc, char **argv)
     struct bench b = {.budget_ns = 250 * CLOCK_MS};
     bool is_sums = argc > 2 && strcmp(argv[1], "sums") == 0;
     bool is_pairs = argc > 2 && strcmp(argv[1], "pairs") == 0;
+    bool is_exchange = argc > 2 && strcmp(argv[1], "exchange") == 0;
     int at = is_sums ? 3 : 2;
-    if (!is_sums && !is_pairs && (argc != 3 || strcmp(argv[1], "make") != 0))
+    if (!is_sums && !is_pairs && !is_exchange && (argc != 3 || strcmp(argv[1], "make") != 0))
         return usage();
     if (at + 1 < argc && strcmp(argv[at], "-t") == 0) {
         b.budget_ns = strtoull(argv[at + 1], NULL, 10) * CLOCK_MS;
@@ -168,9 +225,10 @@ int main(int argc, char **argv)
     b.times = calloc(MAX_CALLS, sizeof(*b.times));
     int rc = b.times ? hvd_init() : -ENOMEM;
     if (rc == 0)
-        rc = is_sums    ? sums(&b, atoi(argv[2]), argv + at)
-             : is_pairs ? pairs(&b, argv + at)
-                        : make(&b, atoi(argv[2]));
+        rc = is_sums       ? sums(&b, atoi(argv[2]), argv + at)
+             : is_pairs    ? pairs(&b, argv + at)
+             : is_exchange ? exchange(&b, argv + at)
+                           : make(&b, atoi(argv[2]));
     if (rc < 0)
         fprintf(stderr, "bench_sets: %s\n", hvd_error());
     hvd_shutdown();

@@ -124,7 +124,7 @@ static void submit(struct world *w, const uint8_t *bytes, size_t len)
 {
     int i = len ? bytes[0] % NAMES : 0;
     uint8_t kind = len > 1 ? bytes[1] % HVD_KINDS : 0;
-    int64_t rows = len > 2 ? bytes[2] % 4 : 1, splits[6] = {rows};
+    int64_t rows = len > 2 ? bytes[2] % 4 : 1;
     char name[4] = {'t', (char)('0' + i), 0};
     struct signature sig = {.kind = kind,
                             .dtype = HVD_FLOAT32,
@@ -133,7 +133,7 @@ static void submit(struct world *w, const uint8_t *bytes, size_t len)
                             .device = len > 3 && bytes[3] % 2 ? 0 : -1,
                             .prescale = 1,
                             .postscale = 1,
-                            .shape = {rows}};
+                            .shape = {kind == HVD_ALLTOALL ? 0 : rows}};
     uint64_t id;
     if (w->under_way[i])
         return;
@@ -150,7 +150,7 @@ static void submit(struct world *w, const uint8_t *bytes, size_t len)
         return;
     }
     /* The batch may come before the call returns, with the id that *ret_id has then. */
-    if (negotiate_submit(w->n, name, &sig, splits, w->now, &w->ids[i], NULL) < 0)
+    if (negotiate_submit(w->n, name, &sig, w->now, &w->ids[i], NULL) < 0)
         w->under_way[i] = false;
     else if (find(w, w->ids[i]) < 0)
         abort();

@@ -182,9 +182,8 @@ static void submit(struct sim_rank *r, const struct sim_step *step)
     snprintf(name, sizeof(name), "t%d", step->name);
     struct sim_tensor *t = &r->tensors[step->name];
     struct signature sig = step->sig;
-    int64_t splits[SIM_RANKS] = {0};
-    if (sig.kind == HVD_ALLGATHER || sig.kind == HVD_ALLTOALL)
-        sig.shape[0] = splits[0] = sim_dim0(step->name, step->version, r->rank);
+    if (sig.kind == HVD_ALLGATHER)
+        sig.shape[0] = sim_dim0(step->name, step->version, r->rank);
     bool exists = t->state == SIM_UNDER_WAY;
     uint64_t old = t->id;
     if (!exists) {
@@ -197,8 +196,7 @@ static void submit(struct sim_rank *r, const struct sim_step *step)
         t->submitted++;
         return;
     }
-    int rc = negotiate_submit(r->n, name, &sig, sig.kind == HVD_ALLTOALL ? splits : NULL, s->now,
-                              &t->id, &err);
+    int rc = negotiate_submit(r->n, name, &sig, s->now, &t->id, &err);
     if (rc != (exists ? -EEXIST : 0))
         sim_fail(s, "rank %d: submit of %s: %d %s", r->rank, name, rc, err.msg);
     if (exists)

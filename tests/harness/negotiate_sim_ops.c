@@ -38,16 +38,13 @@ static bool tables_right(const struct sim_rank *r, int name, const struct negoti
 {
     const struct sim_tensor *own = &r->tensors[name];
     int n = r->sim->n;
-    bool dim0 = own->sig.kind == HVD_ALLGATHER || own->sig.kind == HVD_ALLTOALL;
-    if (dim0 != (t->dim0 != NULL) || (own->sig.kind == HVD_ALLTOALL) != (t->splits != NULL))
+    bool dim0 = own->sig.kind == HVD_ALLGATHER;
+    if (dim0 != (t->dim0 != NULL))
         return false;
     for (int i = 0; dim0 && i < n; i++) {
         int64_t want = sim_dim0(name, own->version, i);
         if (t->dim0[i] != want)
             return false;
-        for (int j = 0; t->splits && j < n; j++)
-            if (t->splits[i * n + j] != (j == 0 ? want : 0))
-                return false;
     }
     return true;
 }

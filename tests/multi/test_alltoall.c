@@ -272,11 +272,35 @@ static void test_deaths(void **state)
     }
 }
 
+/* The ranks' splits change in each step, and the schedule freezes nevertheless. */
+static int changing(int rank, int size, void *arg)
+{
+    struct hvd_stats stats = {.size = sizeof(stats)};
+    if (hvd_init() != 0)
+        return FAIL("%s", hvd_error());
+    for (int step = 0; step < 200; step++) {
+        int rc = exchange(step);
+        if (rc)
+            return rc;
+    }
+    hvd_stats(&stats);
+    if (stats.frozen < 150 || stats.thaws > 0)
+        return FAIL("%d frozen, %d thaws", (int)stats.frozen, (int)stats.thaws);
+    return hvd_shutdown() != 0;
+}
+
+static void test_changing(void **state)
+{
+    for (int size = 1; size <= 4; size += 3)
+        assert_int_equal(world_run(size, changing, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference),
         cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_changing),
         cmocka_unit_test(test_deaths),
     };
     setvbuf(stdout, NULL, _IOLBF, 0);

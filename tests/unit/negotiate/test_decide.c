@@ -235,8 +235,8 @@ static void test_same_name_twice(void **state)
     struct signature sig = sim_allreduce(1);
     uint64_t id;
     struct err err;
-    assert_int_equal(negotiate_submit(s.ranks[1].n, "x", &sig, NULL, 0, &id, &err), 0);
-    assert_int_equal(negotiate_submit(s.ranks[1].n, "x", &sig, NULL, 0, &id, &err), -EEXIST);
+    assert_int_equal(negotiate_submit(s.ranks[1].n, "x", &sig, 0, &id, &err), 0);
+    assert_int_equal(negotiate_submit(s.ranks[1].n, "x", &sig, 0, &id, &err), -EEXIST);
     assert_non_null(strstr(err.msg, "'x'"));
     sim_fini(&s);
 }
@@ -252,13 +252,13 @@ static void test_bad_arguments(void **state)
     char name[HVD_MAX_NAME + 2];
     memset(name, 'x', sizeof(name));
     name[HVD_MAX_NAME + 1] = '\0';
-    assert_int_equal(negotiate_submit(n, name, &sig, NULL, 0, &id, &err), -EINVAL);
-    assert_int_equal(negotiate_submit(n, "", &sig, NULL, 0, &id, &err), -EINVAL);
+    assert_int_equal(negotiate_submit(n, name, &sig, 0, &id, &err), -EINVAL);
+    assert_int_equal(negotiate_submit(n, "", &sig, 0, &id, &err), -EINVAL);
     sig.root = -1;
-    assert_int_equal(negotiate_submit(n, "x", &sig, NULL, 0, &id, &err), -EINVAL);
+    assert_int_equal(negotiate_submit(n, "x", &sig, 0, &id, &err), -EINVAL);
     sig.root = 0;
-    sig.kind = HVD_ALLTOALL;
-    assert_int_equal(negotiate_submit(n, "x", &sig, NULL, 0, &id, &err), -EINVAL);
+    sig.kind = HVD_ALLTOALL; /* with a dimension 0 */
+    assert_int_equal(negotiate_submit(n, "x", &sig, 0, &id, &err), -EINVAL);
     assert_int_equal(id, 7);
     negotiate_prioritize(n, 12345, true, 0);
     negotiate_done(n, 0);

@@ -159,7 +159,7 @@ static void submit(struct world *w, int rank, const char *name, int64_t rows)
                             .postscale = 1,
                             .shape = {rows}};
     uint64_t id;
-    assert_int_equal(negotiate_submit(node->n, name, &sig, NULL, w->now, &id, NULL), 0);
+    assert_int_equal(negotiate_submit(node->n, name, &sig, w->now, &id, NULL), 0);
     assert_true(node->nasked < LOG);
     node->asked[node->nasked].id = id;
     strcpy(node->asked[node->nasked++].name, name);

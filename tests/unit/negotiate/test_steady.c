@@ -168,8 +168,7 @@ static void one_round(struct node *nodes, const char (*names)[16], uint64_t *now
                                     .postscale = 1,
                                     .shape = {at + 1}};
             uint64_t id;
-            assert_int_equal(negotiate_submit(nodes[i].n, names[at], &sig, NULL, *now, &id, NULL),
-                             0);
+            assert_int_equal(negotiate_submit(nodes[i].n, names[at], &sig, *now, &id, NULL), 0);
             negotiate_prioritize(nodes[i].n, id, true, *now);
         }
     *now += 100;
