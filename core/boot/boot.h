@@ -54,6 +54,9 @@ struct boot {
     bool *local;
     bool elastic; /* valid from boot_open() on: losses are repaired (only with an agent) */
     int why;      /* enum ctl_why of the next exchange; boot_open() sets CTL_JOIN */
+    /* of a mesh within another one: what its ranks are called in messages; NULL: as they are
+     * numbered */
+    const int *names;
     const _Atomic int *cancel; /* NULL, or a flag: a value other than 0 ends an exchange at once */
     struct ctl ctl;            /* on agent_fd; the mesh continues to use it */
     uint64_t away; /* ns by which the agent has extended the last exchange: see CTL_AWAY */

@@ -5,6 +5,7 @@
 #include "core/engine/batches.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,6 +103,9 @@ void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t star
 {
     const struct signature *sig = &s->facts.sig;
     uint64_t now = clock_ns(), ready = s->batch_ns ? s->batch_ns : start_ns;
+    char name[HVD_MAX_NAME + 32];
+    if (s->set)
+        snprintf(name, sizeof(name), "%s (set %d)", s->name, s->set);
     struct timeline_op op = {
         .kind = (enum hvd_kind)sig->kind,
         .dtype = (enum hvd_dtype)sig->dtype,
@@ -114,7 +118,7 @@ void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t star
         .start_ns = start_ns,
         .end_ns = now,
         .algorithm = algorithm,
-        .name = s->name,
+        .name = s->set ? name : s->name,
     };
     memcpy(op.shape, sig->shape, sizeof(op.shape));
     if (sig->kind == HVD_ALLTOALL) /* see signature_has_dim0() */

@@ -13,6 +13,7 @@ static int create_negotiation(struct circle *c, struct err *err)
     struct negotiate_config config = {
         .rank = c->rank,
         .size = c->size,
+        .names = c->world_ranks,
         .parent = c->control.parent,
         .children = c->control.children,
         .nchildren = c->control.nchildren,

@@ -200,26 +200,34 @@ void engine_end_world(struct engine *e)
     drive_wake_waiters(e);
 }
 
+/* Adds what the circles count. */
+static void add_up(struct engine *e, struct negotiate_stats *sum, uint64_t *refused,
+                   uint64_t *allocations)
+{
+    struct circle *c;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
+        struct negotiate_stats own = {0};
+        if (c->neg)
+            negotiate_get_stats(c->neg, &own);
+        sum->negotiated += own.negotiated;
+        sum->cached += own.cached;
+        sum->frozen += own.frozen;
+        sum->thaws += own.thaws;
+        *refused += mesh_refused(c->mesh);
+        *allocations += c->ids.allocations;
+    }
+}
+
 void engine_stats(struct engine *e, struct hvd_stats *ret)
 {
     struct engine_counters *c = &e->counters;
     struct negotiate_stats n = {0};
     uint64_t refused = 0, allocations = 0;
     bool locked = drive_lock_unless(e, &e->repairing);
-    struct circle *circle;
-    for (size_t i = 0; locked && (circle = engine_circle(e, i)) != NULL; i++) {
-        struct negotiate_stats own = {0};
-        if (circle->neg)
-            negotiate_get_stats(circle->neg, &own);
-        n.negotiated += own.negotiated;
-        n.cached += own.cached;
-        n.frozen += own.frozen;
-        n.thaws += own.thaws;
-        refused += mesh_refused(circle->mesh);
-        allocations += circle->ids.allocations;
+    if (locked) {
+        refused = e->boot.refused;
+        add_up(e, &n, &refused, &allocations);
     }
-    if (locked)
-        refused += e->boot.refused;
     *ret = (struct hvd_stats){
         .ops = atomic_load(&c->ops),
         .batches = atomic_load(&c->batches),

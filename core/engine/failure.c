@@ -147,8 +147,9 @@ static void abort_all(struct engine *e, const char *why)
     sets_abort(e, why);
 }
 
-/* A set's mesh numbers its ranks otherwise than the world's, which sees the same loss: takes the
- * world's word if there is one. */
+/* The world's mesh sees the same loss as a set's, and may know more: takes its word if there is
+ * one.
+ */
 void circle_lost(struct circle *c, const struct err *why)
 {
     struct engine *e = c->engine;
@@ -159,7 +160,7 @@ void circle_lost(struct circle *c, const struct err *why)
         return;
     }
     if (mesh_why(e->circle.mesh, &peer, &err) == 0) {
-        err_set(&err, ECONNRESET, "in %s, with the set's numbers: %s", c->name, why->msg);
+        err_set(&err, ECONNRESET, "in %s: %s", c->name, why->msg);
         mesh_abort(e->circle.mesh, err.msg);
     }
     engine_repair(e, &err);
@@ -189,7 +190,7 @@ void engine_lost(struct circle *c, const char *what, int rc)
     /* No rank is lost, but a peer has moved on to the next epoch in order, so this rank follows. */
     if (known == 0 && rc == -ECONNRESET && e->boot.elastic) {
         known = err_set(&err, ECONNRESET, "rank %d: %s: a peer has moved on to the next epoch",
-                        c->rank, what);
+                        circle_world_rank(c, c->rank), what);
         peer = 0;
     }
     if (known == -ECONNRESET && peer >= 0) {
@@ -199,9 +200,10 @@ void engine_lost(struct circle *c, const char *what, int rc)
     if (known == 0) {
         int code = rc == -ENOMEM ? ENOMEM : ECONNRESET;
         if (e->trouble.code) /* e->trouble has a text already */
-            err_set(&err, code, "rank %d: %s", c->rank, e->trouble.msg);
+            err_set(&err, code, "rank %d: %s", circle_world_rank(c, c->rank), e->trouble.msg);
         else
-            err_set(&err, code, "rank %d: %s: %s", c->rank, what, why ? why->msg : strerror(-rc));
+            err_set(&err, code, "rank %d: %s: %s", circle_world_rank(c, c->rank), what,
+                    why ? why->msg : strerror(-rc));
         abort_all(e, err.msg);
     }
     engine_fail_rank(e, &err);

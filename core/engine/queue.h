@@ -134,8 +134,11 @@ void queue_await_open(struct queue *q);
  * -ENOMEM. */
 int queue_add_set(struct queue *q, int set, int rank, int size, struct err *err);
 
-/* Refuses new requests for the set. Returns how many of its operations are in flight. */
-size_t queue_close_set(struct queue *q, int set);
+/* How many operations of the set are in flight. */
+size_t queue_pending(struct queue *q, int set);
+
+/* Refuses new requests for the set. */
+void queue_close_set(struct queue *q, int set);
 
 /* Lets requests for the set in. */
 void queue_open_set(struct queue *q, int set);

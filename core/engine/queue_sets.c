@@ -58,11 +58,10 @@ int queue_add_set(struct queue *q, int set, int rank, int size, struct err *err)
     return rc;
 }
 
-size_t queue_close_set(struct queue *q, int set)
+size_t queue_pending(struct queue *q, int set)
 {
     size_t n = 0;
     pthread_mutex_lock(&q->lock);
-    q->sets[set].closed = true;
     for (size_t i = 0; i < QUEUE_NAMES; i++)
         for (const struct slot *s = q->names[i]; s; s = s->name_next)
             n += s->set == set;
@@ -70,11 +69,21 @@ size_t queue_close_set(struct queue *q, int set)
     return n;
 }
 
-void queue_open_set(struct queue *q, int set)
+static void set_closed(struct queue *q, int set, bool closed)
 {
     pthread_mutex_lock(&q->lock);
-    q->sets[set].closed = false;
+    q->sets[set].closed = closed;
     pthread_mutex_unlock(&q->lock);
+}
+
+void queue_close_set(struct queue *q, int set)
+{
+    set_closed(q, set, true);
+}
+
+void queue_open_set(struct queue *q, int set)
+{
+    set_closed(q, set, false);
 }
 
 void queue_drop_set(struct queue *q, int set)

@@ -14,59 +14,21 @@
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/inject.h"
-#include "core/base/mac.h"
 #include "core/base/sock.h"
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
+#include "core/engine/set_call.h"
 #include "core/engine/sets.h"
 #include "core/engine/vote.h"
 
-#define MEET_MS  10000 /* connection setup among members that are all known to be alive */
-#define LEAVE_MS 5000  /* how long a set's last rank is waited for */
+/* connection setup among members that are all known to be alive; or HVD_START_TIMEOUT, if that is
+ * shorter */
+#define MEET_MS  10000
+#define LEAVE_MS 5000 /* how long a set's last rank is waited for */
 /* a card and its length: see card.h */
 #define CARD_BYTES (2 + 128 + 20 * SOCK_MAX_ADDRS)
 
 /* ---- what is asked for ---------------------------------------------------------------------- */
-
-/* Words that differ for different lists. */
-static void digest(const int *ranks, int n, uint32_t words[1 + MAC_SIZE / 4])
-{
-    static const uint8_t no_key[MAC_KEY_SIZE];
-    uint8_t mac[MAC_SIZE];
-    const struct mac_part part = {ranks, (size_t)(n > 0 ? n : 0) * sizeof(*ranks)};
-    mac_make(no_key, "hvd set", &part, 1, mac);
-    words[0] = n > 0 ? (uint32_t)n : 0;
-    memcpy(&words[1], mac, MAC_SIZE);
-}
-
-/* The ranks have asked for different sets: says what rank 0 wants, and the lowest rank that wants
- * something else. */
-static int disagree(const struct vote *v, const int *ranks, int n, struct err *err)
-{
-    const struct circle *world = &v->engine->circle;
-    char texts[2][160] = {"", ""}, own[160] = "no rank";
-    if (n > 0)
-        sets_list_ranks(ranks, n, own, sizeof(own));
-    if (world->rank == 0)
-        memcpy(texts[0], own, sizeof(own));
-    int rc = vote_union(v, (uint8_t *)texts[0], sizeof(texts[0]), err);
-    int64_t other = rc == 0 && strcmp(own, texts[0]) != 0 ? INT32_MAX - world->rank : 0;
-    if (rc == 0)
-        rc = vote_max(v, &other, 1, &other, err);
-    int rank = (int)(INT32_MAX - other);
-    if (other > 0 && rank == world->rank)
-        memcpy(texts[1], own, sizeof(own));
-    if (rc == 0)
-        rc = vote_union(v, (uint8_t *)texts[1], sizeof(texts[1]), err);
-    if (rc < 0)
-        return rc;
-    if (other == 0)
-        return err_set(err, EINVAL, "hvd_set_add: the ranks ask for different sets");
-    return err_set(err, EINVAL,
-                   "hvd_set_add: the ranks ask for different sets: rank 0 for %.150s, rank %d for "
-                   "%.150s",
-                   texts[0], rank, texts[1]);
-}
 
 /* The same on all ranks, since all have asked for the same. */
 static int check(const int *ranks, int n, int size, struct err *err)
@@ -112,6 +74,7 @@ static struct set *new_set(struct engine *e, const int *ranks, int n, struct err
                               .size = n,
                               .epoch = e->boot.epoch,
                               .has_key = e->boot.has_key,
+                              .names = set->ranks,
                               .agent_fd = -1};
     memcpy(set->boot.key, e->boot.key, sizeof(set->boot.key));
     return set;
@@ -131,20 +94,26 @@ struct making {
     struct err mine; /* why this rank cannot go on */
 };
 
+/* Memory for the cards, so that taking them cannot fail any more. */
+static int make_room(struct making *m, struct set *set)
+{
+    size_t n = (size_t)set->size;
+    m->cards = calloc(n, CARD_BYTES);
+    if (!m->cards)
+        return err_set(&m->mine, ENOMEM, "no memory for %zu cards", n);
+    int rc = set->rank >= 0 ? boot_make_cards(&set->boot, false, &m->mine) : 0;
+    for (size_t i = 0; rc == 0 && set->rank >= 0 && i < n; i++)
+        if (!buf_reserve(&set->boot.cards[i], CARD_BYTES))
+            rc = err_set(&m->mine, ENOMEM, "no memory for %zu cards", n);
+    return rc;
+}
+
 static void open_sockets(struct making *m, struct engine *e, const int *ranks, int n)
 {
-    m->set = new_set(e, ranks, n, &m->mine);
-    if (!m->set)
+    struct set *set = m->set = new_set(e, ranks, n, &m->mine);
+    if (!set || make_room(m, set) < 0 || set->rank < 0)
         return;
-    m->cards = calloc((size_t)n, CARD_BYTES);
-    if (!m->cards) {
-        err_set(&m->mine, ENOMEM, "no memory for %d cards", n);
-        return;
-    }
-    if (m->set->rank < 0 || boot_make_cards(&m->set->boot, false, &m->mine) < 0 ||
-        mesh_listen_within(e->circle.mesh, ranks, &m->set->boot, &m->listener, &m->card, &m->mine) <
-            0)
-        return;
+    mesh_listen_within(e->circle.mesh, &set->boot, &m->listener, &m->card, &m->mine);
     if (m->card.len > CARD_BYTES - 2)
         err_set(&m->mine, E2BIG, "a card of %zu bytes", m->card.len);
 }
@@ -171,10 +140,14 @@ static int exchange_cards(struct making *m, struct err *err)
 static int open_circle(struct set *set, struct mesh_listener *listener, struct err *err)
 {
     struct circle *c = &set->circle;
-    int rc = mesh_create(&set->boot, listener, deadline_in_ms(MEET_MS), &c->mesh, err);
+    uint64_t limit = c->engine->set.start_timeout_ms;
+    limit = limit < MEET_MS ? limit : MEET_MS;
+    int rc = mesh_create(&set->boot, listener, deadline_in_ms(limit), &c->mesh, err);
     if (rc < 0)
         return rc;
     boot_drop_cards(&set->boot);
+    if (c->mesh->hosts == 1)
+        mesh_close_listener(c->mesh);
     c->rank = c->mesh->rank;
     c->size = c->mesh->size;
     rc = coll_create(c->mesh, &c->coll, err);
@@ -200,16 +173,12 @@ static int make(struct making *m, const int *ranks, int n, struct err *err)
 {
     struct engine *e = m->vote.engine;
     struct err wrong = {0};
-    uint32_t words[1 + MAC_SIZE / 4];
-    bool same = false;
-    digest(ranks, n, words);
+    struct set_call call;
+    set_call_add(&call, ranks, n);
     if (check(ranks, n, e->circle.size, &wrong) == 0)
         open_sockets(m, e, ranks, n);
     engine_explain(&m->mine);
-    int rc =
-        vote_same(&m->vote, m->rank, &m->mine, words, sizeof(words) / sizeof(words[0]), &same, err);
-    if (rc == 0 && !same)
-        return disagree(&m->vote, ranks, n, err);
+    int rc = set_call_compare(&m->vote, &call, m->rank, &m->mine, err);
     if (rc == 0 && wrong.code)
         *err = wrong; /* on all ranks, because all have asked for the same */
     if (rc == 0 && wrong.code)
@@ -221,7 +190,7 @@ static int make(struct making *m, const int *ranks, int n, struct err *err)
 
 int set_make(struct engine *e, const int *ranks, int n, struct set **ret, struct err *err)
 {
-    struct making m = {.vote = {.engine = e, .name = "hvd.set.add"}, .rank = e->circle.rank};
+    struct making m = {.vote = {.engine = e, .name = SET_CALL_NAME}, .rank = e->circle.rank};
     int rc = make(&m, ranks, n, err);
     mesh_listener_destroy(m.listener);
     buf_fini(&m.card);

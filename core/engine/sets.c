@@ -12,6 +12,7 @@
 
 #include "core/engine/drive.h"
 #include "core/engine/engine.h"
+#include "core/engine/set_call.h"
 #include "core/engine/vote.h"
 
 void sets_init(struct sets *sets)
@@ -173,27 +174,45 @@ int sets_add(struct engine *e, const int *ranks, int n, int *ret_set, struct err
     return rc;
 }
 
-/* The set's ranks agree that none of them has operations in flight. */
-static int agree_to_end(struct engine *e, struct set *set, struct err *err)
+/* Whether a rank has operations of the set in flight. */
+static int agree_idle(struct engine *e, const struct set *set, bool closed, struct err *err)
 {
-    const struct vote v = {.engine = e, .set = set->number, .name = "hvd.set.remove"};
-    int64_t busy = queue_close_set(e->queue, set->number) > 0, any = 0;
+    const struct vote v = {.engine = e, .name = SET_CALL_NAME};
+    int64_t busy = queue_pending(e->queue, set->number) > 0, any = 0;
     int rc = vote_max(&v, &busy, 1, &any, err);
     if (rc == 0 && any)
         rc = err_set(err, EBUSY,
                      "hvd_set_remove: operations of %s are in flight%s; wait for them first",
                      set->text, busy ? "" : " on another rank");
-    if (rc < 0)
+    if (rc < 0 && closed)
         queue_open_set(e->queue, set->number);
     return rc;
 }
 
+/* All ranks agree that none of them has operations of the set in flight: once before the set is
+ * closed, so that a refusal disturbs no thread that goes on submitting, and once when none can
+ * come any more. */
+static int agree_to_end(struct engine *e, const struct set *set, struct err *err)
+{
+    int rc = agree_idle(e, set, false, err);
+    if (rc < 0)
+        return rc;
+    queue_close_set(e->queue, set->number);
+    return agree_idle(e, set, true, err);
+}
+
 static int remove_one(struct engine *e, int number, struct err *err)
 {
+    const struct vote v = {.engine = e, .name = SET_CALL_NAME};
+    const struct err mine = {0};
     struct set *set = find(&e->sets, number);
-    if (!set)
-        return err_set(err, EINVAL, "hvd_set_remove: there is no set %d to remove", number);
-    int rc = set->rank >= 0 ? agree_to_end(e, set, err) : 0;
+    struct set_call call;
+    set_call_remove(&call, number);
+    int rc = set_call_compare(&v, &call, e->circle.rank, &mine, err);
+    if (rc == 0 && !set) /* on all ranks */
+        rc = err_set(err, EINVAL, "hvd_set_remove: there is no set %d to remove", number);
+    if (rc == 0)
+        rc = agree_to_end(e, set, err);
     if (rc < 0)
         return rc;
     queue_drop_set(e->queue, number);
@@ -208,6 +227,8 @@ static int remove_one(struct engine *e, int number, struct err *err)
 
 int sets_remove(struct engine *e, int set, struct err *err)
 {
+    if (e->boot.elastic)
+        return err_set(err, EINVAL, "hvd_set_remove: there is no set %d to remove", set);
     pthread_mutex_lock(&e->sets.calls);
     int rc = remove_one(e, set, err);
     pthread_mutex_unlock(&e->sets.calls);

@@ -70,7 +70,7 @@ static void on_stalled(void *ctx, const char *text)
     counter_add(&e->counters.stalls, 1);
     char whole[2048];
     if (c->name)
-        snprintf(whole, sizeof(whole), "in %s, with the set's numbers: %s", c->name, text);
+        snprintf(whole, sizeof(whole), "in %s: %s", c->name, text);
     else
         snprintf(whole, sizeof(whole), "%s", text);
     if (c->rank == 0)
@@ -90,8 +90,11 @@ static void add_waiting(void *ctx, struct slot *slot)
     if (!atomic_load_explicit(&slot->prioritized, memory_order_relaxed) || w->n++ >= 3 ||
         w->len + 1 >= w->size)
         return;
-    int n = snprintf(w->text + w->len, w->size - w->len, "%shvd_wait(%s)", w->n > 1 ? ", " : "",
-                     slot->name);
+    char set[32] = "";
+    if (slot->set)
+        snprintf(set, sizeof(set), " in set %d", slot->set);
+    int n = snprintf(w->text + w->len, w->size - w->len, "%shvd_wait(%s%s)", w->n > 1 ? ", " : "",
+                     slot->name, set);
     w->len += n > 0 ? (size_t)n : 0;
 }
 

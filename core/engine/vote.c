@@ -48,12 +48,21 @@ static int tell(const struct vote *v, int rank, const struct err *mine, bool tel
     return told.code;
 }
 
-/* The smallest value of a word is the negative of the largest negative one. The last word marks
- * ranks that failed: the lowest rank has the largest mark. */
+/* Which error is told: that of the rank with the largest mark, so of the lowest rank; a rank that
+ * only waited in vain for another one comes last. */
+static int64_t mark_of(int rank, const struct err *mine)
+{
+    if (mine->code == 0)
+        return 0;
+    return (mine->code == -ETIMEDOUT ? 0 : (int64_t)1 << 32) + INT32_MAX - rank;
+}
+
+/* The smallest value of a word is the negative of the largest negative one. The last word is the
+ * mark. */
 int vote_same(const struct vote *v, int rank, const struct err *mine, const uint32_t *words,
               size_t n, bool *ret_same, struct err *err)
 {
-    int64_t all[2 * VOTE_WORDS + 1], mark = mine->code ? INT32_MAX - rank : 0;
+    int64_t all[2 * VOTE_WORDS + 1], mark = mark_of(rank, mine);
     n = n < VOTE_WORDS ? n : VOTE_WORDS;
     for (size_t i = 0; i < n; i++) {
         all[2 * i] = words[i];

@@ -307,8 +307,8 @@ HVD_API const char *hvd_kind_name(enum hvd_kind kind);
  * If a rank of the job is lost, the operations of all sets fail, as all others do. */
 
 /* Makes a set. Every rank of the job calls it, members or not, with the same ranks in the same
- * order; if ranks make several sets, all ranks make them in the same order. Each call makes a set
- * of its own, also for ranks for which there is one.
+ * order, and all ranks make and remove several sets in the same order. Each call makes a set of its
+ * own, also for ranks for which there is one.
  *
  * Takes: the n ranks that are in the set. ranks[i] is number i of the set.
  * Returns: 0 and the set's number (> 0, the same on every rank) in *ret_set, when the set is ready
@@ -319,12 +319,13 @@ HVD_API const char *hvd_kind_name(enum hvd_kind kind);
  * Threads: any; calls of one process are made one after the other. */
 HVD_API int hvd_set_add(const int *ranks, int n, int *ret_set);
 
-/* Removes a set, on all its ranks. Others may call it, too, without effect on the set. Its number
- * is not used again.
+/* Removes a set. Every rank of the job calls it, members or not, as hvd_set_add(). Its number is
+ * not used again.
  *
  * Returns: 0 when the set is removed on this rank.
- * Errors: -EBUSY, the same on every rank of the set: one has operations of the set in flight, and
- *   the set stays. -EINVAL: there is no such set, or it is 0, the world. -ECONNRESET as hvd_wait().
+ * Errors: the same on every rank, and nothing is changed. -EBUSY: a rank has operations of the set
+ *   in flight. -EINVAL: there is no such set, it is 0, the world, or ranks have called otherwise.
+ *   -ECONNRESET as hvd_wait().
  * Threads: any. */
 HVD_API int hvd_set_remove(int set);
 

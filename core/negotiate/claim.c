@@ -218,7 +218,8 @@ bool claims_of_one_world(const struct claim *claims)
     return true;
 }
 
-void claims_text(const struct claim *claims, const char *name, char *text, size_t size)
+void claims_text(const struct claim *claims, const int *names, const char *name, char *text,
+                 size_t size)
 {
     bool one_kind = true, one_world = claims_of_one_world(claims);
     for (const struct claim *c = claims; c; c = c->next)
@@ -228,7 +229,7 @@ void claims_text(const struct claim *claims, const char *name, char *text, size_
     size_t len = n > 0 ? (size_t)n : 0;
     for (const struct claim *c = claims; c && len < size; c = c->next) {
         char ranks[120], what[200];
-        rankset_text(&c->ranks, ranks, sizeof(ranks));
+        rankset_text(&c->ranks, names, ranks, sizeof(ranks));
         signature_text(&c->common, what, sizeof(what));
         bool barrier = c->common.kind == HVD_BARRIER; /* signature_text() gave its kind already */
         n = snprintf(text + len, size - len, "%s rank %s: %s%s%s", c == claims ? ":" : ";", ranks,

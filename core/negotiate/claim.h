@@ -61,7 +61,9 @@ bool claims_agree(const struct claim *claims);
 /* Returns whether all ranks submitted the tensor in the same world (signature.world). */
 bool claims_of_one_world(const struct claim *claims);
 
-/* "allreduce 'grad': rank 0,2: float32 [10,4] sum; rank 1: ...", cut to fit. */
-void claims_text(const struct claim *claims, const char *name, char *text, size_t size);
+/* "allreduce 'grad': rank 0,2: float32 [10,4] sum; rank 1: ...", cut to fit. names: see
+ * negotiate_config. */
+void claims_text(const struct claim *claims, const int *names, const char *name, char *text,
+                 size_t size);
 
 #endif

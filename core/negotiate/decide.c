@@ -139,7 +139,7 @@ static int mismatch(struct negotiate *n, struct tensor *e)
     char what[900], text[1000];
     claims_settle(&e->claims);
     int code = claims_of_one_world(e->claims) ? -EINVAL : -ESTALE;
-    claims_text(e->claims, e->name, what, sizeof(what));
+    claims_text(e->claims, n->config.names, e->name, what, sizeof(what));
     snprintf(text, sizeof(text), "%s: %s%s",
              code == -ESTALE ? "ranks submitted this in different worlds" : "ranks do not agree",
              what, code == -ESTALE ? ". No tensor was changed; submit it again" : "");

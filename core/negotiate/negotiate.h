@@ -117,7 +117,8 @@ struct negotiate_ops {
 
 struct negotiate_config {
     int rank, size;
-    int parent;          /* rank, -1 on the root */
+    const int *names; /* [size] what the ranks are called in messages; NULL: as they are numbered */
+    int parent;       /* rank, -1 on the root */
     const int *children; /* ranks */
     int nchildren;
     uint64_t fusion_bytes;   /* HVD_FUSION_THRESHOLD */

@@ -87,7 +87,8 @@ static void differs(struct negotiate *n, const struct tensor *e)
     snprintf(n->owed.why, sizeof(n->owed.why),
              "ranks do not agree: %s '%s': rank %d: %s; other ranks: %s, and they have begun it on "
              "their GPUs. NCCL cannot take that back; submit the same on every rank",
-             hvd_kind_name((enum hvd_kind)e->cached.kind), e->name, n->config.rank, here, there);
+             hvd_kind_name((enum hvd_kind)e->cached.kind), e->name,
+             rank_name(n->config.names, n->config.rank), here, there);
 }
 
 /* A caller waits for `waited`, and the first batch lacks `missing`. */
@@ -102,8 +103,9 @@ static void never_comes(struct negotiate *n, const struct tensor *waited,
              "rank %d waits for '%s', which %s '%s' on the other ranks: they have begun %s on "
              "their GPUs, and NCCL cannot take that back; submit tensors in the same order on "
              "every rank",
-             n->config.rank, waited->name, together ? "runs together with" : "comes after",
-             missing->name, together ? "both" : "it");
+             rank_name(n->config.names, n->config.rank), waited->name,
+             together ? "runs together with" : "comes after", missing->name,
+             together ? "both" : "it");
 }
 
 static void tell(struct negotiate *n, const char *why)

@@ -128,17 +128,22 @@ void rankset_read(struct rankset *s, struct reader *r)
     }
 }
 
-void rankset_text(const struct rankset *s, char *text, size_t size)
+void rankset_text(const struct rankset *s, const int *names, char *text, size_t size)
 {
     size_t len = 0;
-    int first, last;
+    int last;
     if (size)
         text[0] = '\0';
-    for (int at = 0; next_range(s, at, &first, &last); at = last + 1) {
+    for (int first = rankset_next(s, 0); first >= 0; first = rankset_next(s, last + 1)) {
         char piece[32];
         const char *comma = len ? "," : "";
-        int n = first == last ? snprintf(piece, sizeof(piece), "%s%d", comma, first)
-                              : snprintf(piece, sizeof(piece), "%s%d-%d", comma, first, last);
+        int from = rank_name(names, first);
+        for (last = first; last + 1 < s->size && rankset_has(s, last + 1); last++)
+            if (rank_name(names, last + 1) != from + (last + 1 - first))
+                break;
+        int n = first == last
+                    ? snprintf(piece, sizeof(piece), "%s%d", comma, from)
+                    : snprintf(piece, sizeof(piece), "%s%d-%d", comma, from, from + last - first);
         if (len + (size_t)n + 4 > size) {
             if (len + 4 <= size)
                 memcpy(text + len, "...", 4);

@@ -51,7 +51,13 @@ void rankset_write(const struct rankset *s, struct buf *b);
  * fail the reader. */
 void rankset_read(struct rankset *s, struct reader *r);
 
-/* "0,2-5,9", cut with "..." when it does not fit. */
-void rankset_text(const struct rankset *s, char *text, size_t size);
+/* What a rank is called in messages. names: see negotiate_config. */
+static inline int rank_name(const int *names, int rank)
+{
+    return names ? names[rank] : rank;
+}
+
+/* "0,2-5,9", the ranks' names in the order of the ranks, cut with "..." when it does not fit. */
+void rankset_text(const struct rankset *s, const int *names, char *text, size_t size);
 
 #endif

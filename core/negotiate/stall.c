@@ -158,15 +158,15 @@ static void say_ranks(struct negotiate *n, const struct rankset *missing, char *
             if (who == (uint32_t)rank)
                 break;
         }
-        int k;
+        int k, name = rank_name(n->config.names, rank);
         const char *sep = told++ ? "; " : " (";
         if (!rankset_has(&s->answered, rank))
-            k = snprintf(text + len, size - len, "%srank %d does not answer", sep, rank);
+            k = snprintf(text + len, size - len, "%srank %d does not answer", sep, name);
         else if (wait[0])
-            k = snprintf(text + len, size - len, "%srank %d waits in %s", sep, rank, wait);
+            k = snprintf(text + len, size - len, "%srank %d waits in %s", sep, name, wait);
         else
             k = snprintf(text + len, size - len, "%srank %d has not called anything for %llu s",
-                         sep, rank, (unsigned long long)(quiet / CLOCK_S));
+                         sep, name, (unsigned long long)(quiet / CLOCK_S));
         len += k > 0 ? (size_t)k : 0;
     }
     if (told && len < size)
@@ -197,7 +197,7 @@ static bool find_text(struct negotiate *n, const struct stall_item *it, char *te
     rankset_subtract(missing, &it->have);
     int count = rankset_count(missing);
     char ranks[200];
-    rankset_text(missing, ranks, sizeof(ranks));
+    rankset_text(missing, n->config.names, ranks, sizeof(ranks));
     unsigned long long seconds = it->age / CLOCK_S;
     if (it->running && !it->name[0])
         snprintf(text, size, "the frozen schedule has made no progress for %llu s: ", seconds);

@@ -111,7 +111,7 @@ static int take_report(struct agree *a, struct mesh_net *net, int from, struct e
     struct reader r = reader_over(a->msg.data, a->msg.len);
     uint8_t kind = reader_u8(&r), together = reader_u8(&r);
     if (rc < 0 || !reader_ok(&r) || kind != MSG_REPORT || together > 1)
-        return err_set(err, EPROTO, "rank %d sent a malformed report", from);
+        return err_set(err, EPROTO, "rank %d sent a malformed report", net_name(net, from));
     a->reported[from] = true;
     a->together[from] = together;
     return 0;

@@ -86,7 +86,8 @@ static void give_up(struct mesh_net *net, struct dial *d)
 {
     char text[256];
     struct link *link = d->link;
-    snprintf(text, sizeof(text), "cannot connect to rank %d: %s", link->peer, d->last);
+    snprintf(text, sizeof(text), "cannot connect to rank %d: %s", net_name(net, link->peer),
+             d->last);
     link->gone = true;
     int rc = d->last_rc;
     dial_end(net, d);
@@ -144,7 +145,7 @@ static void won(struct mesh_net *net, struct attempt *a)
         return;
     }
     char text[SOCK_TEXT_MAX];
-    log_line(LOG_INFO, "rank %d is at %s", link->peer, sock_text(&a->addr, text));
+    log_line(LOG_INFO, "rank %d is at %s", net_name(net, link->peer), sock_text(&a->addr, text));
     int fd = net_release(net, &a->watch);
     dial_end(net, d);
     link_established(link, fd);

@@ -163,16 +163,8 @@ int mesh_listen(const struct boot *boot, struct mesh_listener **ret, struct buf 
     return finish(l, rc, ret, ret_card, err);
 }
 
-static bool share_memory(const struct mesh *mesh, const int *ranks, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (mesh->host_of[ranks[i]] != mesh->host)
-            return false;
-    return mesh->shm != NULL;
-}
-
-int mesh_listen_within(const struct mesh *mesh, const int *ranks, const struct boot *boot,
-                       struct mesh_listener **ret, struct buf *ret_card, struct err *err)
+int mesh_listen_within(const struct mesh *mesh, const struct boot *boot, struct mesh_listener **ret,
+                       struct buf *ret_card, struct err *err)
 {
     const struct card *own = &mesh->net->cards[mesh->rank];
     struct mesh_listener *l = new_listener(err);
@@ -182,8 +174,7 @@ int mesh_listen_within(const struct mesh *mesh, const int *ranks, const struct b
     bool others = boot->size > 1;
     int rc = 0;
     offer_memory(l, boot, others, own->flags & CARD_SHM);
-    bool local = (l->card.flags & CARD_UNIX) && share_memory(mesh, ranks, boot->size);
-    if (others && !local) {
+    if (others) {
         struct sock_addr addrs[SOCK_MAX_ADDRS];
         memcpy(addrs, own->addrs, sizeof(addrs));
         for (size_t i = 0; i < own->naddrs; i++)
@@ -191,6 +182,18 @@ int mesh_listen_within(const struct mesh *mesh, const int *ranks, const struct b
         rc = open_tcp(l, addrs, own->naddrs, backlog_of(boot), err);
     }
     return finish(l, rc, ret, ret_card, err);
+}
+
+void mesh_close_listener(struct mesh *mesh)
+{
+    struct mesh_net *net = mesh->net;
+    struct mesh_listener *l = net->listener;
+    for (size_t i = 0; l && i < l->ntcp; i++)
+        net_unwatch(net, &l->tcp[i]);
+    if (l && l->local.fd >= 0)
+        net_unwatch(net, &l->local);
+    if (l)
+        l->ntcp = 0;
 }
 
 int listener_start(struct mesh_net *net)

@@ -44,11 +44,13 @@ struct mesh {
 int mesh_listen(const struct boot *boot, struct mesh_listener **ret, struct buf *ret_card,
                 struct err *err);
 
-/* Like mesh_listen(), for a mesh of `ranks` [boot->size], which are ranks of another mesh: listens
- * on the addresses of that one, and on none if all of them share memory there. Meshes of this kind
- * have no agent (boot->agent_fd is -1). */
-int mesh_listen_within(const struct mesh *mesh, const int *ranks, const struct boot *boot,
-                       struct mesh_listener **ret, struct buf *ret_card, struct err *err);
+/* Like mesh_listen(), for a mesh of some ranks of another mesh: listens on the addresses of that
+ * one. Meshes of this kind have no agent (boot->agent_fd is -1). */
+int mesh_listen_within(const struct mesh *mesh, const struct boot *boot, struct mesh_listener **ret,
+                       struct buf *ret_card, struct err *err);
+
+/* Closes the sockets that peers connect to: for a mesh whose ranks all share memory. */
+void mesh_close_listener(struct mesh *mesh);
 
 /* Only for a listener that was not passed to mesh_create(). NULL is allowed. */
 void mesh_listener_destroy(struct mesh_listener *listener);

@@ -47,7 +47,7 @@ static int read_cards(struct mesh_net *net, const struct boot *boot, struct err 
     for (int r = 0; r < boot->size && boot->size > 1; r++) {
         int rc = card_decode(boot->cards[r].data, boot->cards[r].len, &net->cards[r], err);
         if (rc < 0) {
-            err_prefix(err, "rank %d", r);
+            err_prefix(err, "rank %d", net_name(net, r));
             return rc;
         }
     }
@@ -69,7 +69,7 @@ static int check_reach(const struct mesh_net *net, struct err *err)
             return err_set(err, EACCES,
                            "rank %d is on another host and there is no key: give all ranks the "
                            "same HVD_KEY_FILE, or set HVD_INSECURE=1 on a network that is yours",
-                           r);
+                           net_name(net, r));
     }
     return 0;
 }
@@ -171,7 +171,7 @@ static int timed_out(struct agree *a, struct mesh_net *net, struct err *err)
     if (!in)
         return err_set(err, ETIMEDOUT, "the ranks did not find each other in time");
     agree_waiting(a, net, in);
-    net_rank_list(in, net->mesh->size, text, sizeof(text));
+    net_rank_list(net, in, text, sizeof(text));
     free(in);
     return err_set(err, ETIMEDOUT, "rank%s %s did not connect in time",
                    strchr(text, ',') ? "s" : "", text);

@@ -93,19 +93,20 @@ void net_refuse(struct mesh_net *net, const char *from, const char *why)
         log_debug("refused a connection from %s: it %s", from, why);
 }
 
-void net_rank_list(const bool *in, int size, char *text, size_t text_size)
+void net_rank_list(const struct mesh_net *net, const bool *in, char *text, size_t text_size)
 {
     size_t len = 0;
     int more = 0;
     text[0] = '\0';
-    for (int r = 0; r < size; r++) {
+    for (int r = 0; r < net->mesh->size; r++) {
         if (!in[r])
             continue;
         if (len + 24 >= text_size) {
             more++;
             continue;
         }
-        len += (size_t)snprintf(text + len, text_size - len, "%s%d", len ? ", " : "", r);
+        len += (size_t)snprintf(text + len, text_size - len, "%s%d", len ? ", " : "",
+                                net_name(net, r));
     }
     if (more)
         snprintf(text + len, text_size - len, " and %d more", more);

@@ -24,6 +24,7 @@
 #include "core/base/err.h"
 #include "core/base/list.h"
 #include "core/base/mac.h"
+#include "core/boot/boot.h"
 #include "core/transport/card.h"
 #include "core/transport/mesh.h"
 
@@ -103,7 +104,14 @@ int net_turn(struct mesh_net *net);
 /* Counts a refused connection; the first one is logged. */
 void net_refuse(struct mesh_net *net, const char *from, const char *why);
 
-/* Writes the ranks r with in[r] to text: "1, 2, 5"; what does not fit: "and 7 more". */
-void net_rank_list(const bool *in, int size, char *text, size_t text_size);
+/* What a rank is called in messages: see boot.names. */
+static inline int net_name(const struct mesh_net *net, int rank)
+{
+    return net->boot->names && rank >= 0 ? net->boot->names[rank] : rank;
+}
+
+/* Writes the names of the ranks r with in[r] to text: "1, 2, 5"; what does not fit: "and 7 more".
+ */
+void net_rank_list(const struct mesh_net *net, const bool *in, char *text, size_t text_size);
 
 #endif

@@ -56,7 +56,8 @@ void verdict_connection_lost(struct mesh_net *net, int peer, int rc)
     }
     if (net->suspect != NOBODY)
         return;
-    snprintf(text, sizeof(text), "lost the connection to rank %d: %s", peer, strerror(-rc));
+    snprintf(text, sizeof(text), "lost the connection to rank %d: %s", net_name(net, peer),
+             strerror(-rc));
     suspect(net, peer, when(net), text);
 }
 
@@ -68,7 +69,7 @@ void verdict_dead(struct mesh_net *net, int peer, const char *how)
         net->left[peer] = true;
     if (is_certain(net) || net->left[peer])
         return;
-    snprintf(text, sizeof(text), "rank %d %s", peer, how);
+    snprintf(text, sizeof(text), "rank %d %s", net_name(net, peer), how);
     suspect(net, peer, 0, text);
 }
 
@@ -97,7 +98,7 @@ void verdict_out_of(struct mesh_net *net, int rc)
     char text[64];
     if (net->said_goodbye || is_certain(net))
         return;
-    snprintf(text, sizeof(text), "rank %d gave up: out of %s", net->mesh->rank,
+    snprintf(text, sizeof(text), "rank %d gave up: out of %s", net_name(net, net->mesh->rank),
              rc == -ENOMEM ? "memory" : "descriptors");
     net->out_of = rc;
     suspect(net, net->mesh->rank, 0, text);
@@ -148,9 +149,10 @@ void verdict_told(struct mesh_net *net, int from, const void *body, size_t len)
     if (words[0])
         snprintf(text, sizeof(text), "%s", words);
     else if (code < 0)
-        snprintf(text, sizeof(text), "rank %d was killed by signal %lld", rank, -(long long)code);
+        snprintf(text, sizeof(text), "rank %d was killed by signal %lld", net_name(net, rank),
+                 -(long long)code);
     else
-        snprintf(text, sizeof(text), "rank %d exited with code %d", rank, code);
+        snprintf(text, sizeof(text), "rank %d exited with code %d", net_name(net, rank), code);
     log_debug("rank %d says: %s", from, text);
     suspect(net, rank, 0, text);
 }
@@ -262,7 +264,7 @@ int verdict_check(struct mesh_net *net)
     } else if (word && net->suspect == NOBODY) {
         char text[64];
         int rank = mesh_rank_at(mesh, mesh->host, word - 1);
-        snprintf(text, sizeof(text), "rank %d was lost or gave up", rank);
+        snprintf(text, sizeof(text), "rank %d was lost or gave up", net_name(net, rank));
         suspect(net, rank < 0 ? mesh->rank : rank, when(net), text);
     }
     if (!net->failed && net->suspect != NOBODY && clock_ns() >= net->verdict_at)
@@ -275,7 +277,7 @@ void verdict_abort(struct mesh_net *net, const char *why)
     char text[sizeof(net->suspect_text)];
     if (net->failed)
         return;
-    snprintf(text, sizeof(text), "rank %d gave up: %s", net->mesh->rank, why);
+    snprintf(text, sizeof(text), "rank %d gave up: %s", net_name(net, net->mesh->rank), why);
     suspect(net, net->mesh->rank, 0, text);
     fail(net);
 }

@@ -296,10 +296,10 @@ static int refuse_lists(int rank)
         rc = expect(hvd_set_add(NULL, 0, &set), -EINVAL, "at least one rank");
     if (!rc)
         rc = expect(hvd_set_add(other, 2, &set), -EINVAL,
-                    "rank 0 for ranks 0, 0, rank 1 for ranks 0, 1");
+                    "rank 0 adds ranks 0, 0, rank 1 adds ranks 0, 1");
     if (!rc)
         rc = expect(hvd_set_add(twice, rank == 2 ? -1 : 2, &set), -EINVAL,
-                    "rank 0 for ranks 0, 1, rank 2 for no rank");
+                    "rank 0 adds ranks 0, 1, rank 2 adds no rank");
     return rc || set == 77 ? rc : FAIL("a set number was written");
 }
 
@@ -340,7 +340,7 @@ static int disagree(int rank, int set)
     r.set = set;
     if (rank == 2)
         return 0;
-    int rc = expect(rank_wait(&r, &h), -EINVAL, "d");
+    int rc = expect(rank_wait(&r, &h), -EINVAL, "rank 1: float32 [4] sum; rank 0: float32 [3] sum");
     return rc || submit_in(set, &h) != 0 || hvd_wait(h) != 0 ? rc ? rc : FAIL("%s", hvd_error())
                                                              : 0;
 }
@@ -351,10 +351,9 @@ static int busy(int rank, int set)
     hvd_handle h;
     if (rank == 0 && submit_in(set, &h) != 0)
         return FAIL("%s", hvd_error());
-    int rc = rank == 2 ? 0
-                       : expect(hvd_set_remove(set), -EBUSY,
-                                rank == 0 ? "operations of set 1 (ranks 1, 0) are in flight;"
-                                          : "are in flight on another rank");
+    int rc = expect(hvd_set_remove(set), -EBUSY,
+                    rank == 0 ? "operations of set 1 (ranks 1, 0) are in flight;"
+                              : "are in flight on another rank");
     if (rc || rank == 2)
         return rc;
     if (rank == 1 && submit_in(set, &h) != 0)
@@ -378,6 +377,9 @@ static int refused(int rank, int size, void *arg)
         rc = disagree(rank, set);
     if (!rc)
         rc = busy(rank, set);
+    if (!rc)
+        rc = expect(rank == 1 ? hvd_set_remove(set) : hvd_set_add(ranks, 2, &set), -EINVAL,
+                    "rank 0 adds ranks 1, 0, rank 1 removes set 1");
     if (!rc && hvd_set_remove(set) != 0)
         rc = FAIL("%s", hvd_error());
     if (!rc)
@@ -480,7 +482,7 @@ static int dies(int rank, int size, void *arg)
     }
     if (submit_in(rank == 0 ? a : b, &h) != 0)
         return FAIL("%s", hvd_error());
-    int rc = expect(hvd_wait(h), -ECONNRESET, "rank 2");
+    int rc = expect(hvd_wait(h), -ECONNRESET, "rank 2 ");
     return rc ? rc : hvd_shutdown() != 0;
 }
 

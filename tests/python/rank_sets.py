@@ -20,7 +20,10 @@ def members(name):
 def test_static():
     """Sets that are given to init()."""
     unset = hvd.ProcessSet([0])
-    assert unset.included is not None and unset.size() is None and unset.rank() is None
+    assert unset.ranks == [0] and unset.size() is None and unset.rank() is None
+    with raises(hvd.HvdError, "no rank 99"):
+        hvd.init(process_sets=[[0, 99]])
+    assert not hvd.is_initialized()
     assert hvd.global_process_set.included() is None and hvd.global_process_set.ranks is None
     first = hvd.ProcessSet([0])
     last = hvd.ProcessSet([2, 0])
@@ -42,13 +45,20 @@ def test_added():
 
 def test_refused():
     size = hvd.size()
-    for wrong in ([0.5], ["a"], [True]):
-        with raises(ValueError, "whole numbers"):
+    for wrong in ([0.5], ["a"], [True], "ab", None, 3, [2**32]):
+        with raises(ValueError, "made from ranks"):
             hvd.ProcessSet(wrong)
-    with raises(ValueError, "the same ranks"):
+    with raises(ValueError, "of the ranks [0] already", "process_set_id=1"):
         hvd.add_process_set([0])
-    with raises(ValueError, "the same ranks"):
+    with raises(ValueError, "hvd.global_process_set"):
         hvd.add_process_set(range(size))
+    with raises(ValueError if hvd.rank() == 1 else hvd.HvdError, "made from ranks" if hvd.rank() == 1 else "adds no rank"):
+        hvd.add_process_set("ab" if hvd.rank() == 1 else [1])
+    for wrong in ([0], 1, None):
+        with raises(TypeError, "should be a ProcessSet"):
+            hvd.allreduce(torch.zeros(1), process_set=wrong)
+        with raises(TypeError, "should be a ProcessSet"):
+            hvd.broadcast(torch.zeros(1), 0, process_set=wrong)
     with raises(ValueError, "registered already"):
         hvd.add_process_set(sets["first"])
     with raises(hvd.HvdError, f"no rank {size}"):
@@ -68,6 +78,10 @@ def test_refused():
             hvd.broadcast(torch.zeros(1), 1, process_set=sets["first"])
     assert not hvd.remove_process_set(hvd.global_process_set)
     assert not hvd.remove_process_set(hvd.ProcessSet([0]))
+    with raises(ValueError, "1 splits for"):
+        hvd.alltoall(torch.zeros(1), splits=[1], process_set=hvd.global_process_set)
+    with raises(ValueError, "not registered"):
+        hvd.DistributedOptimizer(torch.optim.SGD([torch.zeros(1)], 1.0), process_set=hvd.ProcessSet([0]))
 
 
 def test_operations():
@@ -178,9 +192,22 @@ def test_optimizer():
 def test_removed():
     chosen = sets.pop("upper")
     number = chosen.process_set_id
+    parameter, other = (torch.nn.Parameter(torch.zeros(1)) for _ in range(2))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], 1.0), process_set=chosen)
+    orphan = hvd.DistributedOptimizer(torch.optim.SGD([other], 1.0), process_set=chosen)
     assert hvd.remove_process_set(chosen) and not hvd.remove_process_set(chosen)
     with raises(ValueError, "not registered"):
         hvd.allreduce(torch.zeros(1), process_set=chosen)
+    if chosen.included():
+        with raises(ValueError, "not registered"):
+            other.sum().backward()
+        del orphan
     assert hvd.add_process_set(chosen).process_set_id > number
+    for step in range(2):
+        optimizer.zero_grad()
+        (parameter.sum() * hvd.rank()).backward()
+        optimizer.step()
+    if chosen.included():
+        same(parameter.detach(), torch.full([1], -2.0 * sum(chosen.ranks) / chosen.size()))
     hvd.shutdown()
     assert chosen.process_set_id is None and sets["first"].process_set_id is None

@@ -10,7 +10,7 @@ import ctypes
 
 from . import _lib
 from ._lib import REQUEST_BYTES, Request, Result, check, check_stay, dims, lib, name_bytes
-from .process_sets import global_process_set, request_set
+from .process_sets import checked, global_process_set, request_set
 
 _FORMATS = {"?": _lib.BOOL, "e": _lib.FLOAT16, "f": _lib.FLOAT32, "d": _lib.FLOAT64}
 _SIGNED = {1: _lib.INT8, 2: _lib.INT16, 4: _lib.INT32, 8: _lib.INT64}
@@ -119,7 +119,7 @@ def allreduce(data, name=None, op=_lib.AVERAGE, process_set=global_process_set):
 def broadcast_(data, root_rank, name=None, process_set=global_process_set):
     """Overwrites a buffer with that of root_rank (a rank of the job), which has the same shape. Returns it."""
     view = _view(data, True)
-    root = process_set.number_of(root_rank)
+    root = checked(process_set).number_of(root_rank)
     _run(_lib.BROADCAST, name, view, view, root=root, set=request_set(process_set))
     return data
 

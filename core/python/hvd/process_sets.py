@@ -9,9 +9,21 @@ The names of operations are those of the set alone: they are matched among its r
 rank never wait for each other. Tensors are in the host's memory so far, and the job is not elastic.
 """
 import ctypes
+import operator
 
 from ._lib import check, lib
 from .world import at_shutdown, rank, size
+
+
+def _whole_numbers(ranks):
+    """The ranks as a list of int. Raises ValueError if they are none."""
+    try:
+        numbers = [operator.index(r) for r in ranks if not isinstance(r, bool)]
+        if len(numbers) == len(ranks) and all(-(2**31) <= n < 2**31 for n in numbers):
+            return numbers
+    except TypeError:
+        pass
+    raise ValueError(f"a process set is made from ranks, such as [0, 2], got {ranks!r}")
 
 
 class ProcessSet:
@@ -23,17 +35,12 @@ class ProcessSet:
     """
 
     def __init__(self, ranks_or_comm):
-        """ranks_or_comm: ranks of the job, in any order. ValueError if they are no whole numbers."""
+        """ranks_or_comm: ranks of the job (any whole numbers, also NumPy's), in any order. ValueError if they
+        are something else."""
         self.process_set_id = None
-        self.ranks = None
-        if ranks_or_comm is None:
-            return
         if hasattr(ranks_or_comm, "Get_group"):
             raise NotImplementedError("a process set is made from ranks, not from a communicator of mpi4py")
-        ranks = list(ranks_or_comm)
-        if any(isinstance(r, bool) or not isinstance(r, int) for r in ranks):
-            raise ValueError(f"a process set is made from whole numbers, got {ranks}")
-        self.ranks = sorted(ranks)
+        self.ranks = sorted(_whole_numbers(ranks_or_comm))
 
     def included(self):
         """Whether this process is in the set."""
@@ -73,7 +80,7 @@ class _GlobalProcessSet(ProcessSet):
     """All ranks of the job."""
 
     def __init__(self):
-        super().__init__(None)
+        super().__init__([])
         self.process_set_id = 0
 
     @property
@@ -109,25 +116,46 @@ global_process_set = _GlobalProcessSet()
 _added = []  # process sets that can be used in operations
 
 
+def checked(process_set):
+    """Returns the argument. Raises TypeError unless it is a ProcessSet."""
+    if not isinstance(process_set, ProcessSet):
+        raise TypeError(f"process_set should be a ProcessSet, got {process_set!r}")
+    return process_set
+
+
 def request_set(process_set):
     """The number of a process set for Request.set. ValueError if this process cannot use it."""
-    process_set.need_member()
+    checked(process_set).need_member()
     return process_set.process_set_id
 
 
-def add_process_set(process_set):
-    """Makes a process set usable in operations. Every rank calls it, members or not, with the same ranks; all
-    ranks add several sets in the same order.
-
-    process_set: a ProcessSet, or its ranks. Returns the ProcessSet. Raises ValueError for a set that is there
-    already, HvdError on all ranks if they ask for different sets or it cannot be made."""
+def _wanted(process_set):
+    """The ProcessSet that add_process_set() adds. Raises ValueError if it cannot be added on this rank."""
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
     if process_set.process_set_id is not None:
         raise ValueError(f"{process_set} is registered already")
-    if process_set.ranks in [other.ranks for other in (global_process_set, *_added)]:
-        raise ValueError(f"there is a process set of the same ranks already: {process_set}")
-    number, count = ctypes.c_int(), len(process_set.ranks)
+    for other in (global_process_set, *_added):
+        if other.ranks == process_set.ranks:
+            name = "hvd.global_process_set" if other is global_process_set else str(other)
+            raise ValueError(f"there is a process set of the ranks {process_set.ranks} already: {name}")
+    return process_set
+
+
+def add_process_set(process_set):
+    """Makes a process set usable in operations. Every rank calls it, members or not, with the same ranks; all
+    ranks add and remove several sets in the same order. Waits for all ranks.
+
+    process_set: a ProcessSet, or its ranks. Returns the ProcessSet. Raises ValueError if this rank cannot add it
+    (there is a set of these ranks already), HvdError on all ranks if they ask for different sets, if one of them
+    cannot add it, or if it cannot be made."""
+    number = ctypes.c_int()
+    try:
+        process_set = _wanted(process_set)
+    except ValueError:
+        lib.hvd_set_add(None, 0, ctypes.byref(number))  # refuses the set on the ranks that wait for this one
+        raise
+    count = len(process_set.ranks)
     check(lib.hvd_set_add((ctypes.c_int * count)(*process_set.ranks), count, ctypes.byref(number)))
     process_set.process_set_id = number.value
     _added.append(process_set)
@@ -135,9 +163,10 @@ def add_process_set(process_set):
 
 
 def remove_process_set(process_set):
-    """Removes a process set; each of its ranks calls it. Returns False, and does nothing, for one that is not
-    added and for the global one. Raises HvdError if operations of it are in flight on one of its ranks."""
-    if process_set.process_set_id in (None, 0):
+    """Removes a process set. Every rank calls it, members or not, and waits for all. Returns False, and does
+    nothing, for one that is not added and for the global one. Raises HvdError on all ranks if operations of it are
+    in flight on one of them."""
+    if checked(process_set).process_set_id in (None, 0):
         return False
     check(lib.hvd_set_remove(process_set.process_set_id))
     process_set.process_set_id = None

@@ -59,8 +59,12 @@ def init(comm=None, process_sets=None):
     if process_sets and process_sets != "dynamic":
         from .process_sets import add_process_set
 
-        for process_set in process_sets:
-            add_process_set(process_set)
+        try:
+            for process_set in process_sets:
+                add_process_set(process_set)
+        except Exception:
+            shutdown()
+            raise
 
 
 def enter():

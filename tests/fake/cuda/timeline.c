@@ -14,8 +14,8 @@
 
 #include "tests/fake/cuda/fake.h"
 
-#define SLACK_NS 1000 /* a sleep may take so much longer, as far as the kernel's timers go */
-#define LOOK_NS  1000000u /* from one look of look_main() to the next */
+#define SLACK_NS 1000      /* a sleep may take so much longer, as far as the kernel's timers go */
+#define LOOK_NS  1000000u  /* from one look of look_main() to the next */
 #define AGAIN_NS 1000000u  /* from a look at a schedule that cannot continue until the next */
 #define FUTEX_NS 20000000u /* the same, if a futex tells when it can */
 #define SECOND   1000000000u
@@ -239,7 +239,8 @@ void fake_advance(void)
 }
 
 /* To be woken takes longer than the call whose time is measured. So a call does not wake the thread
- * of its stream for a task that any thread may end: this one ends it, unless a query comes first. */
+ * of its stream for a task that any thread may end: this one ends it, unless a query comes first.
+ */
 static void *look_main(void *arg)
 {
     pthread_mutex_lock(&fake_lock);

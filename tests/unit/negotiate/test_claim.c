@@ -109,11 +109,11 @@ static void test_text(void **state)
     add(&claims, false, &sum, 2, 3);
     assert_false(claims_agree(claims));
     claims_settle(&claims);
-    claims_text(claims, "grad.3", text, sizeof(text));
+    claims_text(claims, NULL, "grad.3", text, sizeof(text));
     assert_string_equal(text, "allreduce 'grad.3': rank 0,2-3: float32 [10,4] sum; "
                               "rank 1: float32 [11,4] sum");
     char small[20];
-    claims_text(claims, "grad.3", small, sizeof(small));
+    claims_text(claims, NULL, "grad.3", small, sizeof(small));
     assert_string_equal(small, "allreduce 'grad.3':");
     claims_drop_ids(&claims);
     claims_free(&claims);
@@ -176,10 +176,8 @@ static void test_many_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wire),
-        cmocka_unit_test(test_rank_twice),
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_signatures),
+        cmocka_unit_test(test_wire),       cmocka_unit_test(test_rank_twice),
+        cmocka_unit_test(test_text),       cmocka_unit_test(test_signatures),
         cmocka_unit_test(test_many_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

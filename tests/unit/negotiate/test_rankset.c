@@ -39,7 +39,7 @@ static void test_text_and_wire(void **state)
         char text[100];
         struct buf buf = {0};
         fill(&a, sets[i]);
-        rankset_text(&a, text, sizeof(text));
+        rankset_text(&a, NULL, text, sizeof(text));
         assert_string_equal(text, sets[i]);
         rankset_write(&a, &buf);
         struct reader r = reader_over(buf.data, buf.len);
@@ -64,7 +64,7 @@ static void test_text_is_cut(void **state)
     char text[12];
     assert_int_equal(rankset_init(&a, SIZE), 0);
     fill(&a, "1,3,5,7,9,11,13,15");
-    rankset_text(&a, text, sizeof(text));
+    rankset_text(&a, NULL, text, sizeof(text));
     assert_string_equal(text, "1,3,5,7...");
     rankset_fini(&a);
 }

@@ -9,6 +9,7 @@ import torch
 
 from .. import _lib
 from .._lib import check, dims, lib
+from ..process_sets import checked
 from ._request import need_tensor, receive, submit, usable, wait
 
 
@@ -85,7 +86,7 @@ def start_broadcast(tensor, root_rank, name, in_place, process_set):
     source = usable(tensor, in_place)
     output = tensor if in_place else source.detach().clone()
     members = [(_names("broadcast", name, 1)[0], output, output)]
-    root = process_set.number_of(root_rank)
+    root = checked(process_set).number_of(root_rank)
     return submit(_lib.BROADCAST, members, _waiter([output], True, in_place), process_set, root=root)
 
 
@@ -93,6 +94,8 @@ def start_alltoall(tensor, splits, name, process_set):
     source = _rows(usable(tensor))
     device = splits.device if torch.is_tensor(splits) else "cpu"
     if splits is not None:
+        if len(splits) != checked(process_set).size():
+            raise ValueError(f"alltoall: {len(splits)} splits for {process_set.size()} ranks")
         splits = dims(int(s) for s in (splits.tolist() if torch.is_tensor(splits) else splits))
 
     def finish(pending):
@@ -110,7 +113,7 @@ def share(rows, ranks):
 
 def _place(process_set):
     """This rank's number in the process set, the set's size, and the epoch for which both are right."""
-    if process_set.process_set_id != 0:
+    if checked(process_set).process_set_id != 0:
         return process_set.rank(), process_set.size(), 0
     world = _lib.World(size_of_struct=ctypes.sizeof(_lib.World))
     check(lib.hvd_world(ctypes.byref(world)))

@@ -9,6 +9,7 @@ import torch
 from torch.autograd import Function
 
 from .. import _lib
+from ..process_sets import checked
 from ._collectives import (
     start_allgather,
     start_allreduce,
@@ -99,7 +100,7 @@ class Alltoall(Function):
         ctx.name, ctx.process_set, ctx.shape = name, process_set, tensor.shape
         if splits is None:
             rows = tensor.shape[0] if tensor.dim() else 1
-            ranks = process_set.size()
+            ranks = checked(process_set).size()
             if rows % ranks:
                 raise ValueError(f"alltoall without splits: {rows} rows for {ranks} ranks")
             splits = [rows // ranks] * ranks

@@ -15,7 +15,7 @@ import torch
 
 from .. import _lib
 from .._lib import REQUEST_BYTES, HvdError, check_stay, lib
-from ..process_sets import request_set
+from ..process_sets import checked, request_set
 from . import _device, _enqueued, _scaler, _stolen
 from ._gradient import Gradient, Group, names_of, split
 from ._options import need_options, need_passes
@@ -178,6 +178,9 @@ class _DistributedMixin:
             request.input = request.output = tensor.data_ptr() or None
             if gradient.place[0] >= 0:
                 gradient.place = request.device, request.stream = _device.place(tensor)
+        process_set = self._hvd_options["process_set"]
+        if process_set.process_set_id != 0:  # its number may be another one after shutdown() and init()
+            request.set = request_set(process_set)
         gradient.version = gradient.param.grad._version
 
     def _hvd_describe(self, gradient, tensor):
@@ -192,7 +195,6 @@ class _DistributedMixin:
             op=options["op"],
             prescale=options["prescale"],
             postscale=options["postscale"],
-            set=request_set(options["process_set"]),
         )
         gradient.dtype, gradient.numel, gradient.device = tensor.dtype, tensor.numel(), tensor.device
 
@@ -436,6 +438,8 @@ def DistributedOptimizer(
         ValueError: an argument is wrong, or named_parameters lacks a parameter or names two the same.
         NotImplementedError: op=Adasum.
     """
+    if checked(process_set).process_set_id is None:
+        raise ValueError(f"{process_set} is not registered: pass it to add_process_set() on every rank first")
     if num_groups:
         warnings.warn("num_groups is the older name of groups", DeprecationWarning, stacklevel=2)
         groups = groups or num_groups
