@@ -45,7 +45,7 @@ struct batch *batches_new(struct circle *c, size_t n)
     }
     batch->next = NULL;
     batch->frozen = batch->generation = batch->may_move = batch->behind = batch->done = false;
-    batch->counted = false;
+    batch->steps = 0;
     batch->n = 0;
     batch->start_ns = 0;
     batch->bytes = 0;

@@ -60,7 +60,7 @@ bool batch_is_last(const struct batch *batch)
 
 bool batch_needs_counts(const struct batch *batch)
 {
-    return batch->n > 0 && batch->slots[0]->facts.sig.kind == HVD_ALLTOALL && !batch->counted;
+    return batch->n > 0 && batch->slots[0]->facts.sig.kind == HVD_ALLTOALL && batch->steps == 0;
 }
 
 bool batch_on_gpu(const struct batch *batch)
@@ -209,12 +209,20 @@ static void fill_setup(struct circle *c, const struct batch *batch)
     l->op.device = batch->slots[0]->device;
 }
 
+static bool is_adasum(const struct batch *batch)
+{
+    const struct signature *sig = &batch->slots[0]->facts.sig;
+    return sig->kind == HVD_ALLREDUCE && sig->op == HVD_ADASUM;
+}
+
 static enum batch_step next_step(const struct circle *c)
 {
     const struct batch *batch = c->batches.active;
     if (batch_on_gpu(batch) && !device_is_ready(c->engine->backends.device))
         return STEP_GPUS;
-    return batch_needs_counts(batch) ? STEP_COUNTS : STEP_OWN;
+    bool before = batch_needs_counts(batch) ||
+                  (is_adasum(batch) && batch->steps + 1 < launch_adasum_steps(c));
+    return before ? STEP_BEFORE : STEP_LAST;
 }
 
 static int start_operation(struct circle *c)
@@ -225,7 +233,9 @@ static int start_operation(struct circle *c)
     b->step = next_step(c);
     if (b->step == STEP_GPUS)
         fill_setup(c, b->active);
-    else if (b->step == STEP_COUNTS)
+    else if (is_adasum(b->active))
+        rc = launch_adasum(c, &b->launch, b->active);
+    else if (b->step == STEP_BEFORE)
         rc = launch_counts(c, &b->launch, b->active->slots[0]);
     else
         rc = launch_prepare(c, &b->launch, b->active);
@@ -235,17 +245,20 @@ static int start_operation(struct circle *c)
     return rc;
 }
 
-/* The running step has ended. */
+/* What runs has ended. */
 static void end_step(struct circle *c)
 {
     struct batches *b = &c->batches;
     launch_finish(c->engine, &b->launch);
     c->done++;
     b->running = false;
-    if (b->step != STEP_COUNTS)
+    if (b->step == STEP_GPUS)
         return;
-    launch_take_counts(c, &b->launch, b->active->slots[0]);
-    b->active->counted = true;
+    if (is_adasum(b->active) && b->step == STEP_BEFORE)
+        launch_adasum_take(c, &b->launch, b->active);
+    else if (b->step == STEP_BEFORE)
+        launch_take_counts(c, &b->launch, b->active->slots[0]);
+    b->active->steps++;
 }
 
 /* The lane of the active batch is known: if it is the other one, hands the batch over. Returns
@@ -254,7 +267,7 @@ static bool move(struct circle *c)
 {
     struct engine *e = c->engine;
     struct batches *b = &c->batches;
-    if (next_step(c) != STEP_OWN)
+    if (next_step(c) != STEP_LAST)
         return false;
     b->active->may_move = false;
     b->moving--;
@@ -290,10 +303,10 @@ bool batches_progress(struct circle *c)
         end_step(c);
         if (e->trouble.code)
             return true;
-        if (b->step != STEP_OWN)
+        if (b->step != STEP_LAST)
             continue;
         b->active = NULL;
-        batches_finish(c, batch, coll_algorithm(c->coll));
+        batches_finish(c, batch, is_adasum(batch) ? "adasum" : coll_algorithm(c->coll));
     }
 }
 
@@ -317,7 +330,7 @@ bool batches_run_fast(struct circle *c, const struct negotiate_next *next)
     b->launch.tensors[0] =
         (struct coll_tensor){.in = s->in, .out = s->out, .count = s->facts.count};
     launch_fill_op(c, &b->launch, sig);
-    b->step = STEP_OWN;
+    b->step = STEP_LAST;
     b->closed = s->last;
     int rc = coll_start(c->coll, &b->launch.op, &e->trouble);
     if (rc == 0)

@@ -40,18 +40,20 @@ struct batch {
     bool may_move;   /* in the host's lane: it may belong to the GPU lane */
     bool behind;     /* in the log it is behind the last operation, see batches.closed */
     uint64_t start_ns;
-    size_t bytes;  /* bytes of all inputs */
-    bool done;     /* in the host's lane: its operation has ended, perhaps in a repair */
-    bool counted;  /* an alltoall: this rank knows how many rows it gets from each */
-    size_t n, cap; /* slots in use, and allocated */
+    size_t bytes;   /* bytes of all inputs */
+    bool done;      /* in the host's lane: its operation has ended, perhaps in a repair */
+    unsigned steps; /* in the host's lane: operations of coll's that are done */
+    size_t n, cap;  /* slots in use, and allocated */
     struct slot **slots;
 };
 
-/* The operations of coll's that a batch consists of. Its own is the last one. */
+/* What runs for a batch. Most batches are one operation of coll's. An alltoall has one more before
+ * it, in which the ranks tell each other how many rows they send, and an Adasum several
+ * (launch_adasum.h). */
 enum batch_step {
     STEP_GPUS,   /* sets the epoch's GPUs up */
-    STEP_COUNTS, /* an alltoall: the ranks tell each other how many rows they send */
-    STEP_OWN,
+    STEP_BEFORE, /* an operation that others of the batch follow */
+    STEP_LAST,
 };
 
 struct batches {
@@ -103,7 +105,8 @@ void batches_finish(struct circle *c, struct batch *batch, const char *algorithm
 /* Whether no user operation begins after the batch (struct slot, last). */
 bool batch_is_last(const struct batch *batch);
 
-/* Whether the ranks still have to tell each other how many rows they send. */
+/* Whether it is an alltoall in which the ranks still have to tell each other how many rows they
+ * send. */
 bool batch_needs_counts(const struct batch *batch);
 
 /* Whether the batch's tensors are on a GPU. */

@@ -35,6 +35,7 @@ void launch_fini(struct launch *l)
     free(l->send_counts);
     free(l->recv_counts);
     free(l->rows);
+    launch_adasum_fini(&l->adasum);
     free(l->scratch);
     launch_gpu_fini(&l->gpu);
     *l = (struct launch){.scratch_cap = 0};
@@ -80,6 +81,7 @@ int launch_counts(struct circle *c, struct launch *l, const struct slot *s)
                            s->name, n);
         counter_add(&e->counters.allocations, 1);
         free(l->rows);
+        launch_adasum_fini(&l->adasum);
         l->rows = rows;
         l->rows_cap = n;
     }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "core/coll/coll.h"
+#include "core/engine/launch_adasum.h"
 #include "core/engine/launch_gpu.h"
 
 struct batch;
@@ -40,6 +41,7 @@ struct launch {
     uint8_t *scratch;
     size_t scratch_cap;
     struct launch_gpu gpu; /* the same buffer on a GPU */
+    struct launch_adasum adasum;
     struct pending_copy pending_copy;
 };
 

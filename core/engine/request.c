@@ -88,9 +88,12 @@ static int check_reduction(const struct hvd_request *r, const char *name, struct
 {
     if ((unsigned)r->op >= HVD_OPS)
         return err_set(err, EINVAL, "%s: unknown op %d", name, (int)r->op);
-    if (r->op == HVD_ADASUM)
-        return err_set(err, ENOTSUP, "%s: adasum is not supported yet", name);
-    if (!reduce_possible(r->dtype, r->op))
+    if (r->op == HVD_ADASUM && (r->kind != HVD_ALLREDUCE || r->device >= 0))
+        return err_set(err, ENOTSUP, "%s: adasum is possible in an allreduce in host memory only",
+                       name);
+    bool possible =
+        r->op == HVD_ADASUM ? reduce_is_float(r->dtype) : reduce_possible(r->dtype, r->op);
+    if (!possible)
         return err_set(err, EINVAL, "%s: there is no %s of %s", name, hvd_op_name(r->op),
                        hvd_dtype_name(r->dtype));
     f->sig.op = (uint8_t)r->op;

@@ -176,7 +176,7 @@ static void count(struct engine *e)
     launch_finish(e, &e->circle.batches.launch);
     b->running = false;
     if (b->active)
-        b->active->done = b->step == STEP_OWN;
+        b->active->done = b->step == STEP_LAST;
 }
 
 int settle(struct engine *e, struct err *err)

@@ -71,7 +71,10 @@ enum hvd_dtype {
 enum hvd_op {
     HVD_AVERAGE, /* sum divided by the number of ranks that contributed */
     HVD_SUM,
-    HVD_ADASUM, /* not supported yet: -ENOTSUP */
+    /* Adaptive summation, which keeps the length of a step whatever the number of ranks: see
+     * core/coll/adasum.h. In an allreduce of floating-point tensors in host memory, each by itself;
+     * float16, bfloat16 and float32 are combined as float32. */
+    HVD_ADASUM,
     HVD_MIN,
     HVD_MAX,
     HVD_PRODUCT,

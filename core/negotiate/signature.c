@@ -66,8 +66,8 @@ uint64_t signature_bytes(const struct signature *sig)
 bool signature_fusable(const struct signature *a, const struct signature *b)
 {
     return a->kind == HVD_ALLREDUCE && b->kind == HVD_ALLREDUCE && a->dtype == b->dtype &&
-           a->op == b->op && a->device == b->device && same_double(a->prescale, b->prescale) &&
-           same_double(a->postscale, b->postscale);
+           a->op == b->op && a->op != HVD_ADASUM && a->device == b->device &&
+           same_double(a->prescale, b->prescale) && same_double(a->postscale, b->postscale);
 }
 
 void signature_write(const struct signature *sig, struct buf *b)

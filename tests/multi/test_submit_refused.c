@@ -99,7 +99,7 @@ static int bad_requests(int rank, int size, void *arg)
         what;                                                                                      \
         rc = refused(t, want, word);                                                               \
     }
-    TRY(t.op = HVD_ADASUM, -ENOTSUP, "adasum")
+    TRY((t.op = HVD_ADASUM, t.kind = HVD_REDUCESCATTER), -ENOTSUP, "adasum")
     TRY((t.op = HVD_AVERAGE, t.dtype = HVD_BOOL), -EINVAL, "average of bool")
     TRY(t.op = (enum hvd_op)77, -EINVAL, "op 77")
     TRY(t.dtype = (enum hvd_dtype)99, -EINVAL, "dtype 99")
