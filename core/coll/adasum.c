@@ -38,27 +38,54 @@ int adasum_pairs(int n, int level, struct adasum_pair *ret)
     return count;
 }
 
-/* Four sums at a time, because each addition waits for the one before it. */
+/* Compiled for wider vectors, too; the loader chooses. */
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) &&                 \
+    !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#define FAST __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
+#else
+#define FAST
+#endif
+
+enum { LANES = 16, BLOCK = 64 * LANES };
+
+/* Sums in LANES lanes, because each addition waits for the one before it, and in blocks, so that
+ * sums of float stay short. */
 #define DOTS(type)                                                                                 \
-    static void dots_##type(const type *a, const type *b, size_t n, double ret[3])                 \
+    FAST static void dots_##type(const type *a, const type *b, size_t n, double ret[3])            \
     {                                                                                              \
-        double aa[4] = {0}, ab[4] = {0}, bb[4] = {0};                                              \
-        for (size_t i = 0; i < n; i++) {                                                           \
-            double x = a[i], y = b[i];                                                             \
-            aa[i % 4] += x * x;                                                                    \
-            ab[i % 4] += x * y;                                                                    \
-            bb[i % 4] += y * y;                                                                    \
+        double aa = 0, ab = 0, bb = 0;                                                             \
+        for (size_t at = 0; at < n; at += BLOCK) {                                                 \
+            type x[LANES] = {0}, y[LANES] = {0}, z[LANES] = {0};                                   \
+            size_t end = n - at < BLOCK ? n - at : BLOCK, i = 0;                                   \
+            for (; i + LANES <= end; i += LANES)                                                   \
+                for (size_t k = 0; k < LANES; k++) {                                               \
+                    type p = a[at + i + k], q = b[at + i + k];                                     \
+                    x[k] += p * p;                                                                 \
+                    y[k] += p * q;                                                                 \
+                    z[k] += q * q;                                                                 \
+                }                                                                                  \
+            for (; i < end; i++) {                                                                 \
+                x[0] += a[at + i] * a[at + i];                                                     \
+                y[0] += a[at + i] * b[at + i];                                                     \
+                z[0] += b[at + i] * b[at + i];                                                     \
+            }                                                                                      \
+            for (size_t k = 0; k < LANES; k++) {                                                   \
+                aa += x[k];                                                                        \
+                ab += y[k];                                                                        \
+                bb += z[k];                                                                        \
+            }                                                                                      \
         }                                                                                          \
-        ret[0] = aa[0] + aa[1] + aa[2] + aa[3];                                                    \
-        ret[1] = ab[0] + ab[1] + ab[2] + ab[3];                                                    \
-        ret[2] = bb[0] + bb[1] + bb[2] + bb[3];                                                    \
+        ret[0] = aa;                                                                               \
+        ret[1] = ab;                                                                               \
+        ret[2] = bb;                                                                               \
     }
 
 #define COMBINE(type)                                                                              \
-    static void combine_##type(type *a, const type *b, size_t n, double fa, double fb)             \
+    FAST static void combine_##type(type *restrict a, const type *restrict b, size_t n, type fa,   \
+                                    type fb)                                                       \
     {                                                                                              \
         for (size_t i = 0; i < n; i++)                                                             \
-            a[i] = (type)(fa * a[i] + fb * b[i]);                                                  \
+            a[i] = fa * a[i] + fb * b[i];                                                          \
     }
 
 DOTS(float)
@@ -86,5 +113,5 @@ void adasum_combine(bool wide, void *a, const void *b, size_t n, const double do
     if (wide)
         combine_double(a, b, n, fa, fb);
     else
-        combine_float(a, b, n, fa, fb);
+        combine_float(a, b, n, (float)fa, (float)fb);
 }

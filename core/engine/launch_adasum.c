@@ -36,6 +36,11 @@ static bool is_wide(const struct slot *s)
     return s->facts.sig.dtype == HVD_FLOAT64;
 }
 
+static bool is_half(const struct slot *s)
+{
+    return s->facts.sig.dtype == HVD_FLOAT16 || s->facts.sig.dtype == HVD_BFLOAT16;
+}
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 static int reserve(struct engine *e, uint8_t **at, size_t *cap, size_t bytes)
@@ -76,8 +81,8 @@ static int make_room(struct circle *c, struct launch_adasum *a, const struct slo
     int rc = reserve_ranks(e, a, c->size);
     if (rc == 0)
         rc = reserve(e, &a->parts, &a->parts_cap, n * elem);
-    if (rc == 0)
-        rc = reserve(e, &a->values, &a->values_cap, n * (is_wide(s) ? 8 : 4));
+    if (rc == 0 && is_half(s))
+        rc = reserve(e, &a->values, &a->values_cap, n * sizeof(float));
     if (rc == 0 && keeps_input(c, s))
         rc = reserve(e, &a->whole, &a->whole_cap, s->facts.count * elem + 1);
     return rc;
@@ -85,44 +90,43 @@ static int make_room(struct circle *c, struct launch_adasum *a, const struct slo
 
 /* ---- types ---------------------------------------------------------------------------------- */
 
-static void to_values(const struct slot *s, const uint8_t *parts, uint8_t *values, size_t n)
+/* Where the vectors are that are combined: halves are converted, others stay in their place. */
+static uint8_t *values_of(const struct launch_adasum *a, const struct slot *s)
 {
-    const uint16_t *half = (const uint16_t *)(const void *)parts;
-    float *f = (float *)(void *)values;
-    double *d = (double *)(void *)values;
-    double scale = s->facts.sig.prescale;
-    if (s->facts.sig.dtype == HVD_FLOAT16)
-        for (size_t i = 0; i < n; i++)
-            f[i] = half_to_float(half[i]);
-    else if (s->facts.sig.dtype == HVD_BFLOAT16)
-        for (size_t i = 0; i < n; i++)
-            f[i] = bfloat_to_float(half[i]);
-    else
-        memcpy(values, parts, n * (is_wide(s) ? 8 : 4));
-    for (size_t i = 0; scale != 1 && i < n; i++) {
+    return is_half(s) ? a->values : a->parts;
+}
+
+static void scale_by(const struct slot *s, void *values, size_t n, double factor)
+{
+    float *f = values;
+    double *d = values;
+    for (size_t i = 0; factor != 1 && i < n; i++) {
         if (is_wide(s))
-            d[i] *= scale;
+            d[i] *= factor;
         else
-            f[i] = (float)(f[i] * scale);
+            f[i] = (float)(f[i] * factor);
     }
 }
 
-static void from_values(const struct slot *s, const uint8_t *values, uint8_t *parts, size_t n)
+static void to_values(const struct slot *s, struct launch_adasum *a, size_t n)
 {
-    uint16_t *half = (uint16_t *)(void *)parts;
-    const float *f = (const float *)(const void *)values;
-    const double *d = (const double *)(const void *)values;
-    double scale = s->facts.sig.postscale;
-    for (size_t i = 0; i < n; i++) {
-        if (s->facts.sig.dtype == HVD_FLOAT16)
-            half[i] = half_from_float((float)(f[i] * scale));
-        else if (s->facts.sig.dtype == HVD_BFLOAT16)
-            half[i] = bfloat_from_float((float)(f[i] * scale));
-        else if (is_wide(s))
-            ((double *)(void *)parts)[i] = d[i] * scale;
-        else
-            ((float *)(void *)parts)[i] = (float)(f[i] * scale);
-    }
+    const uint16_t *half = (const uint16_t *)(const void *)a->parts;
+    float *f = (float *)(void *)a->values;
+    for (size_t i = 0; is_half(s) && i < n; i++)
+        f[i] =
+            s->facts.sig.dtype == HVD_FLOAT16 ? half_to_float(half[i]) : bfloat_to_float(half[i]);
+    scale_by(s, values_of(a, s), n, s->facts.sig.prescale);
+}
+
+/* The first vector is the result. */
+static void from_values(const struct slot *s, struct launch_adasum *a, size_t n)
+{
+    uint16_t *half = (uint16_t *)(void *)a->parts;
+    const float *f = (const float *)(const void *)a->values;
+    scale_by(s, values_of(a, s), n, s->facts.sig.postscale);
+    for (size_t i = 0; is_half(s) && i < n; i++)
+        half[i] =
+            s->facts.sig.dtype == HVD_FLOAT16 ? half_from_float(f[i]) : bfloat_from_float(f[i]);
 }
 
 /* ---- the operations ------------------------------------------------------------------------- */
@@ -131,7 +135,7 @@ static void from_values(const struct slot *s, const uint8_t *values, uint8_t *pa
 static uint8_t *vector(const struct circle *c, const struct launch_adasum *a, const struct slot *s,
                        int rank)
 {
-    return a->values + (size_t)rank * part_of(c, s, c->rank) * (is_wide(s) ? 8 : 4);
+    return values_of(a, s) + (size_t)rank * part_of(c, s, c->rank) * (is_wide(s) ? 8 : 4);
 }
 
 static int scatter(struct circle *c, struct launch *l, const struct slot *s)
@@ -171,7 +175,7 @@ static void gather(struct circle *c, struct launch *l, const struct slot *s)
     struct launch_adasum *a = &l->adasum;
     size_t n = part_of(c, s, c->rank);
     size_t bytes = s->facts.count * hvd_dtype_size((enum hvd_dtype)s->facts.sig.dtype);
-    from_values(s, a->values, a->parts, n);
+    from_values(s, a, n);
     for (int r = 0; r < c->size; r++)
         l->recv_counts[r] = part_of(c, s, r);
     l->op.kind = HVD_ALLGATHER;
@@ -205,7 +209,7 @@ void launch_adasum_take(struct circle *c, struct launch *l, const struct batch *
     const struct slot *s = batch->slots[0];
     size_t n = part_of(c, s, c->rank);
     if (batch->steps == 0) {
-        to_values(s, a->parts, a->values, n * (size_t)c->size);
+        to_values(s, a, n * (size_t)c->size);
         return;
     }
     for (int i = 0; i < a->npairs; i++)

@@ -19,8 +19,8 @@ struct launch;
 /* Stays while the ranks change, because an operation in flight then may still have to be finished.
  */
 struct launch_adasum {
-    uint8_t *parts;  /* this rank's part of each rank's tensor, in the tensor's type */
-    uint8_t *values; /* the same as float or double; the first one becomes the result */
+    uint8_t *parts;  /* this rank's part of each rank's tensor; the first one becomes the result */
+    uint8_t *values; /* the same as float, if they are halves */
     uint8_t *whole;  /* the result, where it may not be written to the output at once */
     size_t parts_cap, values_cap, whole_cap; /* bytes */
     double *dots;                            /* [3] for each pair */

@@ -101,8 +101,8 @@ def _run(kind, name, view, output, **fields):
 
 
 def allreduce_(data, name=None, op=_lib.AVERAGE, process_set=global_process_set):
-    """Reduces a buffer over the ranks, in place. Returns it. op: Average, Sum, Min, Max, Product, BitAnd, BitOr
-    or BitXor."""
+    """Reduces a buffer over the ranks, in place. Returns it. op: Average, Sum, Min, Max, Product, Adasum,
+    BitAnd, BitOr or BitXor."""
     view = _view(data, True)
     _run(_lib.ALLREDUCE, name, view, view, op=op, set=request_set(process_set))
     return data

@@ -68,9 +68,9 @@ def _compressed(function, tensors, compression, name, scales, process_set):
 
 
 # ---- allreduce ----------------------------------------------------------------------------------
-# In all of them: op is Average (default), Sum, Min, Max, Product, or for integers and bool BitAnd, BitOr or BitXor;
-# average is the older form of op (True: Average, False: Sum). The tensor is multiplied by prescale_factor before the reduction and by postscale_factor
-# after it.
+# In all of them: op is Average (default), Sum, Min, Max, Product, for floating-point types Adasum, or for integers and
+# bool BitAnd, BitOr or BitXor; average is the older form of op (True: Average, False: Sum). The tensor is multiplied by
+# prescale_factor before the reduction and by postscale_factor after it.
 
 # fmt: off
 def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
@@ -106,7 +106,7 @@ def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale
 def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None,
               prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """Reduces a tensor over the ranks; returns a new tensor of the same shape. op: Average (default), Sum,
-    Min, Max, Product, BitAnd, BitOr or BitXor. compression: the type in which the tensor is sent."""
+    Min, Max, Product, Adasum, BitAnd, BitOr or BitXor. compression: the type in which the tensor is sent."""
     scales = _allreduce_scales(average, op, prescale_factor, postscale_factor)
     return _compressed(autograd.Allreduce, [tensor], compression, name, scales, process_set)[0]
 
