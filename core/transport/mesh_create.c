@@ -148,6 +148,7 @@ static int alloc_mesh(struct boot *boot, struct mesh_listener *listener, struct 
     net->listener = listener;
     net->has_key = boot->has_key;
     net->boot = boot;
+    net->names = boot->names;
     net->elastic = boot->elastic;
     net->epoll_fd = net->wake.fd = net->timer.fd = net->doorbell.fd = net->agent_watch.fd = -1;
     net->timer_at = UINT64_MAX;

@@ -24,7 +24,6 @@
 #include "core/base/err.h"
 #include "core/base/list.h"
 #include "core/base/mac.h"
-#include "core/boot/boot.h"
 #include "core/transport/card.h"
 #include "core/transport/mesh.h"
 
@@ -66,6 +65,7 @@ struct mesh_net {
 
     struct local *local;          /* NULL: no other rank can be on this host */
     struct boot *boot;            /* borrowed */
+    const int *names;             /* boot.names */
     struct ctl *agent;            /* boot.ctl, owned by boot; NULL: no agent */
     struct net_watch agent_watch; /* its fd is owned by boot */
 
@@ -107,7 +107,7 @@ void net_refuse(struct mesh_net *net, const char *from, const char *why);
 /* What a rank is called in messages: see boot.names. */
 static inline int net_name(const struct mesh_net *net, int rank)
 {
-    return net->boot->names && rank >= 0 ? net->boot->names[rank] : rank;
+    return net->names && rank >= 0 ? net->names[rank] : rank;
 }
 
 /* Writes the names of the ranks r with in[r] to text: "1, 2, 5"; what does not fit: "and 7 more".
