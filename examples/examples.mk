@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The C examples, and the demo. Included by the Makefile.
 
-EXAMPLES := $(BUILD)/examples/digits $(BUILD)/examples/elastic
+EXAMPLES := $(BUILD)/examples/digits $(BUILD)/examples/elastic $(BUILD)/examples/split
 
 examples: $(EXAMPLES)
 
