@@ -4,8 +4,14 @@
  */
 #include "tests/harness/deaths.h"
 
+#include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include <hvd.h>
 
@@ -46,4 +52,18 @@ bool deaths_run(struct elastic *job, struct deaths *d, unsigned seed)
         kill(job->members[i == 0 ? 1 : 3].pid, SIGKILL);
     }
     return elastic_run(job, elastic_all_over, NULL, LIMIT_MS);
+}
+
+void deaths_run_all(struct deaths *d, unsigned seeds)
+{
+    for (unsigned seed = 1; seed <= seeds; seed++) {
+        struct elastic job;
+        elastic_init(&job);
+        if (!deaths_run(&job, d, seed))
+            fail_msg("seed %u: it has not ended within two minutes", seed);
+        for (int m = 0; m < DEATHS_MEMBERS; m += 2)
+            if (job.members[m].status != 0)
+                fail_msg("seed %u: member %d ended with status %x", seed, m, job.members[m].status);
+        elastic_fini(&job);
+    }
 }

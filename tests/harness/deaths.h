@@ -28,4 +28,8 @@ struct deaths {
  * not end within two minutes. */
 bool deaths_run(struct elastic *job, struct deaths *d, unsigned seed);
 
+/* Runs a job for each seed from 1 to `seeds`. Fails the test (cmocka) if one does not end in time,
+ * or a surviving member does not exit with 0. */
+void deaths_run_all(struct deaths *d, unsigned seeds);
+
 #endif

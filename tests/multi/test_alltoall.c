@@ -260,16 +260,7 @@ static void test_deaths(void **state)
     d->step = death_step;
     d->gap = 16;
     d->within_us = 3000;
-    for (unsigned seed = 1; seed <= SEEDS; seed++) {
-        struct elastic job;
-        elastic_init(&job);
-        if (!deaths_run(&job, d, seed))
-            fail_msg("seed %u: it has not ended within two minutes", seed);
-        for (int m = 0; m < DEATHS_MEMBERS; m += 2)
-            if (job.members[m].status != 0)
-                fail_msg("seed %u: member %d ended with status %x", seed, m, job.members[m].status);
-        elastic_fini(&job);
-    }
+    deaths_run_all(d, SEEDS);
 }
 
 /* The ranks' splits change in each step, and the schedule freezes nevertheless. */

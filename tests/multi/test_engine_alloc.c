@@ -27,6 +27,7 @@
 
 #include "core/base/clock.h"
 #include "tests/harness/fail_alloc.h"
+#include "tests/harness/together.h"
 #include "tests/harness/world.h"
 
 static char trace_path[32]; /* an anonymous file, which ends with its rank */
@@ -45,8 +46,8 @@ static char trace_path[32]; /* an anonymous file, which ends with its rank */
 struct board {
     int victim; /* rank whose allocations fail; -1: all ranks */
     char hosts[8];
-    _Atomic int came[2], injected, failed, bad, late;
-    _Atomic unsigned turn;
+    struct together together;
+    _Atomic int injected, failed, bad, late;
 };
 
 struct op {
@@ -55,6 +56,13 @@ struct op {
     float in[COUNT], out[COUNT];
     int64_t shape;
 };
+
+static int say(const struct board *b, long n, const char *what)
+{
+    printf("hosts %s, victim %d, allocation %ld, rank %s: %s (%s)\n", b->hosts, b->victim, n,
+           getenv("HVD_RANK"), what, hvd_error());
+    return -EBADMSG;
+}
 
 static int say(const struct board *b, long n, const char *what)
 {
@@ -282,14 +290,14 @@ static int attempt(struct board *b, long n, int rank, int size, const char *wait
     bool here = b->victim < 0 || b->victim == rank;
     int failed = 0;
     setenv("HVD_START_TIMEOUT", wait, 1);
-    together(b, size);
+    together(&b->together, size);
     b->injected = b->failed = b->late = 0;
-    together(b, size);
+    together(&b->together, size);
     if (live_counted(b, here ? n : -1, rank, &failed) < 0)
         b->bad = 1;
     b->injected += fail_alloc.failed != 0;
     b->failed += failed != 0;
-    together(b, size);
+    together(&b->together, size);
     if (b->bad)
         return -EBADMSG;
     *ret_late = b->late || (b->failed && !b->injected);

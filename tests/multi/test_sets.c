@@ -6,7 +6,6 @@
  * timeout: 300
  * takes: 6 s
  */
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -23,6 +22,7 @@
 
 #include <hvd.h>
 
+#include "tests/harness/open_fds.h"
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
@@ -398,17 +398,6 @@ static void test_refused(void **state)
 
 /* ---- made and removed ----------------------------------------------------------------------- */
 
-static int descriptors(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    int n = 0;
-    while (d && readdir(d))
-        n++;
-    if (d)
-        closedir(d);
-    return n;
-}
-
 static int again(int rank, int size, void *arg)
 {
     const int ranks[] = {2, 0, 1};
@@ -426,9 +415,9 @@ static int again(int rank, int size, void *arg)
         if (hvd_set_remove(set) != 0)
             return FAIL("%s", hvd_error());
         if (k == 10)
-            before = descriptors();
+            before = open_fds();
     }
-    int left = descriptors() - before;
+    int left = open_fds() - before;
     if (left > 0)
         return FAIL("%d descriptors are left", left);
     return hvd_shutdown() != 0;

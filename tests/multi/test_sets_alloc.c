@@ -26,26 +26,15 @@
 #include "core/base/clock.h"
 #include "tests/harness/fail_alloc.h"
 #include "tests/harness/rank.h"
+#include "tests/harness/together.h"
 #include "tests/harness/world.h"
 
 /* Shared by the ranks of a world. */
 struct board {
     int victim; /* rank whose allocations fail */
-    _Atomic int came[2], injected, bad;
-    _Atomic unsigned turn;
+    struct together together;
+    _Atomic int injected, bad;
 };
-
-/* Waits until all ranks are here. If a rank has ended, the parent's time limit ends the wait. */
-static void together(struct board *b, int size)
-{
-    unsigned turn = atomic_load(&b->turn);
-    if (atomic_fetch_add(&b->came[turn % 2], 1) + 1 == size) {
-        atomic_store(&b->came[turn % 2], 0);
-        atomic_store(&b->turn, turn + 1);
-    }
-    while (atomic_load(&b->turn) == turn)
-        nap_ms(1);
-}
 
 static int say(const struct board *b, long n, int rc, const char *what)
 {
@@ -97,7 +86,7 @@ static int live(struct board *b, long n, int rank)
     uint64_t start = clock_ns();
     if (hvd_init() != 0)
         return say(b, n, 0, "init");
-    together(b, 3);
+    together(&b->together, 3);
     fail_alloc.failed = 0;
     fail_alloc.fail_at = rank == b->victim ? n : -1;
     int rc = use(b, n, rank);
@@ -119,11 +108,11 @@ static int rank_main(int rank, int size, void *arg)
         if (live(b, n, rank) != 0)
             b->bad = 1;
         b->injected += fail_alloc.failed != 0;
-        together(b, size);
+        together(&b->together, size);
         bool ended = b->injected == 0 || b->bad;
-        together(b, size);
+        together(&b->together, size);
         b->injected = 0;
-        together(b, size);
+        together(&b->together, size);
         if (ended)
             return b->bad || n < 20;
     }
