@@ -64,25 +64,6 @@ static int say(const struct board *b, long n, const char *what)
     return -EBADMSG;
 }
 
-static int say(const struct board *b, long n, const char *what)
-{
-    printf("hosts %s, victim %d, allocation %ld, rank %s: %s (%s)\n", b->hosts, b->victim, n,
-           getenv("HVD_RANK"), what, hvd_error());
-    return -EBADMSG;
-}
-
-/* Waits until all ranks are here. If a rank has ended, the parent's time limit ends the wait. */
-static void together(struct board *b, int size)
-{
-    unsigned turn = atomic_load(&b->turn);
-    if (atomic_fetch_add(&b->came[turn % 2], 1) + 1 == size) {
-        atomic_store(&b->came[turn % 2], 0);
-        atomic_store(&b->turn, turn + 1);
-    }
-    while (atomic_load(&b->turn) == turn)
-        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-}
-
 /* ---- the operations ---- */
 
 #define UNTOUCHED (-77.0F)
