@@ -34,6 +34,7 @@ struct place {
     int halves;        /* parts of a model: 1 or 2 */
     int first, last;   /* this rank's inputs */
     int model, models; /* which of the copies this rank has a part of */
+    int from, to;      /* the model's samples */
     int pair, row;     /* the sets of this rank's model, and of the ranks with the same inputs */
 };
 
@@ -46,6 +47,8 @@ static int find_place(struct place *p)
     p->model = rank / p->halves;
     p->first = INPUTS / p->halves * (rank % p->halves);
     p->last = p->first + INPUTS / p->halves;
+    p->from = SAMPLES * p->model / p->models;
+    p->to = SAMPLES * (p->model + 1) / p->models;
     for (int m = 0; m < p->models; m++) {
         for (int h = 0; h < p->halves; h++)
             ranks[h] = m * p->halves + h;
@@ -85,7 +88,7 @@ static int reduce(int set, const char *name, float *data, int64_t n, enum hvd_op
 static float step(const struct place *p)
 {
     static float errors[SAMPLES], gradient[INPUTS];
-    int from = SAMPLES * p->model / p->models, to = SAMPLES * (p->model + 1) / p->models;
+    int from = p->from, to = p->to;
     float loss[1] = {0};
     for (int s = from; s < to; s++) {
         errors[s] = 0;
