@@ -57,7 +57,8 @@ struct boot {
     /* of a mesh within another one: what its ranks are called in messages; NULL: as they are
      * numbered */
     const int *names;
-    const _Atomic int *cancel; /* NULL, or a flag: a value other than 0 ends an exchange at once */
+    const _Atomic int *cancel; /* NULL, or a flag: a value other than 0 ends an exchange at once,
+                                * and the making of a mesh within another one soon */
     struct ctl ctl;            /* on agent_fd; the mesh continues to use it */
     uint64_t away; /* ns by which the agent has extended the last exchange: see CTL_AWAY */
     _Atomic uint32_t change_heard; /* newest planned change that the agent announced */

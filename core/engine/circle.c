@@ -48,6 +48,20 @@ void circle_dissolve(struct circle *c)
     control_fini(&c->control);
 }
 
+void circle_keep_counters(struct circle *c)
+{
+    struct engine_counters *sum = &c->engine->counters;
+    struct negotiate_stats s = {0};
+    if (c->neg)
+        negotiate_get_stats(c->neg, &s);
+    counter_add(&sum->negotiated, s.negotiated);
+    counter_add(&sum->cached, s.cached);
+    counter_add(&sum->frozen, s.frozen);
+    counter_add(&sum->thaws, s.thaws);
+    counter_add(&sum->refused, mesh_refused(c->mesh));
+    counter_add(&sum->allocations, c->ids.allocations);
+}
+
 void circle_fini(struct circle *c)
 {
     batches_fini(c);
@@ -76,6 +90,8 @@ const struct world_map *circle_map_of(const struct circle *c, const struct signa
 
 int circles_fd(const struct engine *e)
 {
+    if (e->broken)
+        return -1; /* nothing is read from any mesh any more */
     return e->sets.ncircles > 0 ? e->sets.epoll_fd : mesh_fd(e->circle.mesh);
 }
 

@@ -24,8 +24,20 @@ struct negotiate;
 struct signature;
 struct slot;
 
+enum circle_state {
+    CIRCLE_WORKS,
+    CIRCLE_MAKING, /* the ranks do not know yet whether the set is made; it has no operations */
+    CIRCLE_ENDING, /* the set is being removed; it has no operations any more */
+    CIRCLE_FAILED, /* its operations fail with circle.failure */
+};
+
 struct circle {
     struct engine *engine;
+    /* The world's always works: if it fails, the engine has failed. In every other state the end of
+     * a connection is no loss. */
+    enum circle_state state;
+    struct err failure;
+    int set; /* the set's number; 0: the world */
     /* of a set; NULL: the world */
     const char *name;       /* "set 1 (ranks 0, 2)" */
     const int *world_ranks; /* [size] the ranks' numbers in the world */
@@ -52,6 +64,9 @@ int circle_negotiate(struct circle *c, struct err *err);
 /* Ends negotiation and closes the control links. */
 void circle_dissolve(struct circle *c);
 
+/* Adds what negotiation and mesh have counted to the engine's totals, before they end. */
+void circle_keep_counters(struct circle *c);
+
 /* Frees what circle_dissolve() leaves. */
 void circle_fini(struct circle *c);
 
@@ -69,7 +84,8 @@ static inline int circle_world_rank(const struct circle *c, int rank)
 
 /* ---- all circles of an engine ---- */
 
-/* A descriptor for poll(2) that is readable when one of the meshes has an event (mesh_fd()). */
+/* A descriptor for poll(2) that is readable when one of the meshes has an event (mesh_fd()). -1:
+ * the engine is broken. */
 int circles_fd(const struct engine *e);
 
 /* mesh_sleep_begin() and mesh_sleep_end() of all meshes. */

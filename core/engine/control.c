@@ -72,6 +72,12 @@ static int peer_at(const struct control *t, int i)
     return i < t->nchildren ? t->children[i] : t->parent;
 }
 
+/* What the peer is called in messages. */
+static int name_at(const struct circle *c, int i)
+{
+    return circle_world_rank(c, peer_at(&c->control, i));
+}
+
 /* links[i] has lost its connection. Returns true when that is expected: the peer has sent a
  * farewell, or has moved on to the next epoch. */
 static bool ended_in_peace(struct circle *c, int i)
@@ -80,7 +86,7 @@ static bool ended_in_peace(struct circle *c, int i)
     struct control *t = &c->control;
     int peer = peer_at(t, i);
     bool moved_on = e->boot.elastic && !t->departed[peer] && mesh_has_left(c->mesh, peer);
-    if (!moved_on && !t->departed[peer])
+    if (!moved_on && !t->departed[peer] && c->state == CIRCLE_WORKS)
         return false;
     t->moved_on |= moved_on;
     t->links[i] = NULL;
@@ -106,7 +112,7 @@ void control_send_whole(struct circle *c, int i, uint64_t count)
     buf_put_u64(&t->out, count);
     int rc = t->out.failed ? -ENOMEM : post(c, i, &t->out);
     if (rc < 0 && !e->trouble.code)
-        err_set(&e->trouble, -rc, "control link to rank %d", peer_at(t, i));
+        err_set(&e->trouble, -rc, "control link to rank %d", name_at(c, i));
 }
 
 int control_send(void *ctx, int to, const struct buf *msg)
@@ -128,7 +134,7 @@ int control_send(void *ctx, int to, const struct buf *msg)
     buf_put(&t->out, msg->data, msg->len);
     int rc = msg->failed || t->out.failed ? -ENOMEM : post(c, i, &t->out);
     if (rc < 0)
-        err_set(&e->trouble, -rc, "control link to rank %d", peer_at(t, i));
+        err_set(&e->trouble, -rc, "control link to rank %d", name_at(c, i));
     return rc;
 }
 
@@ -203,7 +209,7 @@ bool control_progress(struct circle *c)
             moved = true;
             rc = dispatch(c, i, &t->in, &err);
             if (rc < 0) {
-                err_prefix(&err, "rank %d", peer_at(t, i));
+                err_prefix(&err, "rank %d", name_at(c, i));
                 engine_lost(c, err.msg, rc);
                 return true;
             }

@@ -357,6 +357,7 @@ void engine_close(struct engine *e)
 {
     struct err err;
     atomic_store(&e->drive.closing, 1);
+    atomic_store(&e->sets.over, 1);
     inject_point("closing");
     drive_lock(e);
     bool in_the_middle = is_in_the_middle(e);
@@ -407,6 +408,8 @@ void engine_after_fork(struct engine *e)
         mesh_after_fork(e->repair.old_mesh);
     for (size_t i = 0; i < e->sets.ncircles; i++)
         mesh_after_fork(e->sets.circles[i]->mesh);
+    if (e->sets.epoll_fd >= 0)
+        close(e->sets.epoll_fd);
     boot_after_fork(&e->boot);
     timeline_after_fork(&e->timeline);
     close(e->drive.driver_fd);

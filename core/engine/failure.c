@@ -99,6 +99,7 @@ void engine_fail(struct engine *e, const struct err *err)
     if (e->failed)
         return;
     e->failed = true;
+    atomic_store(&e->sets.over, 1);
     e->failure = *err;
     e->trouble.code = 0;
     if (atomic_load(&e->drive.closing))
@@ -140,8 +141,7 @@ void engine_repair(struct engine *e, const struct err *why)
     drive_wake_waiters(e);
 }
 
-/* Tells the peers of all circles why this rank gives up. */
-static void abort_all(struct engine *e, const char *why)
+void engine_abort_all(struct engine *e, const char *why)
 {
     mesh_abort(e->circle.mesh, why);
     sets_abort(e, why);
@@ -159,11 +159,26 @@ void circle_lost(struct circle *c, const struct err *why)
         engine_repair(e, why);
         return;
     }
+    if (e->failed || c->state != CIRCLE_WORKS)
+        return;
     if (mesh_why(e->circle.mesh, &peer, &err) == 0) {
         err_set(&err, ECONNRESET, "in %s: %s", c->name, why->msg);
         mesh_abort(e->circle.mesh, err.msg);
     }
     engine_repair(e, &err);
+}
+
+void circle_fail(struct circle *c, const struct err *why)
+{
+    struct engine *e = c->engine;
+    log_info("in %s: %s", c->name, why->msg);
+    c->state = CIRCLE_FAILED;
+    c->failure = *why;
+    coll_stop(c->coll);
+    batches_drop(c);
+    ids_fini(&c->ids);
+    queue_fail_set(e->queue, c->set, why);
+    drive_wake_waiters(e);
 }
 
 void engine_lost(struct circle *c, const char *what, int rc)
@@ -172,15 +187,17 @@ void engine_lost(struct circle *c, const char *what, int rc)
     const struct err *why = coll_why(c->coll);
     struct err err = {0};
     int peer = c->rank;
+    if (c->state != CIRCLE_WORKS)
+        return;
     if (rc == -ENOTSUP || rc == -EXDEV) {
         err_set(&err, ENOTSUP, "%s", why ? why->msg : what);
         /* Every rank has reached the same conclusion from the same data. */
-        if (rc == -ENOTSUP) {
+        if (rc == -ENOTSUP && c == &e->circle) {
             engine_fail(e, &err);
             return;
         }
         /* Only this rank has failed; the other ranks can go on without it. */
-        abort_all(e, err.msg);
+        engine_abort_all(e, err.msg);
         engine_fail_rank(e, &err);
         return;
     }
@@ -204,7 +221,7 @@ void engine_lost(struct circle *c, const char *what, int rc)
         else
             err_set(&err, code, "rank %d: %s: %s", circle_world_rank(c, c->rank), what,
                     why ? why->msg : strerror(-rc));
-        abort_all(e, err.msg);
+        engine_abort_all(e, err.msg);
     }
     engine_fail_rank(e, &err);
 }

@@ -26,6 +26,12 @@ void engine_repair(struct engine *e, const struct err *why);
 /* The same for a loss in one circle. */
 void circle_lost(struct circle *c, const struct err *why);
 
+/* Fails the present and later operations of a set. The others, and the engine, go on. */
+void circle_fail(struct circle *c, const struct err *why);
+
+/* Tells the peers of all circles why this rank gives up. */
+void engine_abort_all(struct engine *e, const char *why);
+
 /* Fails this rank with `why`; nothing is sent to peers. In an elastic job its agent is told,
  * so that the other ranks continue without it. */
 void engine_fail_rank(struct engine *e, const struct err *why);

@@ -88,16 +88,21 @@ static void before_fork(void)
     pthread_mutex_lock(&lib.life);
     struct engine *e = atomic_load(&lib.whole);
     has_lock = e != NULL;
-    if (e)
+    if (e) {
+        sets_before_fork(&e->sets);
         lock_for_fork(e);
+    }
 }
 
 static void after_fork(void)
 {
     if (has_life || fork_is_ours)
         return;
-    if (has_lock)
-        drive_leave(atomic_load(&lib.whole));
+    if (has_lock) {
+        struct engine *e = atomic_load(&lib.whole);
+        drive_leave(e);
+        sets_after_fork(&e->sets);
+    }
     has_lock = false;
     pthread_mutex_unlock(&lib.life);
 }

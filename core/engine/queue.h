@@ -143,6 +143,9 @@ void queue_close_set(struct queue *q, int set);
 /* Lets requests for the set in. */
 void queue_open_set(struct queue *q, int set);
 
+/* Ends the set's operations that negotiation or a batch has, with err. */
+void queue_fail_set(struct queue *q, int set, const struct err *err);
+
 /* Forgets the set, of which no operation is in flight. Nothing happens if it is unknown, or 0. */
 void queue_drop_set(struct queue *q, int set);
 

@@ -42,28 +42,12 @@ void repair_report(struct engine *e)
 
 /* ---- revoke --------------------------------------------------------------------------------- */
 
-/* Adds the epoch's negotiation and mesh counters to the engine's totals, which continue in the next
- * epoch. */
-static void keep_counters(struct engine *e)
-{
-    struct engine_counters *c = &e->counters;
-    struct negotiate_stats s = {0};
-    if (e->circle.neg)
-        negotiate_get_stats(e->circle.neg, &s);
-    counter_add(&c->negotiated, s.negotiated);
-    counter_add(&c->cached, s.cached);
-    counter_add(&c->frozen, s.frozen);
-    counter_add(&c->thaws, s.thaws);
-    counter_add(&c->refused, mesh_refused(e->circle.mesh));
-    counter_add(&c->allocations, e->circle.ids.allocations);
-}
-
 /* Revokes the current epoch. Keeps its mesh and coll if an operation was in flight, otherwise frees
  * them. */
 static void revoke_epoch(struct engine *e)
 {
     struct repair *f = &e->repair;
-    keep_counters(e);
+    circle_keep_counters(&e->circle);
     atomic_store(&e->repairing, 1);
     circle_dissolve(&e->circle);
     ids_fini(&e->circle.ids);

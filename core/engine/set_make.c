@@ -30,14 +30,14 @@
 
 /* ---- what is asked for ---------------------------------------------------------------------- */
 
-/* The same on all ranks, since all have asked for the same. */
-static int check(const int *ranks, int n, int size, struct err *err)
+/* err: the same on all ranks, since all have asked for the same. mine: a failure of this rank. */
+static int check(const int *ranks, int n, int size, struct err *mine, struct err *err)
 {
     if (n < 1)
         return err_set(err, EINVAL, "hvd_set_add: a set has at least one rank");
     auto_free bool *in = calloc((size_t)size, sizeof(*in));
     if (!in)
-        return err_set(err, ENOMEM, "no memory for a set");
+        return err_set(mine, ENOMEM, "no memory for a set");
     for (int i = 0; i < n; i++) {
         if (ranks[i] < 0 || ranks[i] >= size)
             return err_set(err, EINVAL, "hvd_set_add: there is no rank %d in a job of %d", ranks[i],
@@ -68,6 +68,7 @@ static struct set *new_set(struct engine *e, const int *ranks, int n, struct err
         if (ranks[i] == e->circle.rank)
             set->rank = i;
     set->circle.engine = e;
+    set->circle.state = CIRCLE_MAKING;
     set->circle.name = set->text;
     set->circle.world_ranks = set->ranks;
     set->boot = (struct boot){.rank = set->rank,
@@ -75,6 +76,7 @@ static struct set *new_set(struct engine *e, const int *ranks, int n, struct err
                               .epoch = e->boot.epoch,
                               .has_key = e->boot.has_key,
                               .names = set->ranks,
+                              .cancel = &e->sets.over,
                               .agent_fd = -1};
     memcpy(set->boot.key, e->boot.key, sizeof(set->boot.key));
     return set;
@@ -175,7 +177,7 @@ static int make(struct making *m, const int *ranks, int n, struct err *err)
     struct err wrong = {0};
     struct set_call call;
     set_call_add(&call, ranks, n);
-    if (check(ranks, n, e->circle.size, &wrong) == 0)
+    if (check(ranks, n, e->circle.size, &m->mine, &wrong) == 0)
         open_sockets(m, e, ranks, n);
     engine_explain(&m->mine);
     int rc = set_call_compare(&m->vote, &call, m->rank, &m->mine, err);
@@ -196,7 +198,7 @@ int set_make(struct engine *e, const int *ranks, int n, struct set **ret, struct
     buf_fini(&m.card);
     free(m.cards);
     if (rc < 0 && m.set)
-        queue_drop_set(e->queue, m.set->number);
+        sets_take_back(e, m.set);
     if (rc < 0)
         set_destroy(m.set);
     else

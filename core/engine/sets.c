@@ -97,7 +97,12 @@ static int open_epoll(struct engine *e, struct err *err)
     e->sets.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (e->sets.epoll_fd < 0)
         return err_sys(err, errno, "cannot make an epoll set");
-    return watch(&e->sets, e->circle.mesh, err);
+    int rc = watch(&e->sets, e->circle.mesh, err);
+    if (rc < 0) {
+        close(e->sets.epoll_fd);
+        e->sets.epoll_fd = -1;
+    }
+    return rc;
 }
 
 /* Both locks. */
@@ -113,22 +118,16 @@ static void unlock(struct engine *e)
     drive_leave(e);
 }
 
-static void add(struct engine *e, struct set *set)
+/* The driver does not know the circle any more. Its descriptor may be open in a forked child, too,
+ * so closing it would not be enough. */
+static void forget_circle(struct sets *sets, struct set *set)
 {
-    struct sets *sets = &e->sets;
-    sets->table[sets->n++] = set;
-    if (set->rank >= 0)
-        sets->circles[sets->ncircles++] = &set->circle;
-}
-
-static void take_out(struct engine *e, struct set *set)
-{
-    struct sets *sets = &e->sets;
     size_t kept = 0;
-    sets->table[set->number - 1] = NULL;
     for (size_t i = 0; i < sets->ncircles; i++)
         if (sets->circles[i] != &set->circle)
             sets->circles[kept++] = sets->circles[i];
+    if (kept < sets->ncircles)
+        epoll_ctl(sets->epoll_fd, EPOLL_CTL_DEL, mesh_fd(set->circle.mesh), NULL);
     sets->ncircles = kept;
 }
 
@@ -140,14 +139,27 @@ int sets_prepare(struct engine *e, struct set *set, struct err *err)
     set->number = (int)e->sets.n + 1;
     sets_list_ranks(set->ranks, set->size, ranks, sizeof(ranks));
     snprintf(set->text, sizeof(set->text), "set %d (%s)", set->number, ranks);
+    set->circle.set = set->number;
+    int rc = queue_add_set(e->queue, set->number, set->rank, set->size, err);
     lock(e);
-    int rc = make_room(&e->sets, err);
+    if (rc == 0)
+        rc = make_room(&e->sets, err);
     if (rc == 0)
         rc = open_epoll(e, err);
     if (rc == 0 && set->rank >= 0)
         rc = watch(&e->sets, set->circle.mesh, err);
+    if (rc == 0 && set->rank >= 0)
+        e->sets.circles[e->sets.ncircles++] = &set->circle;
     unlock(e);
-    return rc == 0 ? queue_add_set(e->queue, set->number, set->rank, set->size, err) : rc;
+    return rc;
+}
+
+void sets_take_back(struct engine *e, struct set *set)
+{
+    lock(e);
+    forget_circle(&e->sets, set);
+    unlock(e);
+    queue_drop_set(e->queue, set->number);
 }
 
 static int add_one(struct engine *e, const int *ranks, int n, int *ret_set, struct err *err)
@@ -157,7 +169,8 @@ static int add_one(struct engine *e, const int *ranks, int n, int *ret_set, stru
     if (rc < 0)
         return rc;
     lock(e);
-    add(e, set);
+    e->sets.table[e->sets.n++] = set;
+    set->circle.state = CIRCLE_WORKS;
     queue_open_set(e->queue, set->number);
     unlock(e);
     *ret_set = set->number;
@@ -175,7 +188,7 @@ int sets_add(struct engine *e, const int *ranks, int n, int *ret_set, struct err
 }
 
 /* Whether a rank has operations of the set in flight. */
-static int agree_idle(struct engine *e, const struct set *set, bool closed, struct err *err)
+static int agree_idle(struct engine *e, const struct set *set, struct err *err)
 {
     const struct vote v = {.engine = e, .name = SET_CALL_NAME};
     int64_t busy = queue_pending(e->queue, set->number) > 0, any = 0;
@@ -184,21 +197,36 @@ static int agree_idle(struct engine *e, const struct set *set, bool closed, stru
         rc = err_set(err, EBUSY,
                      "hvd_set_remove: operations of %s are in flight%s; wait for them first",
                      set->text, busy ? "" : " on another rank");
-    if (rc < 0 && closed)
-        queue_open_set(e->queue, set->number);
     return rc;
+}
+
+static void set_state(struct engine *e, struct set *set, enum circle_state state)
+{
+    lock(e);
+    if (set->circle.state != CIRCLE_FAILED)
+        set->circle.state = state;
+    unlock(e);
 }
 
 /* All ranks agree that none of them has operations of the set in flight: once before the set is
  * closed, so that a refusal disturbs no thread that goes on submitting, and once when none can
  * come any more. */
-static int agree_to_end(struct engine *e, const struct set *set, struct err *err)
+static int agree_to_end(struct engine *e, struct set *set, struct err *err)
 {
-    int rc = agree_idle(e, set, false, err);
+    int rc = agree_idle(e, set, err);
     if (rc < 0)
         return rc;
     queue_close_set(e->queue, set->number);
-    return agree_idle(e, set, true, err);
+    bool idle = queue_pending(e->queue, set->number) == 0;
+    if (idle) /* other ranks may leave as soon as they know the result */
+        set_state(e, set, CIRCLE_ENDING);
+    rc = agree_idle(e, set, err);
+    if (rc == 0)
+        return 0;
+    if (idle)
+        set_state(e, set, CIRCLE_WORKS);
+    queue_open_set(e->queue, set->number);
+    return rc;
 }
 
 static int remove_one(struct engine *e, int number, struct err *err)
@@ -217,7 +245,10 @@ static int remove_one(struct engine *e, int number, struct err *err)
         return rc;
     queue_drop_set(e->queue, number);
     lock(e);
-    take_out(e, set);
+    e->sets.table[number - 1] = NULL;
+    if (set->rank >= 0)
+        circle_keep_counters(&set->circle);
+    forget_circle(&e->sets, set);
     unlock(e);
     if (set->rank >= 0)
         set_leave(set);
@@ -295,4 +326,16 @@ int sets_ranks(struct engine *e, int number, int *ret_ranks, int n, struct err *
         memcpy(ret_ranks, set->ranks, (size_t)(n < size ? n : size) * sizeof(*ret_ranks));
     pthread_mutex_unlock(&e->sets.lock);
     return size;
+}
+
+/* ---- fork ----------------------------------------------------------------------------------- */
+
+void sets_before_fork(struct sets *sets)
+{
+    pthread_mutex_lock(&sets->calls);
+}
+
+void sets_after_fork(struct sets *sets)
+{
+    pthread_mutex_unlock(&sets->calls);
 }

@@ -34,7 +34,8 @@ struct sets {
     size_t n, cap;
     struct circle **circles; /* [ncircles] those of the sets that this rank is in; (lock) */
     size_t ncircles;
-    int epoll_fd; /* of the meshes of all circles and of the world; -1: there was no set yet */
+    _Atomic int over; /* the engine has failed or ends: a set is not waited for any more */
+    int epoll_fd;     /* of the meshes of all circles and of the world; -1: there was no set yet */
 };
 
 void sets_init(struct sets *sets);
@@ -59,8 +60,14 @@ struct circle *sets_circle(struct engine *e, int set);
 void sets_abort(struct engine *e, const char *why);
 
 /* Gives a set that is being made its number, and makes room for it everywhere: adding it cannot
- * fail then. On failure nothing stays but that. */
+ * fail then. Its circle is driven from here on, so that slower ranks get answers. Below: takes that
+ * back. */
 int sets_prepare(struct engine *e, struct set *set, struct err *err);
+void sets_take_back(struct engine *e, struct set *set);
+
+/* Before and after fork(2), in the parent: no set is made or removed in between. */
+void sets_before_fork(struct sets *sets);
+void sets_after_fork(struct sets *sets);
 
 /* ---- set_make.c ---- */
 

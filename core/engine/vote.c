@@ -49,12 +49,13 @@ static int tell(const struct vote *v, int rank, const struct err *mine, bool tel
 }
 
 /* Which error is told: that of the rank with the largest mark, so of the lowest rank; a rank that
- * only waited in vain for another one comes last. */
+ * failed because of another one comes last. */
 static int64_t mark_of(int rank, const struct err *mine)
 {
     if (mine->code == 0)
         return 0;
-    return (mine->code == -ETIMEDOUT ? 0 : (int64_t)1 << 32) + INT32_MAX - rank;
+    bool by_another = mine->code == -ETIMEDOUT || mine->code == -ECONNRESET;
+    return (by_another ? 0 : (int64_t)1 << 32) + INT32_MAX - rank;
 }
 
 /* The smallest value of a word is the negative of the largest negative one. The last word is the

@@ -31,7 +31,7 @@ int vote_union(const struct vote *v, uint8_t *bytes, size_t n, struct err *err);
 
 /* Every rank says how something went for it (code 0: well). Returns 0 if it went well on all;
  * otherwise the error of the lowest rank that failed, on every rank; one of another kind than
- * -ETIMEDOUT, if there is one. rank: this rank's number. */
+ * -ETIMEDOUT and -ECONNRESET, if there is one. rank: this rank's number. */
 int vote_well(const struct vote *v, int rank, const struct err *mine, struct err *err);
 
 /* vote_well(), and compares n words (at most VOTE_WORDS). *ret_same: all ranks have the same words.

@@ -36,7 +36,8 @@
  *
  * Fork: a forked child has no engine: every call fails there with -EPERM, hvd_init() included
  * (start a new process instead). fork() blocks while another thread is in hvd_init(), in
- * hvd_shutdown(), in hvd_enter() or in a repair. Do not call fork() in a signal handler.
+ * hvd_shutdown(), in hvd_enter(), in hvd_set_add(), in hvd_set_remove() or in a repair. Do not call
+ * fork() in a signal handler.
  */
 #ifndef HVD_H
 #define HVD_H
@@ -307,7 +308,8 @@ HVD_API const char *hvd_kind_name(enum hvd_kind kind);
  * common rank never wait for each other. A result depends on the set's members alone, as in a
  * world of these ranks. Tensors are in host memory so far, and the job is not elastic.
  *
- * If a rank of the job is lost, the operations of all sets fail, as all others do. */
+ * If a rank of the job is lost, the operations of all sets fail, as all others do. If a rank shuts
+ * down, those of its sets fail with -ESHUTDOWN, and other sets go on. */
 
 /* Makes a set. Every rank of the job calls it, members or not, with the same ranks in the same
  * order, and all ranks make and remove several sets in the same order. Each call makes a set of its
@@ -319,7 +321,8 @@ HVD_API const char *hvd_kind_name(enum hvd_kind kind);
  * Errors: the same on every rank, and nothing is made. -EINVAL: no rank, a rank that does not
  *   exist or that is named twice, or ranks that have asked for different sets. -ETIMEDOUT: its
  *   members could not connect. -EMFILE and others: hvd_error(). -ENOTSUP: the job is elastic.
- * Threads: any; calls of one process are made one after the other. */
+ * Threads: any. Calls of one process, of hvd_set_remove(), too, are made one after the other; if
+ *   several threads make them, their order has to be the same on every rank. */
 HVD_API int hvd_set_add(const int *ranks, int n, int *ret_set);
 
 /* Removes a set. Every rank of the job calls it, members or not, as hvd_set_add(). Its number is
@@ -329,7 +332,8 @@ HVD_API int hvd_set_add(const int *ranks, int n, int *ret_set);
  * Errors: the same on every rank, and nothing is changed. -EBUSY: a rank has operations of the set
  *   in flight. -EINVAL: there is no such set, it is 0, the world, or ranks have called otherwise.
  *   -ECONNRESET as hvd_wait().
- * Threads: any. */
+ * Threads: any, in one order as for hvd_set_add(). A request for the set that another thread
+ * submits meanwhile may fail with -EINVAL, also if the set stays. */
 HVD_API int hvd_set_remove(int set);
 
 /* The number of ranks in the set. -EINVAL: there is no such set. -ENOTCONN. Any thread. */

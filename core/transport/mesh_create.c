@@ -22,6 +22,7 @@
 #include "core/transport/verdict.h"
 
 #define PEER_TIMEOUT_S 20
+#define CANCEL_MS      50 /* how often a mesh within another one looks whether it is given up */
 
 /* Derives a key for this roster alone: the cards contain a random number of each rank. */
 static void derive_key(struct mesh_net *net, const struct boot *boot)
@@ -199,8 +200,11 @@ static int meet(struct mesh *mesh, struct agree *a, uint64_t deadline, struct er
         uint64_t end = deadline == UINT64_MAX ? deadline : deadline + patience(a, net);
         if (deadline_passed(end))
             return timed_out(a, net, err);
-        poll(&p, 1, deadline_poll_ms(end));
+        int left = deadline_poll_ms(end);
+        poll(&p, 1, net->names && (left < 0 || left > CANCEL_MS) ? CANCEL_MS : left);
         rc = mesh_progress(mesh, NULL, err);
+        if (rc == 0 && net->names && atomic_load(net->boot->cancel))
+            rc = err_set(err, ECONNRESET, "the job ended");
     }
     return rc;
 }

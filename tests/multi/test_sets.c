@@ -22,6 +22,7 @@
 
 #include <hvd.h>
 
+#include "core/base/clock.h"
 #include "tests/harness/open_fds.h"
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
@@ -430,7 +431,19 @@ static void test_again(void **state)
 
 /* ---- the end of a rank ---------------------------------------------------------------------- */
 
-/* Rank 2 leaves in order. Ranks 0 and 1 go on in their set; a set with rank 2 does not. */
+static int go_on(int set, int rounds)
+{
+    hvd_handle h;
+    for (int k = 0; k < rounds; k++) {
+        nap_ms(2);
+        if (submit_in(set, &h) != 0 || hvd_wait(h) != 0)
+            return FAIL("%s", hvd_error());
+    }
+    return 0;
+}
+
+/* Rank 2 leaves in order. Ranks 0 and 1 go on in their set, also after rank 0 has been told that
+ * the set with rank 2 cannot go on. */
 static int leaves(int rank, int size, void *arg)
 {
     const int pair[] = {0, 1}, other[] = {0, 2};
@@ -440,15 +453,11 @@ static int leaves(int rank, int size, void *arg)
         return FAIL("%s", hvd_error());
     if (rank == 2)
         return hvd_shutdown() != 0;
-    for (int k = 0; k < 50; k++) {
-        nap_ms(2);
-        if (submit_in(a, &h) != 0 || hvd_wait(h) != 0)
-            return FAIL("%s", hvd_error());
-    }
-    int rc = 0;
-    if (rank == 0)
+    int rc = go_on(a, 50);
+    for (int k = 0; k < 2 && rank == 0 && !rc; k++)
         rc = submit_in(b, &h) != 0 ? FAIL("%s", hvd_error())
                                    : expect(hvd_wait(h), -ESHUTDOWN, "rank 2 has shut down");
+    rc = rc ? rc : go_on(a, 50);
     return rc ? rc : hvd_shutdown() != 0;
 }
 
@@ -486,6 +495,34 @@ static void test_dies(void **state)
     assert_int_equal(status[1], 0);
 }
 
+/* Rank 1 dies while it connects to the others of a set. */
+static int dies_in_add(int rank, int size, void *arg)
+{
+    const int ranks[] = {2, 1, 0};
+    int set;
+    if (rank == 1)
+        setenv("HVD_TEST_FAIL", "set", 1);
+    if (hvd_init() != 0)
+        return FAIL("%s", hvd_error());
+    uint64_t start = clock_ns();
+    int rc = expect(hvd_set_add(ranks, 3, &set), -ECONNRESET, "rank 1 ");
+    if (!rc && clock_ns() - start > 5 * CLOCK_S)
+        rc = FAIL("it took too long");
+    return rc ? rc : hvd_shutdown() != 0;
+}
+
+static void test_dies_in_add(void **state)
+{
+    struct world *w;
+    int status[3];
+    const struct world_options o = {.size = 3};
+    assert_int_equal(world_start(&o, dies_in_add, NULL, &w), 0);
+    world_wait(w, status);
+    assert_int_equal(status[0], 0);
+    assert_true(status[1] != 0);
+    assert_int_equal(status[2], 0);
+}
+
 /* ---- programs built before ------------------------------------------------------------------ */
 
 int old_submit(const struct hvd_request *requests, size_t n, hvd_handle *ret) __asm__("hvd_submit");
@@ -521,11 +558,11 @@ static void test_built_before(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mixed), cmocka_unit_test(test_frozen),
-        cmocka_unit_test(test_pairs), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_again), cmocka_unit_test(test_leaves),
-        cmocka_unit_test(test_dies),  cmocka_unit_test(test_built_before),
-        cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_mixed),        cmocka_unit_test(test_frozen),
+        cmocka_unit_test(test_pairs),        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_again),        cmocka_unit_test(test_leaves),
+        cmocka_unit_test(test_dies),         cmocka_unit_test(test_dies_in_add),
+        cmocka_unit_test(test_built_before), cmocka_unit_test(test_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
