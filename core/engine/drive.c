@@ -225,7 +225,11 @@ static void until(struct engine *e, struct slot *slot, hvd_handle aloft)
     struct drive *d = &e->drive;
     struct spin_state spin = {0};
     bool prioritized = false;
-    for (unsigned n = 1; !is_over(slot, aloft) && !wanted_elsewhere(d); n++) {
+    for (unsigned n = d->turns + 1; !is_over(slot, aloft); n++) {
+        if (wanted_elsewhere(d)) {
+            d->turns = n - 1;
+            return;
+        }
         if (!prioritized && slot->state == SLOT_NEGOTIATING) {
             turn_prioritize(e, slot, PRIORITY_WAITED);
             prioritized = true;
@@ -235,13 +239,14 @@ static void until(struct engine *e, struct slot *slot, hvd_handle aloft)
             continue;
         }
         if (is_over(slot, aloft))
-            return;
+            break;
         if (drive_pause(e, &spin))
             continue;
         sleep_as_driver(e, slot, aloft);
         spin = (struct spin_state){0};
         n = FULL_EACH - 1; /* makes the next turn a full one */
     }
+    d->turns = 0;
 }
 
 void drive_until(struct engine *e, struct slot *slot)

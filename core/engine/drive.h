@@ -52,7 +52,12 @@ struct drive {
     _Atomic int closing;      /* hvd_shutdown() has begun: callers may not drive any more */
     _Atomic int stop;         /* asks the thread to end */
     int driver_fd, thread_fd; /* eventfds that wake the driver and the thread */
-    bool armed;  /* (lock) the mesh marks this rank as asleep because the thread is idle */
+    bool armed; /* (lock) the mesh marks this rank as asleep because the thread is idle */
+    /* (lock) turns of a caller that has given the lock up before its operation was done: the next
+     * one goes on counting, so that frequent requests for the lock cannot put full turns off for
+     * ever.
+     */
+    unsigned turns;
     bool driven; /* (lock) a caller has taken the lock to drive since the thread last had it */
     bool started;
     pthread_t thread;

@@ -81,7 +81,6 @@ int launch_counts(struct circle *c, struct launch *l, const struct slot *s)
                            s->name, n);
         counter_add(&e->counters.allocations, 1);
         free(l->rows);
-        launch_adasum_fini(&l->adasum);
         l->rows = rows;
         l->rows_cap = n;
     }

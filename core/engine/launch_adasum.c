@@ -18,6 +18,7 @@ void launch_adasum_fini(struct launch_adasum *a)
     free(a->whole);
     free(a->dots);
     free(a->pairs);
+    *a = (struct launch_adasum){.ranks = 0};
 }
 
 unsigned launch_adasum_steps(const struct circle *c)
