@@ -150,9 +150,8 @@ def test_unsupported():
             call([torch.zeros(2), [1.0]])
     with raises(ValueError, "a NUL character"):
         hvd.allreduce(torch.ones(1), name="a\0b")
-    with raises(hvd.HvdError, "no adasum of int32"):
+    with raises(hvd.HvdError, "adasum"):  # of integers; and not on GPUs
         hvd.allreduce(torch.zeros(2, dtype=torch.int32), op=hvd.Adasum)
-    same(hvd.allreduce(torch.ones(2), op=hvd.Adasum), torch.ones(2))
     with raises(hvd.HvdError, "root 99 is no rank"):
         hvd.broadcast(torch.zeros(2), 99)
     with raises(NotImplementedError, "join is not supported"):

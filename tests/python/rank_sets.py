@@ -115,6 +115,16 @@ def test_operations():
         same(got.to_dense(), torch.full([size], 2.0 / size))
 
 
+def test_adasum():
+    """That of equal tensors is this tensor; that of tensors with nothing in common is their sum."""
+    for chosen in (*sets.values(), hvd.global_process_set):
+        if chosen.included():
+            same(hvd.allreduce(torch.ones(5), op=hvd.Adasum, process_set=chosen), torch.ones(5))
+            own = torch.zeros(chosen.size())
+            own[chosen.rank()] = 2
+            same(hvd.allreduce(own, op=hvd.Adasum, process_set=chosen), torch.full([chosen.size()], 2.0))
+
+
 def test_at_the_same_time():
     """The same names in all sets and in the world, in another order on each rank."""
     names = [*sets, None]
