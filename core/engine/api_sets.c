@@ -30,22 +30,9 @@ int hvd_set_remove(int set)
 }
 
 /* A joiner that has not entered knows the world alone, with provisional numbers. */
-static int numbers(int set, const struct world *w, bool size)
+static int need_world(int set)
 {
-    if (set != 0)
-        return err_set(api_error(), EINVAL, "there is no set %d", set);
-    return size ? w->size : w->rank;
-}
-
-int hvd_set_size(int set)
-{
-    struct engine *e;
-    struct world w;
-    if (life_peek(&e, &w, api_error()) < 0)
-        return api_error()->code;
-    int rc = e ? sets_size(e, set, api_error()) : numbers(set, &w, true);
-    life_end();
-    return rc;
+    return set == 0 ? 0 : err_set(api_error(), EINVAL, "there is no set %d", set);
 }
 
 int hvd_set_rank(int set)
@@ -54,9 +41,9 @@ int hvd_set_rank(int set)
     struct world w;
     if (life_peek(&e, &w, api_error()) < 0)
         return api_error()->code;
-    int rc = e ? sets_rank(e, set, api_error()) : numbers(set, &w, false);
+    int rc = e ? sets_rank(e, set, api_error()) : need_world(set);
     life_end();
-    return rc;
+    return !e && rc == 0 ? w.rank : rc;
 }
 
 int hvd_set_ranks(int set, int *ret_ranks, int n)
@@ -65,9 +52,16 @@ int hvd_set_ranks(int set, int *ret_ranks, int n)
     struct world w;
     if (life_peek(&e, &w, api_error()) < 0)
         return api_error()->code;
-    int rc = e ? sets_ranks(e, set, ret_ranks, n, api_error()) : numbers(set, &w, true);
-    for (int i = 0; !e && i < rc && i < n; i++)
-        ret_ranks[i] = i;
+    int rc = e ? sets_ranks(e, set, ret_ranks, n, api_error()) : need_world(set);
     life_end();
-    return rc;
+    if (e || rc < 0)
+        return rc;
+    for (int i = 0; i < n && i < w.size; i++)
+        ret_ranks[i] = i;
+    return w.size;
+}
+
+int hvd_set_size(int set)
+{
+    return hvd_set_ranks(set, NULL, 0);
 }

@@ -245,7 +245,7 @@ static int start_operation(struct circle *c)
     return rc;
 }
 
-/* What runs has ended. */
+/* The operation that ran has ended. */
 static void end_step(struct circle *c)
 {
     struct batches *b = &c->batches;

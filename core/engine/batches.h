@@ -47,8 +47,8 @@ struct batch {
     struct slot **slots;
 };
 
-/* What runs for a batch. Most batches are one operation of coll's. An alltoall has one more before
- * it, in which the ranks tell each other how many rows they send, and an Adasum several
+/* The operation of coll's that runs for a batch. Most batches need one. An alltoall has one more
+ * before it, in which the ranks tell each other how many rows they send, and an Adasum several
  * (launch_adasum.h). */
 enum batch_step {
     STEP_GPUS,   /* sets the epoch's GPUs up */

@@ -72,7 +72,7 @@ static int peer_at(const struct control *t, int i)
     return i < t->nchildren ? t->children[i] : t->parent;
 }
 
-/* What the peer is called in messages. */
+/* The peer's number in messages: that in the job, also where c is a set's circle. */
 static int name_at(const struct circle *c, int i)
 {
     return circle_world_rank(c, peer_at(&c->control, i));

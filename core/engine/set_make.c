@@ -181,10 +181,10 @@ static int make(struct making *m, const int *ranks, int n, struct err *err)
         open_sockets(m, e, ranks, n);
     engine_explain(&m->mine);
     int rc = set_call_compare(&m->vote, &call, m->rank, &m->mine, err);
-    if (rc == 0 && wrong.code)
+    if (rc == 0 && wrong.code) {
         *err = wrong; /* on all ranks, because all have asked for the same */
-    if (rc == 0 && wrong.code)
         return wrong.code;
+    }
     if (rc == 0)
         rc = exchange_cards(m, err);
     return rc == 0 ? connect_members(m, err) : rc;

@@ -63,20 +63,12 @@ static int make_room(struct sets *sets, struct err *err)
     if (sets->n < sets->cap)
         return 0;
     size_t cap = sets->cap ? 2 * sets->cap : 16;
-    struct set **table = calloc(cap, sizeof(struct set *));
-    struct circle **circles = calloc(cap, sizeof(struct circle *));
-    if (!table || !circles) {
-        free(table);
-        free(circles);
+    struct set **table = realloc(sets->table, cap * sizeof(*table));
+    if (table)
+        sets->table = table;
+    struct circle **circles = table ? realloc(sets->circles, cap * sizeof(*circles)) : NULL;
+    if (!circles)
         return err_set(err, ENOMEM, "no memory for more sets");
-    }
-    if (sets->n > 0)
-        memcpy(table, sets->table, sets->n * sizeof(struct set *));
-    if (sets->ncircles > 0)
-        memcpy(circles, sets->circles, sets->ncircles * sizeof(struct circle *));
-    free(sets->table);
-    free(sets->circles);
-    sets->table = table;
     sets->circles = circles;
     sets->cap = cap;
     return 0;
@@ -105,7 +97,7 @@ static int open_epoll(struct engine *e, struct err *err)
     return rc;
 }
 
-/* Both locks. */
+/* Takes the progress lock and that of the table. */
 static void lock(struct engine *e)
 {
     drive_lock(e);
@@ -280,19 +272,6 @@ static const struct set *look_up(struct engine *e, int number, struct err *err)
     if (!set)
         err_set(err, EINVAL, "there is no set %d", number);
     return set;
-}
-
-int sets_size(struct engine *e, int number, struct err *err)
-{
-    struct world w;
-    engine_world(e, &w);
-    if (number == 0)
-        return w.size;
-    pthread_mutex_lock(&e->sets.lock);
-    const struct set *set = look_up(e, number, err);
-    int n = set ? set->size : err->code;
-    pthread_mutex_unlock(&e->sets.lock);
-    return n;
 }
 
 int sets_rank(struct engine *e, int number, struct err *err)

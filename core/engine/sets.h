@@ -45,8 +45,7 @@ void sets_fini(struct sets *sets);
 int sets_add(struct engine *e, const int *ranks, int n, int *ret_set, struct err *err);
 int sets_remove(struct engine *e, int set, struct err *err);
 
-/* What hvd_set_size(), hvd_set_rank() and hvd_set_ranks() return. Set 0 is the world. */
-int sets_size(struct engine *e, int set, struct err *err);
+/* hvd_set_rank() and hvd_set_ranks(), called inside life_peek(). Set 0 is the world. */
 int sets_rank(struct engine *e, int set, struct err *err);
 int sets_ranks(struct engine *e, int set, int *ret_ranks, int n, struct err *err);
 

@@ -51,7 +51,7 @@ void rankset_write(const struct rankset *s, struct buf *b);
  * fail the reader. */
 void rankset_read(struct rankset *s, struct reader *r);
 
-/* What a rank is called in messages. names: see negotiate_config. */
+/* A rank's number in messages: that in the job. names: see negotiate_config. */
 static inline int rank_name(const int *names, int rank)
 {
     return names ? names[rank] : rank;

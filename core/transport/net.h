@@ -104,7 +104,7 @@ int net_turn(struct mesh_net *net);
 /* Counts a refused connection; the first one is logged. */
 void net_refuse(struct mesh_net *net, const char *from, const char *why);
 
-/* What a rank is called in messages: see boot.names. */
+/* A rank's number in messages: that in the job, see boot.names. */
 static inline int net_name(const struct mesh_net *net, int rank)
 {
     return net->names && rank >= 0 ? net->names[rank] : rank;

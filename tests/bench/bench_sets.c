@@ -54,7 +54,7 @@ static int64_t agree_calls(const struct bench *b, uint64_t one_ns)
     return sum(b, "calls", &calls, 1, HVD_INT64, HVD_MIN) < 0 ? -1 : calls;
 }
 
-/* What is measured. step: number of the call. */
+/* The call that is measured. step: its number. */
 typedef int call_f(struct bench *b, const char *name, size_t bytes, int64_t step);
 
 static int one_sum(struct bench *b, const char *name, size_t bytes, int64_t step)

@@ -44,7 +44,7 @@ struct op {
     hvd_handle handle;
 };
 
-/* What rank r of the set puts into element i. */
+/* The value that rank r of the set puts into element i. */
 static float value(const struct op *o, int r, int i)
 {
     return (float)((o->ranks[r] + 1) * 10 + i % 7 + o->seed % 5);
@@ -527,7 +527,8 @@ static void test_dies_in_add(void **state)
 
 int old_submit(const struct hvd_request *requests, size_t n, hvd_handle *ret) __asm__("hvd_submit");
 
-/* What is padding for such a program may have any value. */
+/* In a program built before there were sets, the bytes of hvd_request.set are padding and may have
+ * any value. */
 static int built_before(int rank, int size, void *arg)
 {
     float x = (float)rank;

@@ -86,7 +86,7 @@ class _GlobalProcessSet(ProcessSet):
     @property
     def ranks(self):
         """The list of its ranks; None before init()."""
-        return self._ranks()
+        return list(range(size())) if lib.hvd_initialized() else None
 
     @ranks.setter
     def ranks(self, ranks):
@@ -106,9 +106,6 @@ class _GlobalProcessSet(ProcessSet):
     def number_of(self, job_rank):
         """The same rank."""
         return job_rank
-
-    def _ranks(self):
-        return list(range(size())) if lib.hvd_initialized() else None
 
 
 global_process_set = _GlobalProcessSet()
