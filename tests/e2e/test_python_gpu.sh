@@ -31,7 +31,8 @@ check "1 rank ahead of its GPU" ranks 1 "${nccl[@]}" -- ahead
 check "2 ranks ahead of their GPUs" ranks 2 "${nccl[@]}" -- ahead
 lost() { # the last of three ranks is killed; both others must notice
     local output result
-    output=$(env "${nccl[@]}" HVD_TEST_END=ahead timeout -k 5 300 "$PY" tests/python/ranks.py -k -t 280 3 \
+    mkdir "$TMP/marks"
+    output=$(env "${nccl[@]}" HVD_TEST_END=ahead HVD_TEST_MARKS="$TMP/marks" timeout -k 5 300 "$PY" tests/python/ranks.py -k -t 280 3 \
         "$PY" tests/python/rank.py lost 2>&1)
     result=$?
     [ "$result" -eq 137 ] && [ "$(grep -c 'heard of it' <<<"$output")" -eq 2 ] && return
