@@ -171,7 +171,7 @@ $(filter %/test_prober %/test_fakes $(ON_FAKES),$(UNIT_BINS) $(MULTI_BINS)): | $
 
 # A fake libnccl.so.2 for core/backend/nccl*, with the functions of each of these versions (tests/fake/README.md).
 NCCL_FAKE_SRCS := $(sort $(wildcard tests/fake/nccl/*.c))
-NCCL_FAKES     := $(foreach v,2.13 2.14 2.18 2.27,$(BUILD)/tests/fake/nccl-$(v)/libnccl.so.2)
+NCCL_FAKES     := $(foreach v,2.13 2.14 2.18 2.27 2.31,$(BUILD)/tests/fake/nccl-$(v)/libnccl.so.2)
 $(BUILD)/tests/fake/nccl-2.13/%: NCCL_BUILT := 21304
 $(BUILD)/tests/fake/nccl-2.13/%: NCCL_CUDA := 11.7
 $(BUILD)/tests/fake/nccl-2.14/%: NCCL_BUILT := 21403
@@ -180,6 +180,8 @@ $(BUILD)/tests/fake/nccl-2.18/%: NCCL_BUILT := 21806
 $(BUILD)/tests/fake/nccl-2.18/%: NCCL_CUDA := 12.2
 $(BUILD)/tests/fake/nccl-2.27/%: NCCL_BUILT := 22707
 $(BUILD)/tests/fake/nccl-2.27/%: NCCL_CUDA := 13.0
+$(BUILD)/tests/fake/nccl-2.31/%: NCCL_BUILT := 23102
+$(BUILD)/tests/fake/nccl-2.31/%: NCCL_CUDA := 13.0
 $(NCCL_FAKES): $(NCCL_FAKE_SRCS) tests/fake/nccl/fake.h tests/fake/cuda/control.h core/backend/nccl_abi.h
 	@mkdir -p $(@D)
 	$(call say,LD,$@)

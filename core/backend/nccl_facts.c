@@ -62,13 +62,24 @@ static int ranks_on_host_of(const struct facts *f, int rank)
     return n;
 }
 
-/* Finds the two ranks with the lowest numbers that use the same GPU. False: there are none. */
+static bool same_gpu(const struct nccl_fact *a, const struct nccl_fact *b)
+{
+    return same_host(a, b) && has_gpu(a) && memcmp(a->gpu, b->gpu, sizeof(a->gpu)) == 0;
+}
+
+/* The library of NCCL 2.30.7 reads NCCL_MULTI_RANK_GPU_ENABLE, that of 2.29.7 does not. */
+static bool may_share(const struct nccl_fact *fact)
+{
+    return fact->shares_gpu && fact->nccl >= 23000;
+}
+
+/* Finds the two ranks with the lowest numbers that use the same GPU and may not. False: there are
+ * none. */
 static bool find_shared(const struct facts *f, int *ret_a, int *ret_b)
 {
     for (int b = 1; b < f->n; b++) {
         for (int a = 0; a < b; a++) {
-            if (same_host(&f->v[a], &f->v[b]) && has_gpu(&f->v[a]) &&
-                memcmp(f->v[a].gpu, f->v[b].gpu, sizeof(f->v[a].gpu)) == 0) {
+            if (same_gpu(&f->v[a], &f->v[b]) && !(may_share(&f->v[a]) && may_share(&f->v[b]))) {
                 *ret_a = a;
                 *ret_b = b;
                 return true;
@@ -112,7 +123,8 @@ static bool shared_gpu(const struct facts *f, char *dst, size_t size)
         return false;
     snprintf(dst, size,
              "ranks %d and %d use the same GPU of %s: NCCL wants one each (take the device of "
-             "hvd.local_rank(), or fewer ranks)",
+             "hvd.local_rank(), or fewer ranks; for a test, NCCL from 2.30 on accepts it with "
+             "NCCL_MULTI_RANK_GPU_ENABLE=1)",
              f->v[a].rank, f->v[b].rank, f->v[a].name);
     return true;
 }

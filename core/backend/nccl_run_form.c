@@ -30,6 +30,7 @@ static void say_host(struct nccl_fact *f)
 static void say_gpu(const struct cuda_device *d, struct nccl_fact *f)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    const char *shares = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
     int gpus = 0;
     if (d->api->device_count(&gpus) != CUDA_OK)
         gpus = 1; /* ours */
@@ -37,6 +38,7 @@ static void say_gpu(const struct cuda_device *d, struct nccl_fact *f)
     f->gpus = gpus;
     f->sm = d->sm;
     f->hides_gpus = gpus == 0 && visible && (!*visible || strcmp(visible, "-1") == 0);
+    f->shares_gpu = shares && atoi(shares) != 0;
     if (d->identity.has_uuid)
         memcpy(f->gpu, d->identity.uuid, sizeof(f->gpu));
     else /* unique enough, because it is only compared on this host */

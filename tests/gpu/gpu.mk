@@ -12,7 +12,7 @@ $(BUILD)/tests/gpu/%: $(BUILD)/tests/gpu/%.o $(HARNESS_A) $(LIB_A) | $(BUILD)/te
 tests-bin: $(GPU_TESTS) $(GPU_BENCH)
 
 # What both targets run. The kit has the shared libraries that a machine without our packages lacks.
-GPU_PROGRAMS := $(GPU_TESTS) $(GPU_BENCH) $(BUILD)/tests/multi/test_gpu
+GPU_PROGRAMS := $(GPU_TESTS) $(GPU_BENCH) $(BUILD)/tests/multi/test_gpu $(BUILD)/tests/multi/test_gpu_elastic
 gpu-programs: lib programs $(KERNELS) $(GPU_PROGRAMS)
 
 test-gpu: gpu-programs  ## kernels, operations, hvd.torch and hvd-doctor on this machine's GPU

@@ -14,7 +14,7 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 export LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
-programs=("$BUILD"/tests/gpu/bench_{kernels,sums} "$BUILD"/tests/multi/test_gpu "$BUILD"/{libhvd.so,hvdrun,hvd-agent,hvd-doctor})
+programs=("$BUILD"/tests/gpu/bench_{kernels,sums} "$BUILD"/tests/multi/test_gpu{,_elastic} "$BUILD"/{libhvd.so,hvdrun,hvd-agent,hvd-doctor})
 tests=()
 for test in tests/gpu/test_*.c; do
     tests+=("$BUILD/${test%.c}")
@@ -71,7 +71,8 @@ bench() {
 case ${1:-} in
 test)
     timeout -k 30 "$TEST_SECONDS" "$PY" tests/run.py --alone "$BUILD" "${tests[@]}" \
-        "gpu/device=env HVD_TEST_REAL_GPU=1 $BUILD/tests/multi/test_gpu" tests/gpu/test_torch.sh tests/gpu/test_doctor.sh
+        "gpu/device=env HVD_TEST_REAL_GPU=1 $BUILD/tests/multi/test_gpu" \
+        "gpu/elastic=env HVD_TEST_REAL_GPU=1 $BUILD/tests/multi/test_gpu_elastic" tests/gpu/test_torch.sh tests/gpu/test_doctor.sh
     ;;
 bench)
     file=$BUILD/bench/gpu-device.txt

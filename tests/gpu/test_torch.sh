@@ -25,6 +25,27 @@ for n in 2 3 4; do
     check "$n ranks that share a GPU" ranks $n CUDA_VISIBLE_DEVICES=0 HVD_GPU_FALLBACK=1 HVD_TEST_WAY=staged -- "${all[@]}"
 done
 check "2 ranks that share a GPU, and may not" ranks_refused CUDA_VISIBLE_DEVICES=0
+# From 2.30 on NCCL allows several ranks on a GPU.
+shared=(CUDA_VISIBLE_DEVICES=0 NCCL_MULTI_RANK_GPU_ENABLE=1 HVD_TEST_WAY=nccl)
+lost() { # the last of three ranks is killed; both others must notice
+    local output result
+    output=$(env "${shared[@]}" HVD_TEST_END=kill timeout -k 5 100 "$PY" tests/python/ranks.py -k -t 90 3 \
+        "$PY" tests/python/rank.py lost 2>&1)
+    result=$?
+    printf '%s\n' "$output"
+    [ "$result" -eq 137 ] && [ "$(grep -c 'heard of it' <<<"$output")" -eq 2 ]
+}
+if "$python" -c 'import ctypes, os, sys, torch
+version = ctypes.c_int()
+ctypes.CDLL(os.environ.get("HVD_NCCL_LIB", "libnccl.so.2")).ncclGetVersion(ctypes.byref(version))
+sys.exit(version.value < 23000)'; then
+    for n in 2 3; do
+        check "$n ranks that share a GPU, NCCL" ranks $n "${shared[@]}" -- "${all[@]}"
+    done
+    check "a rank is killed beside an operation of NCCL" lost
+else
+    skip_part nccl-shared nccl-2.30 "this NCCL gives a GPU to one rank"
+fi
 if [ "$gpus" -ge 2 ]; then
     check "$gpus ranks, NCCL" ranks "$gpus" HVD_TEST_WAY=nccl -- "${all[@]}"
 else

@@ -67,6 +67,19 @@ bool gpu_side_has_nccl(struct err *err)
     return is_had(ask_nccl, err);
 }
 
+static int ask_nccl_shares(struct err *err)
+{
+    const struct nccl_api *api;
+    int rc = nccl_api_load(&api, err);
+    return rc < 0 || api->version >= 23000 ? rc : -ENOTSUP;
+}
+
+bool gpu_side_nccl_shares(void)
+{
+    struct err err;
+    return is_had(ask_nccl_shares, &err);
+}
+
 /* The ranks of a pretended host (HVD_LOCALITY) share one processor of this machine. Otherwise each
  * such host would count all processors as its own, and its ranks would spin in every wait, where
  * they take them from the ranks of the other hosts. Jobs of one host have ranks that spin. */

@@ -36,6 +36,10 @@ bool gpu_side_has_gpu(struct err *err);
  * code of nccl_api_load(). Tested in a child process. */
 bool gpu_side_has_nccl(struct err *err);
 
+/* Whether the NCCL that a job finds lets ranks share a GPU (from 2.30 on, with
+ * NCCL_MULTI_RANK_GPU_ENABLE=1). Tested in a child process. */
+bool gpu_side_nccl_shares(void);
+
 /* room: bytes of in and of out. script: FAKE_CUDA, NULL: none. */
 int gpu_side_open(struct gpu_side *g, int ordinal, size_t room, const char *script);
 

@@ -5,7 +5,7 @@
  * its inputs late, beside tensors of the host. Refusals and failures are in test_gpu_faults.c.
  *
  * With HVD_TEST_REAL_GPU=1 (make test-gpu) the tests use the first GPU of this machine and the real
- * NCCL: as far as ranks can share a GPU, and NCCL with one rank.
+ * NCCL: with one rank, and from NCCL 2.30 on with several that share the GPU.
  *
  * timeout: 300
  * takes: 12 s
@@ -264,6 +264,8 @@ static void test_nccl(void **state)
     gpu_job_run_on("aabb", gpu_job_nccl("2.27", NULL),
                    (struct gpu_job){"nccl", NULL, 0, -1, steps});
     gpu_job_run_on("aab", gpu_job_nccl("2.27", NULL), (struct gpu_job){"nccl", NULL, 0, -1, kinds});
+    gpu_job_run(2, gpu_job_nccl("2.31", "NCCL_MULTI_RANK_GPU_ENABLE=1"),
+                (struct gpu_job){"nccl", NULL, 0, 0, steps}); /* both on the first GPU */
     /* Without our kernels NCCL itself scales. */
     gpu_job_run(2, gpu_job_nccl("2.27", NULL),
                 (struct gpu_job){"nccl", "count=8;cuModuleLoadData=209", 0, -1, steps});
@@ -313,6 +315,20 @@ static void test_real_nccl(void **state)
     gpu_job_run(1, NULL, (struct gpu_job){"nccl", NULL, 0, 0, sums});
 }
 
+static void test_real_shared(void **state)
+{
+    static const char *const env[] = {"NCCL_MULTI_RANK_GPU_ENABLE=1", NULL};
+    if (!gpu_side_nccl_shares()) {
+        printf("SKIP: gpu/device/shared: nccl-2.30: no NCCL here lets ranks share a GPU\n");
+        skip();
+    }
+    for (int size = 2; size <= 4; size++) {
+        gpu_job_run(size, env, (struct gpu_job){"nccl", NULL, 0, 0, steps});
+        gpu_job_run(size, env, (struct gpu_job){"nccl", NULL, 0, 0, kinds});
+    }
+    gpu_job_run(2, env, (struct gpu_job){"nccl", NULL, 0, 0, sums});
+}
+
 static int on_real_gpu(void)
 {
     struct err why;
@@ -323,6 +339,7 @@ static int on_real_gpu(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_real_staged),
         cmocka_unit_test(test_real_nccl),
+        cmocka_unit_test(test_real_shared),
     };
     return cmocka_run_group_tests_name("gpu/device", tests, NULL, NULL);
 }

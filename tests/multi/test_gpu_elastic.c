@@ -4,6 +4,9 @@
  * joins. Each rank's part is in the result completely or not at all, the same on all ranks, also in
  * place; by each way to exchange GPU tensors.
  *
+ * With HVD_TEST_REAL_GPU=1 (make test-gpu) all ranks share the first GPU of this machine: through
+ * the host's memory, and through NCCL where it allows that (from 2.30 on).
+ *
  * timeout: 600
  * takes: 70 s
  */
@@ -30,11 +33,12 @@
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
-#define STEPS   60
-#define WIDE    (EFFORT_LEAST ? 1000 : 4000) /* elements of a row */
-#define TENSORS 7
-#define ROOM    ((size_t)4 << 20)
-#define LIMIT   180000 /* ms; a job with TSan takes a minute where the machine is busy */
+#define STEPS      60
+#define WIDE       (EFFORT_LEAST ? 1000 : 4000) /* elements of a row */
+#define TENSORS    7
+#define ROOM       ((size_t)4 << 20)
+#define REAL_SEEDS 3
+#define LIMIT      180000 /* ms; a job with TSan takes a minute where the machine is busy */
 
 struct board {
     _Atomic int at[ELASTIC_MAX];
@@ -239,9 +243,10 @@ static int work(int number, void *arg)
 {
     static struct member m;
     m = (struct member){.b = arg, .number = number};
-    if (gpu_side_open(&m.g, number, ROOM, NULL) < 0)
+    if (gpu_side_open(&m.g, gpu_side_is_real() ? 0 : number, ROOM, NULL) < 0)
         return FAIL("%s", m.g.err.msg);
-    m.g.fake->delay(getenv("SLOW") ? 100 : 0);
+    if (m.g.fake)
+        m.g.fake->delay(getenv("SLOW") ? 100 : 0);
     if (hvd_init() < 0)
         return FAIL("init: %s", hvd_error());
     int rc = hvd_enter() < 0 ? FAIL("enter: %s", hvd_error()) : train(&m);
@@ -341,8 +346,47 @@ static void test_nccl(void **state)
     }
 }
 
+/* ---- a real GPU ---- */
+
+static void kill_and_grow(const char *const *env)
+{
+    for (unsigned seed = 1; seed <= REAL_SEEDS; seed++)
+        kill_two(env, seed);
+    grow(env);
+}
+
+static void test_real_staged(void **state)
+{
+    static const char *const env[] = {"HVD_BACKEND=staged", NULL};
+    kill_and_grow(env);
+}
+
+static void test_real_nccl(void **state)
+{
+    static const char *const env[] = {"NCCL_MULTI_RANK_GPU_ENABLE=1", NULL};
+    if (!gpu_side_nccl_shares()) {
+        printf("SKIP: gpu/elastic/nccl: nccl-2.30: no NCCL here lets ranks share a GPU\n");
+        skip();
+    }
+    kill_and_grow(env);
+}
+
+static int on_real_gpu(void)
+{
+    struct err why;
+    if (!gpu_side_has_gpu(&why)) {
+        printf("SKIP: gpu/elastic: GPU: %s\n", why.msg);
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_real_staged),
+                                       cmocka_unit_test(test_real_nccl)};
+    return cmocka_run_group_tests_name("gpu/elastic", tests, NULL, NULL);
+}
+
 int main(void)
 {
+    if (gpu_side_is_real())
+        return on_real_gpu();
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_staged), cmocka_unit_test(test_nccl)};
     return cmocka_run_group_tests_name("multi/test_gpu_elastic", tests, NULL, NULL);
 }

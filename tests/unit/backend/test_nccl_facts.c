@@ -159,6 +159,33 @@ static void test_cases(void **state)
     }
 }
 
+/* Two ranks on one GPU: both need the variable, and an NCCL that knows it. */
+static void test_sharing(void **state)
+{
+    static const struct {
+        int nccl;
+        bool shares[2];
+        enum nccl_verdict verdict;
+    } of[] = {
+        {23003, {true, true}, NCCL_GOOD}, {23003, {true, false}, NCCL_BAD},
+        {23003, {false, true}, NCCL_BAD}, {23003, {false, false}, NCCL_BAD},
+        {22907, {true, true}, NCCL_BAD},
+    };
+    for (size_t i = 0; i < COUNT(of); i++) {
+        struct nccl_fact facts[2];
+        char line[1024];
+        for (int r = 0; r < 2; r++) {
+            const struct short_fact fact = {'a', 1, 1, of[i].nccl, 13000, 13000, 90, 0};
+            facts[r] = expand(&fact, r);
+            facts[r].shares_gpu = of[i].shares[r];
+        }
+        enum nccl_verdict v = nccl_facts_judge(facts, 2, line, sizeof(line));
+        if (v != of[i].verdict ||
+            !strstr(line, v == NCCL_BAD ? "NCCL_MULTI_RANK_GPU_ENABLE=1" : ""))
+            fail_msg("%zu: %d \"%s\"", i, v, line);
+    }
+}
+
 /* The verdict does not depend on the order of the ranks. */
 static void test_order(void **state)
 {
@@ -179,6 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_sharing),
         cmocka_unit_test(test_order),
     };
     return cmocka_run_group_tests_name("backend/nccl_facts", tests, NULL, NULL);
