@@ -4,6 +4,8 @@
  */
 #include "core/backend/gpu_kernels.h"
 
+#include "core/coll/reduce.h"
+
 #define COUNT(a)     (sizeof(a) / sizeof((a)[0]))
 #define LAYOUT_ALIGN 16
 #define BLOCKS_A_PLACE                                                                             \
@@ -46,13 +48,19 @@ static const struct {
     {HVD_UINT16, HVD_INT32},     {HVD_INT32, HVD_UINT16},
 };
 
-static struct kernel_change change_of(double prescale, int divisor, double postscale)
+/* A division by a power of two becomes the product with its inverse: the same bits, and no time on
+ * a GPU, where dividing costs a quarter of the memory's speed (H200). */
+static struct kernel_change change_of(const struct gpu_change *c)
 {
+    bool inverse = c->postscale == 1.0 && (c->divisor & (c->divisor - 1)) == 0 &&
+                   reduce_is_float(c->from) && reduce_is_float(c->to);
+    double postscale = inverse ? 1.0 / c->divisor : c->postscale;
+    int divisor = inverse ? 1 : c->divisor;
     return (struct kernel_change){
-        .prescale = prescale,
+        .prescale = c->prescale,
         .postscale = postscale,
         .divisor = divisor,
-        .flags = (prescale != 1.0 ? KERNEL_PRESCALE : 0) | (divisor > 1 ? KERNEL_DIVIDE : 0) |
+        .flags = (c->prescale != 1.0 ? KERNEL_PRESCALE : 0) | (divisor > 1 ? KERNEL_DIVIDE : 0) |
                  (postscale != 1.0 ? KERNEL_POSTSCALE : 0),
     };
 }
@@ -71,7 +79,7 @@ static int conversion(enum hvd_dtype from, enum hvd_dtype to)
 int gpu_move_plan(const struct gpu_change *change, struct gpu_move *ret, struct err *err)
 {
     struct gpu_move move = {
-        .change = change_of(change->prescale, change->divisor, change->postscale),
+        .change = change_of(change),
         .from_bytes = hvd_dtype_size(change->from),
         .to_bytes = hvd_dtype_size(change->to),
         .unit = 1,

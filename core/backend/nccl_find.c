@@ -93,6 +93,41 @@ static bool in_torch(struct places *p)
     return false;
 }
 
+/* Whether LD_PRELOAD names this file. */
+static bool is_preloaded(const char *file)
+{
+    char path[PATH_MAX];
+    for (const char *s = getenv("LD_PRELOAD"); s && *s; s += strcspn(s, ": ")) {
+        s += strspn(s, ": ");
+        size_t n = strcspn(s, ": ");
+        if (n > 0 && n < sizeof(path)) {
+            memcpy(path, s, n);
+            path[n] = '\0';
+            if (same_file(path, file))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Of several mapped copies the one that LD_PRELOAD has put before all others: every call in this
+ * process reaches it, also those of a torch that has mapped its own. Moves it to the front. */
+static bool prefer_preloaded(struct library_copies *mapped)
+{
+    char file[PATH_MAX];
+    void *get = dlsym(RTLD_DEFAULT, "ncclGetVersion");
+    if (!get || library_of(get, file, sizeof(file)) < 0 || !is_preloaded(file))
+        return false;
+    for (int i = 0; i < mapped->n && i < LIBRARY_COPIES; i++) {
+        if (!same_file(mapped->path[i], file))
+            continue;
+        memmove(mapped->path[0], mapped->path[i], sizeof(mapped->path[0]));
+        mapped->n = 1;
+        return true;
+    }
+    return false;
+}
+
 /* Adds the mapped copy. 1: added; 0: none is mapped; -EEXIST: two are. */
 static int find_mapped(struct places *p, const char *asked, struct err *err)
 {
@@ -100,7 +135,7 @@ static int find_mapped(struct places *p, const char *asked, struct err *err)
     library_mapped(SONAME, &mapped);
     if (mapped.n == 0 && !in_torch(p))
         return 0;
-    if (mapped.n > 1)
+    if (mapped.n > 1 && !prefer_preloaded(&mapped))
         return err_set(err, EEXIST, "%d copies of NCCL are loaded in this process, %s and %s: " TWO,
                        mapped.n, mapped.path[0], mapped.path[1]);
     if (mapped.n == 1)

@@ -6,7 +6,8 @@
  * In this order: the copy that is mapped already (a framework has loaded it); HVD_NCCL_LIB; the
  * copy that belongs to a mapped torch; what the loader finds (LD_LIBRARY_PATH, then the system's
  * folders); Python packages of VIRTUAL_ENV, CONDA_PREFIX, PYTHONPATH. A second copy is never loaded
- * beside a mapped one: it would not know the communicators of the first.
+ * beside a mapped one: it would not know the communicators of the first. Where two are mapped, one
+ * must be LD_PRELOAD's.
  */
 #ifndef HVD_BACKEND_NCCL_FIND_H
 #define HVD_BACKEND_NCCL_FIND_H

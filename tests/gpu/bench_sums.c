@@ -4,19 +4,29 @@
  * under hvdrun for as many as there are GPUs. With one rank NCCL moves nothing, so what is left of
  * the difference is the time that hvd adds.
  *
- *     loop  sums of one size, back to back. bare: the method of nccl-tests' all_reduce_perf, in
- *           place: CALLS calls on one stream, for which the host waits once. hvd: as many
- *           operations, each a batch of its own; IN_FLIGHT at a time, because a name can be
- *           submitted again only after hvd_wait(). Microseconds of one, and the bus bandwidth as
- *           nccl-tests defines it: 2 (n - 1) / n times the bytes, divided by the time.
- *     step  backward of BACKWARD_US on a compute stream, whose 161 gradients of ResNet-50 are
- * summed on the way. The next step's backward begins after the sums; the host is one step ahead.
- *           bare: buckets of 1 and then 25 MiB, as PyTorch's DistributedDataParallel makes them,
- *           without its copies into them. hvd: one request for each gradient; it packs them.
- *           Backward is copies on the device, with which hvd's packing shares the memory.
+ * loop: sums of one size, back to back. Microseconds of one, and the bus bandwidth as nccl-tests
+ * defines it: 2 (n - 1) / n times the bytes, divided by the time.
+ *
+ * - bare: the method of nccl-tests' all_reduce_perf, in place: CALLS calls on one stream, for which
+ *   the host waits once.
+ * - nonblocking: the same by a communicator whose calls do not block, as hvd's. NCCL has a new
+ *   thread for each; the next call follows when that thread is done.
+ * - hvd: as many operations, each a batch of its own; IN_FLIGHT at a time, because a name can be
+ *   submitted again only after hvd_wait().
+ *
+ * step: backward of BACKWARD_US on a compute stream, whose 161 gradients of ResNet-50 are summed on
+ * the way. The next step's backward begins after the sums; the host is one step ahead. Backward is
+ * copies on the device, with which hvd's packing shares the memory.
+ *
+ * - bare: buckets of 1 and then 25 MiB, like those of PyTorch's DistributedDataParallel, without
+ *   its copies into them.
+ * - hvd: one request for each gradient; it packs them.
  *
  * Before each measurement hvd is started anew, and then runs by its frozen schedule. Between the
  * rounds the ranks meet by a sum of bare NCCL's, because another operation of hvd's would end that.
+ *
+ * With NCCL_MULTI_RANK_GPU_ENABLE=1 (NCCL 2.30 or newer) all ranks use the first GPU. Their kernels
+ * run side by side only under the driver's MPS (nvidia-cuda-mps-control -d).
  *
  * Figures of the fake driver (no GPU here) mean nothing, and are not printed. Without NCCL the
  * program only says so.
@@ -43,7 +53,7 @@ struct bench {
     int rank, size;
     struct gpu gpu; /* its stream is the program's own: backward's */
     const struct nccl_api *nccl;
-    struct ncclComm *comm;
+    struct ncclComm *comm, *nonblocking;
     struct CUstream_st *stream; /* of bare NCCL */
     struct CUevent_st *summed;  /* step: after the last bucket of bare NCCL */
     struct cuda_memory memory;  /* tensors; of loop one for each operation in flight */
@@ -54,7 +64,8 @@ struct bench {
     hvd_handle handles[GRADIENTS];
 };
 
-enum way { BARE, HVD, ALONE, WAYS }; /* ALONE: a step without sums */
+/* The loop has the ways up to HVD, the step those from BARE on. ALONE: a step without sums */
+enum way { NONBLOCKING, BARE, HVD, ALONE, WAYS };
 
 static void need(int rc)
 {
@@ -81,6 +92,26 @@ static void sum_bare(struct bench *b, size_t at, size_t bytes)
               b->nccl->ncclAllReduce(tensor, tensor, bytes / 4, NCCL_ABI_FLOAT32, NCCL_ABI_SUM,
                                      b->comm, b->stream),
               "ncclAllReduce");
+}
+
+/* Returns when NCCL has done its part of the last call. */
+static void settle(const struct bench *b)
+{
+    int state;
+    do
+        need_nccl(b, b->nccl->ncclCommGetAsyncError(b->nonblocking, &state),
+                  "ncclCommGetAsyncError");
+    while (state == NCCL_ABI_IN_PROGRESS);
+    need_nccl(b, state, "a communicator that does not block");
+}
+
+static void sum_nonblocking(struct bench *b, size_t at, size_t bytes)
+{
+    uint8_t *tensor = (uint8_t *)b->memory.at + at;
+    int rc = b->nccl->ncclAllReduce(tensor, tensor, bytes / 4, NCCL_ABI_FLOAT32, NCCL_ABI_SUM,
+                                    b->nonblocking, b->stream);
+    need_nccl(b, rc == NCCL_ABI_IN_PROGRESS ? NCCL_ABI_SUCCESS : rc, "ncclAllReduce");
+    settle(b);
 }
 
 /* The name is in use until the operation before of the same number has ended. */
@@ -138,6 +169,8 @@ static void call_loop(struct bench *b, enum way way, int n)
         size_t at = (size_t)number * b->bytes;
         if (way == BARE)
             sum_bare(b, at, b->bytes);
+        else if (way == NONBLOCKING)
+            sum_nonblocking(b, at, b->bytes);
         else
             sum_by_hvd(b, number, at, b->bytes);
     }
@@ -248,7 +281,7 @@ static void start_hvd(size_t fusion)
 }
 
 /* Nanoseconds of n calls or steps: the median of the rounds, in which the ways alternate. */
-static void measure(struct bench *b, loop_f *loop, int ways, int n, double ret[WAYS])
+static void measure(struct bench *b, loop_f *loop, int first, int last, int n, double ret[WAYS])
 {
     uint64_t ns[WAYS][ROUNDS];
     struct hvd_stats before = {.size = sizeof(before)}, after = before;
@@ -256,7 +289,7 @@ static void measure(struct bench *b, loop_f *loop, int ways, int n, double ret[W
     loop(b, HVD, b->gpu.fake ? IN_FLIGHT : WARM_UP);
     hvd_stats(&before);
     for (int r = 0; r < rounds; r++)
-        for (int way = 0; way < ways; way++) {
+        for (int way = first; way <= last; way++) {
             loop(b, way, IN_FLIGHT);
             meet(b);
             uint64_t begin = clock_ns();
@@ -264,7 +297,7 @@ static void measure(struct bench *b, loop_f *loop, int ways, int n, double ret[W
             ns[way][r] = clock_ns() - begin;
         }
     hvd_stats(&after);
-    for (int way = 0; way < ways; way++) {
+    for (int way = first; way <= last; way++) {
         times_sort(ns[way], (size_t)rounds);
         ret[way] = (double)ns[way][rounds / 2] / n;
     }
@@ -279,13 +312,14 @@ static void measure_loop(struct bench *b, size_t bytes)
     double ns[WAYS], n = b->size;
     b->bytes = bytes;
     start_hvd(bytes);
-    measure(b, call_loop, HVD + 1, b->gpu.fake ? IN_FLIGHT : CALLS, ns);
+    measure(b, call_loop, NONBLOCKING, HVD, b->gpu.fake ? IN_FLIGHT : CALLS, ns);
     need(hvd_shutdown());
     double bus = 2 * (n - 1) / n * (double)bytes;
     if (shows(b))
-        printf("loop %10zu bytes   bare %9.1f us %7.1f GB/s   hvd %9.1f us %7.1f GB/s   x%.3f\n",
-               bytes, ns[BARE] / 1e3, bus / ns[BARE], ns[HVD] / 1e3, bus / ns[HVD],
-               ns[HVD] / ns[BARE]);
+        printf("loop %10zu bytes   bare %9.1f us %7.1f GB/s   nonblocking %9.1f us   "
+               "hvd %9.1f us %7.1f GB/s   x%.3f\n",
+               bytes, ns[BARE] / 1e3, bus / ns[BARE], ns[NONBLOCKING] / 1e3, ns[HVD] / 1e3,
+               bus / ns[HVD], ns[HVD] / ns[BARE]);
 }
 
 static void measure_step(struct bench *b)
@@ -293,7 +327,7 @@ static void measure_step(struct bench *b)
     double ns[WAYS];
     measure_copies(b);
     start_hvd(0);
-    measure(b, step_loop, WAYS, b->gpu.fake ? 2 : STEPS, ns);
+    measure(b, step_loop, BARE, ALONE, b->gpu.fake ? 2 : STEPS, ns);
     need(hvd_shutdown());
     if (shows(b))
         printf("step 161 gradients      bare %9.3f ms   hvd %9.3f ms   backward alone %9.3f ms   "
@@ -318,15 +352,18 @@ static void load_nccl(struct bench *b, const char *id)
 static void join_nccl(struct bench *b)
 {
     struct nccl_abi_id id = {0};
-    struct nccl_abi_config config = {.size = sizeof(config),
-                                     .magic = NCCL_ABI_MAGIC,
-                                     .version = NCCL_ABI_CONFIG_VERSION,
-                                     .blocking = 1};
-    if (b->rank == 0)
-        need_nccl(b, b->nccl->ncclGetUniqueId(&id), "ncclGetUniqueId");
-    need(hvd_broadcast("id", &id, sizeof(id), HVD_UINT8, 0));
-    need_nccl(b, b->nccl->ncclCommInitRankConfig(&b->comm, b->size, id, b->rank, &config),
-              "ncclCommInitRankConfig");
+    struct nccl_abi_config config = {
+        .size = sizeof(config), .magic = NCCL_ABI_MAGIC, .version = NCCL_ABI_CONFIG_VERSION};
+    for (config.blocking = 0; config.blocking <= 1; config.blocking++) {
+        struct ncclComm **comm = config.blocking ? &b->comm : &b->nonblocking;
+        if (b->rank == 0)
+            need_nccl(b, b->nccl->ncclGetUniqueId(&id), "ncclGetUniqueId");
+        need(hvd_broadcast("id", &id, sizeof(id), HVD_UINT8, 0));
+        int rc = b->nccl->ncclCommInitRankConfig(comm, b->size, id, b->rank, &config);
+        need_nccl(b, rc == NCCL_ABI_IN_PROGRESS ? NCCL_ABI_SUCCESS : rc, "ncclCommInitRankConfig");
+        if (!config.blocking)
+            settle(b);
+    }
 }
 
 /* Without a given number of ranks there is one. */
@@ -338,7 +375,8 @@ static void open_all(struct bench *b)
     char path[PATH_MAX];
     if (!getenv("HVD_RANK"))
         setenv("HVD_SIZE", "1", 0), setenv("HVD_RANK", "0", 0);
-    gpu_open_number(&b->gpu, id, local ? atoi(local) : 0);
+    bool shares = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    gpu_open_number(&b->gpu, id, local && !shares ? atoi(local) : 0);
     if (b->gpu.fake) {
         build_path("tests/fake/nccl-2.27/libnccl.so.2", path);
         setenv("HVD_NCCL_LIB", path, 1);
@@ -361,6 +399,7 @@ static void open_all(struct bench *b)
 static void close_all(struct bench *b)
 {
     b->nccl->ncclCommAbort(b->comm);
+    b->nccl->ncclCommAbort(b->nonblocking);
     cuda_memory_free(b->gpu.device, &b->memory);
     cuda_memory_free(b->gpu.device, &b->work);
     cuda_event_put(b->gpu.device, b->summed);

@@ -8,7 +8,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 export BUILD=${BUILD:-build} PY=${PY:-$(command -v python3)}
-TEST_SECONDS=330 SUMS_SECONDS=100 # at most; the second for each run of bench_sums
+TEST_SECONDS=330 SUMS_SECONDS=100 # at most; the second for each run of bench_sums and bench_torch
 
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
@@ -57,6 +57,16 @@ sums() {
     return "${PIPESTATUS[0]}"
 }
 
+# steps N: bench_torch on N GPUs, if $PY has a torch that sees one
+steps() {
+    local command=(env HVD_RANK=0 HVD_SIZE=1 "$PY" tests/gpu/bench_torch.py)
+    "$PY" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || return 0
+    [ "$1" -eq 1 ] || command=("$BUILD/hvdrun" -np "$1" --doctor=off "$PY" tests/gpu/bench_torch.py)
+    HVD_LIBRARY=$(realpath "$BUILD")/libhvd.so PYTHONPATH=$PWD/core/python timeout -k 5 $SUMS_SECONDS "${command[@]}" 2>&1 |
+        sed 's/^\[[0-9]*\]<stdout>://'
+    return "${PIPESTATUS[0]}"
+}
+
 bench() {
     local rc gpus
     echo "$(date -u +%Y-%m-%dT%H:%M:%SZ), $(git describe --always --dirty 2>/dev/null || echo 'unknown revision'), load $(cut -d' ' -f1 /proc/loadavg), $(nproc) processors"
@@ -64,8 +74,8 @@ bench() {
     rc=${PIPESTATUS[0]}
     [ "$rc" -eq 0 ] || return "$rc"
     gpus=$(sed -n 's/^GPUs: //p' "$folder/kernels")
-    sums 1 || return
-    [ "$gpus" -eq 1 ] || sums "$gpus"
+    sums 1 && steps 1 || return
+    [ "$gpus" -eq 1 ] || { sums "$gpus" && steps "$gpus"; }
 }
 
 case ${1:-} in

@@ -195,7 +195,7 @@ static void move_all_ways(enum hvd_dtype from, enum hvd_dtype to)
         double prescale;
         int divisor;
         double postscale;
-    } scales[] = {{1, 1, 1}, {0.3, 1, 1}, {1, 3, 1}, {1, 7, 1.7}, {-2.5, 2, 0.1}};
+    } scales[] = {{1, 1, 1}, {0.3, 1, 1}, {1, 8, 1}, {1, 3, 1}, {-2.5, 2, 0.1}, {1, 7, 1.7}};
     size_t a = hvd_dtype_size(from), b = hvd_dtype_size(to);
     for (size_t i = 0; i < sizeof(scales) / sizeof(scales[0]); i += step()) {
         struct gpu_change c = {from, to, scales[i].prescale, scales[i].divisor,

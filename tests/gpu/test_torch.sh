@@ -3,6 +3,7 @@
 # hvd.torch on this machine's GPU: one rank through torch's NCCL, 2 to 4 ranks that share the GPU through host memory, and
 # as many ranks as there are GPUs through NCCL. make test-gpu calls it. Skipped if no Python has a torch that sees a GPU.
 # timeout: 1500
+# shellcheck disable=SC2317  # functions that check calls
 # shellcheck source=tests/e2e/common.sh
 . "$(dirname "$0")/../e2e/common.sh"
 trap 'rm -rf "$TMP"' EXIT
@@ -25,7 +26,7 @@ for n in 2 3 4; do
     check "$n ranks that share a GPU" ranks $n CUDA_VISIBLE_DEVICES=0 HVD_GPU_FALLBACK=1 HVD_TEST_WAY=staged -- "${all[@]}"
 done
 check "2 ranks that share a GPU, and may not" ranks_refused CUDA_VISIBLE_DEVICES=0
-# From 2.30 on NCCL allows several ranks on a GPU.
+# From 2.30 on NCCL allows several ranks on a GPU: torch's own, or LD_PRELOAD's.
 shared=(CUDA_VISIBLE_DEVICES=0 NCCL_MULTI_RANK_GPU_ENABLE=1 HVD_TEST_WAY=nccl)
 lost() { # the last of three ranks is killed; both others must notice
     local output result
@@ -35,10 +36,16 @@ lost() { # the last of three ranks is killed; both others must notice
     printf '%s\n' "$output"
     [ "$result" -eq 137 ] && [ "$(grep -c 'heard of it' <<<"$output")" -eq 2 ]
 }
-if "$python" -c 'import ctypes, os, sys, torch
+if "$python" - <<'END'
+import ctypes, sys, torch
 version = ctypes.c_int()
-ctypes.CDLL(os.environ.get("HVD_NCCL_LIB", "libnccl.so.2")).ncclGetVersion(ctypes.byref(version))
-sys.exit(version.value < 23000)'; then
+try:
+    ctypes.CDLL(None).ncclGetVersion(ctypes.byref(version))
+except AttributeError:  # none is preloaded: torch's own
+    sys.exit(torch.cuda.nccl.version() < (2, 30))
+sys.exit(version.value < 23000)
+END
+then
     for n in 2 3; do
         check "$n ranks that share a GPU, NCCL" ranks $n "${shared[@]}" -- "${all[@]}"
     done

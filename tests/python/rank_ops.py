@@ -462,7 +462,8 @@ def test_default_device():
     n, me = hvd.size(), hvd.rank()
     x = torch.full([me + 1, 2], me + 1.0, device="cpu")
     rows = torch.arange(n, device="cpu").float()
-    sparse = torch.sparse_coo_tensor(torch.zeros([1, 1], dtype=torch.int64, device="cpu"), x[:1, :1].view(1), [2])
+    index = torch.zeros([1, 1], dtype=torch.int64, device="cpu")
+    sparse = torch.sparse_coo_tensor(index, x[:1, :1].view(1), [2], device="cpu")
     with torch.device("meta"):  # its tensors have no memory
         gathered = hvd.allgather(x)
         exchanged, splits = hvd.alltoall(rows, splits=[1] * n)

@@ -166,6 +166,26 @@ static int two_mapped(void)
         -EEXIST, {"2 copies of NCCL", "nccl-2.18/libnccl.so.2 and ", "nccl-multiple, HVD6002"}});
 }
 
+/* As with LD_PRELOAD: the first is found by every call, and named in the variable. */
+static int two_mapped_one_preloaded(void)
+{
+    CHECK(dlopen(fake("2.18"), RTLD_NOW | RTLD_LOCAL), "%s", dlerror());
+    CHECK(dlopen(fake("2.27"), RTLD_NOW | RTLD_GLOBAL), "%s", dlerror());
+    char preload[2 * PATH_MAX];
+    snprintf(preload, sizeof(preload), "/no/such.so %s:", fake("2.27"));
+    setenv("LD_PRELOAD", preload, 1);
+    return load_and_compare(
+        &(struct want){0, {"NCCL 2.27.7 (", "nccl-2.27/libnccl.so.2, mapped already)"}});
+}
+
+static int two_mapped_another_preloaded(void)
+{
+    CHECK(dlopen(fake("2.18"), RTLD_NOW | RTLD_LOCAL), "%s", dlerror());
+    CHECK(dlopen(fake("2.27"), RTLD_NOW | RTLD_LOCAL), "%s", dlerror());
+    setenv("LD_PRELOAD", fake("2.27"), 1); /* set, and not loaded so */
+    return load_and_compare(&(struct want){-EEXIST, {"2 copies of NCCL"}});
+}
+
 static int too_old(void)
 {
     setenv("HVD_NCCL_LIB", fake("2.13"), 1);
@@ -311,6 +331,8 @@ static void test_cases(void **state)
         {"mapped_and_asked_the_same", mapped_and_asked_the_same},
         {"mapped_and_asked_another", mapped_and_asked_another},
         {"two_mapped", two_mapped},
+        {"two_mapped_one_preloaded", two_mapped_one_preloaded},
+        {"two_mapped_another_preloaded", two_mapped_another_preloaded},
         {"too_old", too_old},
         {"much_too_old", much_too_old},
         {"no_version", no_version},

@@ -166,10 +166,14 @@ static void test_sharing(void **state)
         int nccl;
         bool shares[2];
         enum nccl_verdict verdict;
+        const char *words;
     } of[] = {
-        {23003, {true, true}, NCCL_GOOD}, {23003, {true, false}, NCCL_BAD},
-        {23003, {false, true}, NCCL_BAD}, {23003, {false, false}, NCCL_BAD},
-        {22907, {true, true}, NCCL_BAD},
+        {23003, {true, true}, NCCL_GOOD, ""},
+        {23003, {true, false}, NCCL_BAD, "NCCL_MULTI_RANK_GPU_ENABLE=1"},
+        {23003, {false, true}, NCCL_BAD, "NCCL_MULTI_RANK_GPU_ENABLE=1"},
+        {23003, {false, false}, NCCL_BAD, "NCCL_MULTI_RANK_GPU_ENABLE=1"},
+        {22907, {true, true}, NCCL_BAD, "from 2.30 on"},
+        {0, {true, true}, NCCL_BAD, "rank 0 on host-a cannot use NCCL"},
     };
     for (size_t i = 0; i < COUNT(of); i++) {
         struct nccl_fact facts[2];
@@ -180,8 +184,7 @@ static void test_sharing(void **state)
             facts[r].shares_gpu = of[i].shares[r];
         }
         enum nccl_verdict v = nccl_facts_judge(facts, 2, line, sizeof(line));
-        if (v != of[i].verdict ||
-            !strstr(line, v == NCCL_BAD ? "NCCL_MULTI_RANK_GPU_ENABLE=1" : ""))
+        if (v != of[i].verdict || !strstr(line, of[i].words))
             fail_msg("%zu: %d \"%s\"", i, v, line);
     }
 }
