@@ -212,6 +212,16 @@ static struct slot *find_slot(hvd_handle handle, struct engine **ret_engine)
     return slot;
 }
 
+int hvd_join(void)
+{
+    struct engine *e = life_begin(NULL, &last);
+    if (!e)
+        return last.code;
+    int rc = join_run(e, &last);
+    life_end();
+    return rc;
+}
+
 int hvd_poll(hvd_handle handle)
 {
     struct engine *e;

@@ -94,6 +94,7 @@ static void destroy_parts(struct engine *e)
             gpu_events_abandon(&e->queue->gpu_events);
     }
     sets_fini(&e->sets);
+    join_fini(&e->join);
     circle_fini(&e->circle);
     queue_destroy(e->queue);
     backends_close(&e->backends, e->broken);
@@ -113,6 +114,7 @@ int engine_create(struct boot *boot, const struct settings *set, uint64_t first_
     memset(e, 0, sizeof(*e));
     e->circle.engine = e;
     sets_init(&e->sets);
+    join_init(&e->join);
     pthread_mutex_init(&e->world_lock, NULL);
     pthread_mutex_init(&e->timeline.lock, NULL);
     e->set = *set;

@@ -24,6 +24,7 @@
 #include "core/coll/coll.h"
 #include "core/engine/circle.h"
 #include "core/engine/drive.h"
+#include "core/engine/join.h"
 #include "core/negotiate/negotiate.h"
 #include "core/engine/queue.h"
 #include "core/engine/repair.h"
@@ -60,7 +61,8 @@ struct engine {
     /* (lock) */
     struct circle circle; /* of the world */
     struct sets sets;
-    bool entered; /* hvd_init() has finished */
+    struct join join; /* has a lock of its own */
+    bool entered;     /* hvd_init() has finished */
     /* worlds of later epochs, the user's world, its predecessor; newest first */
     struct world *worlds;
     /* The user's world before the last boundary: operations that were submitted in it may still be

@@ -14,8 +14,8 @@
 /* Returns whether this operation may be the plan's next one: no other is in flight on this rank. */
 static bool can_be_next(struct engine *e, const struct hvd_request *r)
 {
-    return r->name && r->set == 0 && r->op != HVD_ADASUM && !e->fast_busy && !e->failed &&
-           !timeline_on(&e->timeline) && batches_idle(&e->circle.batches) &&
+    return r->name && r->set == 0 && r->op != HVD_ADASUM && !e->queue->joined && !e->fast_busy &&
+           !e->failed && !timeline_on(&e->timeline) && batches_idle(&e->circle.batches) &&
            !e->circle.batches.held && e->circle.control.ndeparted == 0 &&
            !queue_has_new(e->queue) && negotiate_frozen(e->circle.neg);
 }

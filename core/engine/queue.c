@@ -288,10 +288,11 @@ static void publish(struct queue *q, struct slot *first, struct slot **end, size
     atomic_fetch_add(&q->inbox_count, n);
 }
 
-/* Called with the queue's lock held. world: see struct signature. */
+/* Called with the queue's lock held. world: see struct signature. sig: instead of the requests'
+ * own; may be NULL. */
 static int submit(struct queue *q, struct queue_set *set, const struct hvd_request *requests,
-                  size_t n, uint64_t now, uint32_t world, bool last, hvd_handle *ret_handles,
-                  struct err *err)
+                  size_t n, uint64_t now, uint32_t world, bool last, const struct signature *sig,
+                  hvd_handle *ret_handles, struct err *err)
 {
     int rc = 0;
     struct slot *first = NULL, **end = &first;
@@ -308,6 +309,8 @@ static int submit(struct queue *q, struct queue_set *set, const struct hvd_reque
             break;
         }
         s->facts.sig.world = world;
+        if (sig)
+            s->facts.sig = *sig;
         s->last = last;
         names_add(q, s);
         *end = s;
@@ -337,7 +340,8 @@ int queue_submit(struct queue *q, const struct hvd_request *requests, size_t n, 
     rc = queue_check_world(q, requests, n, err);
     struct queue_set *set = rc == 0 ? queue_set_of(q, &requests[0], false, err) : NULL;
     if (rc == 0)
-        rc = set ? submit(q, set, requests, n, now, q->world, false, ret_handles, err) : err->code;
+        rc = set ? submit(q, set, requests, n, now, q->world, false, NULL, ret_handles, err)
+                 : err->code;
     pthread_mutex_unlock(&q->lock);
     return rc;
 }
@@ -347,7 +351,18 @@ int queue_submit_own(struct queue *q, const struct hvd_request *request, bool la
 {
     pthread_mutex_lock(&q->lock);
     struct queue_set *set = queue_set_of(q, request, true, err);
-    int rc = set ? submit(q, set, request, 1, now, 0, last, ret_handle, err) : err->code;
+    int rc = set ? submit(q, set, request, 1, now, 0, last, NULL, ret_handle, err) : err->code;
+    pthread_mutex_unlock(&q->lock);
+    return rc;
+}
+
+int queue_submit_neutral(struct queue *q, const struct hvd_request *request,
+                         const struct signature *sig, uint64_t now, hvd_handle *ret_handle,
+                         struct err *err)
+{
+    pthread_mutex_lock(&q->lock);
+    struct queue_set *set = queue_set_of(q, request, true, err);
+    int rc = set ? submit(q, set, request, 1, now, 0, false, sig, ret_handle, err) : err->code;
     pthread_mutex_unlock(&q->lock);
     return rc;
 }

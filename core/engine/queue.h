@@ -106,6 +106,7 @@ struct queue {
     const struct slot *last_slot;
     _Atomic uint64_t allocations;
     bool abandoned; /* see queue_abandon() */
+    bool joined;    /* a thread is in hvd_join(): see queue_join() */
 };
 
 /* first_seq: queue.seq of the previous queue of this process, so that no handle value is used
@@ -158,6 +159,21 @@ int queue_submit(struct queue *q, const struct hvd_request *requests, size_t n, 
  * by no closed world or set. last: see struct slot. */
 int queue_submit_own(struct queue *q, const struct hvd_request *request, bool last, uint64_t now,
                      hvd_handle *ret_handle, struct err *err);
+
+/* Like queue_submit_own(), for what a rank that has joined contributes: its signature is sig. */
+int queue_submit_neutral(struct queue *q, const struct hvd_request *request,
+                         const struct signature *sig, uint64_t now, hvd_handle *ret_handle,
+                         struct err *err);
+
+/* From here to queue_joined() requests of the program are refused. -EBUSY: they are already. */
+int queue_join(struct queue *q, struct err *err);
+void queue_joined(struct queue *q);
+
+/* This rank's number in the set, and the set's size; -1: it is not in it. */
+int queue_place(struct queue *q, int set, int *ret_size);
+
+/* The number of the GPU on which this rank has tensors; -1: it had none yet. */
+int queue_gpu(struct queue *q);
 
 /* Empties the inbox. Returns its slots linked by next, in the order of submission; NULL when it was
  * empty. */

@@ -58,6 +58,24 @@ int queue_add_set(struct queue *q, int set, int rank, int size, struct err *err)
     return rc;
 }
 
+int queue_place(struct queue *q, int set, int *ret_size)
+{
+    pthread_mutex_lock(&q->lock);
+    bool known = set >= 0 && (size_t)set < q->nsets && q->sets[set].size > 0;
+    int rank = known ? q->sets[set].rank : -1;
+    *ret_size = known ? q->sets[set].size : 0;
+    pthread_mutex_unlock(&q->lock);
+    return rank;
+}
+
+int queue_gpu(struct queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    int ordinal = q->gpu_events.device ? q->gpu_events.device->ordinal : -1;
+    pthread_mutex_unlock(&q->lock);
+    return ordinal;
+}
+
 size_t queue_pending(struct queue *q, int set)
 {
     size_t n = 0;

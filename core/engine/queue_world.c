@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * queue_world: the part of queue.h about worlds: the world that requests are made for, its end, and
- * the time between two worlds in which requests are refused.
+ * the time between two worlds, or in hvd_join(), in which requests are refused.
  */
 #include "core/engine/queue.h"
 
@@ -42,6 +42,9 @@ void queue_await_open(struct queue *q)
 int queue_check_world(const struct queue *q, const struct hvd_request *requests, size_t n,
                       struct err *err)
 {
+    if (q->joined)
+        return err_set(err, EBUSY,
+                       "a thread is in hvd_join(): nothing can be submitted until it returns");
     if (q->closed)
         return err_set(err, ESTALE,
                        "hvd_commit() in another thread was changing the world: nothing was "
@@ -53,6 +56,22 @@ int queue_check_world(const struct queue *q, const struct hvd_request *requests,
                            "nothing was submitted. Look at rank and size, and submit it again",
                            requests[i].epoch, q->world);
     return 0;
+}
+
+int queue_join(struct queue *q, struct err *err)
+{
+    pthread_mutex_lock(&q->lock);
+    int rc = q->joined ? err_set(err, EBUSY, "another thread is in hvd_join()") : 0;
+    q->joined = true;
+    pthread_mutex_unlock(&q->lock);
+    return rc;
+}
+
+void queue_joined(struct queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    q->joined = false;
+    pthread_mutex_unlock(&q->lock);
 }
 
 /* Removes requests that belong to a world from the inbox. Called with the queue's lock held. */

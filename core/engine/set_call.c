@@ -12,7 +12,7 @@
 
 _Static_assert(2 + MAC_SIZE / 4 <= VOTE_WORDS, "a call does not fit into a vote");
 
-enum { ADDS, REMOVES };
+enum { ADDS, REMOVES, JOINED };
 
 void set_call_add(struct set_call *call, const int *ranks, int n)
 {
@@ -33,6 +33,12 @@ void set_call_remove(struct set_call *call, int set)
 {
     *call = (struct set_call){.words = {REMOVES, (uint32_t)set}};
     snprintf(call->text, sizeof(call->text), "removes set %d", set);
+}
+
+void set_call_joined(struct set_call *call)
+{
+    *call = (struct set_call){.words = {JOINED}};
+    snprintf(call->text, sizeof(call->text), "is in hvd_join()");
 }
 
 /* Tells all ranks what rank 0 has called, and the lowest rank that has called something else. */

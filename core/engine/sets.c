@@ -318,3 +318,14 @@ void sets_after_fork(struct sets *sets)
 {
     pthread_mutex_unlock(&sets->calls);
 }
+
+void sets_say_joined(struct engine *e)
+{
+    const struct vote v = {.engine = e, .name = SET_CALL_NAME};
+    struct err mine = {0}, unsaid = {0};
+    struct set_call call;
+    set_call_joined(&call);
+    pthread_mutex_lock(&e->sets.calls);
+    set_call_compare(&v, &call, e->circle.rank, &mine, &unsaid);
+    pthread_mutex_unlock(&e->sets.calls);
+}

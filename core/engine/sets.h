@@ -45,6 +45,10 @@ void sets_fini(struct sets *sets);
 int sets_add(struct engine *e, const int *ranks, int n, int *ret_set, struct err *err);
 int sets_remove(struct engine *e, int set, struct err *err);
 
+/* This rank is in hvd_join(), and other ranks make or remove a set: takes part in their first vote,
+ * so that it fails on all of them. */
+void sets_say_joined(struct engine *e);
+
 /* hvd_set_rank() and hvd_set_ranks(), called inside life_peek(). Set 0 is the world. */
 int sets_rank(struct engine *e, int set, struct err *err);
 int sets_ranks(struct engine *e, int set, int *ret_ranks, int n, struct err *err);

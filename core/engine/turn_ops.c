@@ -188,6 +188,16 @@ static bool on_binds(void *ctx, const struct signature *sig)
     return device_by_nccl(e->backends.device, &l->op, &unsaid) == 1;
 }
 
+static void on_wanted(void *ctx, const char *name, const struct signature *sig)
+{
+    join_wanted(ctx, name, sig);
+}
+
+static void on_joined(void *ctx, int last)
+{
+    join_is_over(ctx, last);
+}
+
 const struct negotiate_ops turn_negotiate_ops = {
     .send = control_send,
     .batch = batches_on_batch,
@@ -199,4 +209,6 @@ const struct negotiate_ops turn_negotiate_ops = {
     .late = on_late,
     .waiting_in = on_waiting_in,
     .lost = on_lost,
+    .wanted = on_wanted,
+    .joined = on_joined,
 };

@@ -293,6 +293,26 @@ HVD_API int hvd_broadcast(const char *name, void *data, int64_t count, enum hvd_
                           int root);
 HVD_API int hvd_barrier(const char *name);
 
+/* For a rank whose data has run out before that of others. Until every rank of the job has called
+ * it, this rank takes part in what the others submit, in the world and in its sets, with an element
+ * that changes nothing: 0 for sum, average, adasum, HVD_BOR and HVD_BXOR, 1 for product, the
+ * largest value for min, the smallest for max, all ones for HVD_BAND, no rows for allgather and
+ * alltoall. (A product of integers whose prescale is not 1 has no such element; then it is 1,
+ * scaled.) An average divides by the number of all ranks, also of those that have joined. What
+ * others send to this rank is dropped. A broadcast from it fails on all ranks with -EINVAL, and so
+ * do hvd_set_add() and hvd_set_remove().
+ *
+ * Operations that this rank has submitted before go on. While a rank is in this call nothing runs
+ * by a frozen schedule.
+ *
+ * Returns: the rank that called it last, the same on every rank, once all have called it and no
+ *   operation is in flight on any of them.
+ * Errors: -EBUSY: another thread of this rank is in it; meanwhile requests are refused with -EBUSY,
+ *   too. -ENOTSUP: the job is elastic. -ESHUTDOWN: a rank has shut down without it. -ECONNRESET and
+ *   others as hvd_wait(): the job has failed.
+ * Threads: any; blocks without a limit. */
+HVD_API int hvd_join(void);
+
 /* Bytes of one element; 0 for an unknown dtype. */
 HVD_API size_t hvd_dtype_size(enum hvd_dtype dtype);
 

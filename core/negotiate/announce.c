@@ -31,6 +31,8 @@ static void heard(struct negotiate *n, struct tensor *e, uint64_t now)
     e->since = now ? now : 1;
     list_append(&n->partial, &e->partial);
     stall_heard(n, e);
+    if (join_some(n))
+        join_heard(n, e);
 }
 
 static void check_complete(struct negotiate *n, struct tensor *e)

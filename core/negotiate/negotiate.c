@@ -98,6 +98,7 @@ void negotiate_destroy(struct negotiate *n)
     plan_fini(&n->plan);
     buf_fini(&n->up);
     buf_fini(&n->down);
+    buf_fini(&n->join.message);
     free(n->batch);
     free(n->picked);
     free(n);
@@ -126,6 +127,8 @@ int negotiate_submit(struct negotiate *n, const char *name, const struct signatu
         return err_set(err, ENOMEM, "out of memory");
     if (e->state != TENSOR_IDLE)
         return err_set(err, EEXIST, "'%s' is in flight already", name);
+    free(e->asked);
+    e->asked = NULL;
     e->want = *sig;
     e->by_id = e->id && signature_equal(&e->cached, sig);
     e->state = e->owed ? TENSOR_OWED : TENSOR_SUBMITTED;
@@ -172,6 +175,7 @@ void negotiate_done(struct negotiate *n, uint64_t number)
     for (uint32_t i = 0; i < b->n; i++) {
         struct tensor *e = running_tensor(&n->running, b, i);
         e->state = TENSOR_IDLE;
+        join_idle(n, e);
         tensors_release(&n->table, e);
     }
     if (b->frozen)
@@ -193,6 +197,8 @@ static int recv_up(struct negotiate *n, int child, uint8_t type, uint64_t genera
         return owed_recv_settled(n, child, r);
     if (type == UP_CONFLICT)
         return owed_recv_conflict(n, r);
+    if (type == UP_JOIN)
+        return join_recv(n, child, r);
     if (generation > n->generation)
         return -EPROTO; /* only the parent sends messages of a new generation */
     if (generation < n->generation)
@@ -225,6 +231,10 @@ static int recv_down(struct negotiate *n, uint8_t type, uint64_t generation, str
         return stall_follow_lost(n, r);
     case DOWN_STATUS:
         return status_follow(n, r);
+    case DOWN_WANTED:
+        return join_follow_wanted(n, r);
+    case DOWN_JOINED:
+        return join_follow_joined(n, r);
     case DOWN_PLAN:
         return thaw_follow_plan(n, r, now);
     case DOWN_THAW_ASK:
@@ -270,6 +280,7 @@ int negotiate_recv(struct negotiate *n, int from, const void *msg, size_t len, u
 uint64_t negotiate_tick(struct negotiate *n, uint64_t now)
 {
     n->now = now;
+    join_tick(n);
     uint64_t due = thaw_tick(n, now), stalled = stall_tick(n, now);
     if (!n->frozen) {
         due = n->root ? decide_tick(n, now) : announce_flush(n, now);

@@ -46,6 +46,7 @@ struct signature {
     uint32_t world; /* the epoch of the world in which the request was submitted; 0: any world */
     double prescale, postscale;
     int64_t shape[HVD_MAX_DIMS];
+    bool joined;          /* broadcast: its root has joined, and has no data */
     uint32_t group_size;  /* 0: not in a group */
     uint32_t group_index; /* index within the group */
     uint64_t group_hash;  /* hash of the names of all members */
@@ -74,6 +75,10 @@ struct negotiate_batch {
 };
 
 enum { NEGOTIATE_PARENT = -1 };
+
+/* What this rank does: its program submits; it has run out of work and takes part in what other
+ * ranks submit, but operations of its own are still in flight; it has none any more. */
+enum negotiate_join { NEGOTIATE_PLAYS, NEGOTIATE_SERVES, NEGOTIATE_DONE };
 
 /* Callbacks: messages and decisions. Their arguments are valid only during the call. They must
  * not call negotiate. */
@@ -108,6 +113,12 @@ struct negotiate_ops {
     bool (*late)(void *ctx, uint64_t id);
     /* Describes what this rank's callers wait in, for other ranks' stall reports. */
     void (*waiting_in)(void *ctx, char *text, size_t size);
+    /* This rank has joined: the engine is to submit its neutral element under this name, with this
+     * signature (of an allgather without dimension 0). Called once for each use of the name. May
+     * be NULL if negotiate_join() is not called. */
+    void (*wanted)(void *ctx, const char *name, const struct signature *sig);
+    /* All ranks are done; `last` joined last. All play again. */
+    void (*joined)(void *ctx, int last);
     /* Every operation must fail with this error. `rank` (and maybe others) has not answered for
      * stall_shutdown_ns while a batch made no progress. rank -1: every rank gets the same error.
      * Either all ranks answer and a batch hangs on the GPUs (-ETIMEDOUT), or a rank cannot run a
@@ -149,6 +160,14 @@ int negotiate_submit(struct negotiate *n, const char *name, const struct signatu
  * second. Cheap and repeatable; the id of a finished tensor is ignored. Messages are sent by the
  * next negotiate_tick(). */
 void negotiate_prioritize(struct negotiate *n, uint64_t id, bool waits, uint64_t now);
+
+/* Changes what this rank does. To be called for a rank that has joined: PLAYS only if not all ranks
+ * are to join together, which is so in sets; there nobody is ever done. Messages are sent by the
+ * next negotiate_tick(). */
+void negotiate_join(struct negotiate *n, enum negotiate_join state);
+
+/* Whether the engine still has to submit what ops.wanted has asked for under this name. */
+bool negotiate_wants(const struct negotiate *n, const char *name);
 
 /* Processes a message from a child (its rank) or the parent (NEGOTIATE_PARENT). The bytes are
  * untrusted: -EPROTO for a malformed message, after which the state is undefined. Call

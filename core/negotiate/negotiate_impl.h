@@ -6,7 +6,7 @@
  *   decide.c     the root writes the log       follow.c     messages down: following the log
  *   propose.c    the root makes a plan         thaw.c       following and leaving the plan
  *   owed.c       bound batches after a thaw    stall.c      missing ranks
- *   status.c     a node's answers to stall.c
+ *   status.c     a node's answers to stall.c       join.c   ranks that have run out of work
  *
  * Everything runs under the engine's progress lock.
  */
@@ -33,6 +33,7 @@ enum message {
     UP_STALLED,    /* stall.c */
     UP_SETTLED,    /* no rank at or below the sender owes a batch: owed.c */
     UP_CONFLICT,   /* str why a rank at or below the sender cannot run a batch that it owes */
+    UP_JOIN,       /* u8 flags, u32 the rank that joined last: join.c */
     DOWN_LOG = 32, /* records of the log */
     DOWN_PLAN,     /* plan.h; begins a generation */
     DOWN_THAW_ASK,
@@ -40,6 +41,8 @@ enum message {
     DOWN_STALL,  /* str: one line of a stall report */
     DOWN_STATUS, /* status.c */
     DOWN_LOST,   /* u32 rank, i32 negative errno, str why no operation can continue: stall.c */
+    DOWN_WANTED, /* str name, signature: what ranks that have joined are to submit: join.c */
+    DOWN_JOINED, /* u32 the rank that joined last: all have, and nothing is in flight */
 };
 
 enum {
@@ -54,6 +57,7 @@ struct child {
     bool thaw_told;   /* the child has answered the current thaw */
     bool settled;     /* since the last thaw the child has sent UP_SETTLED */
     bool status_told; /* the child has answered the current inquiry */
+    uint8_t join;     /* flags of its last UP_JOIN: join.c */
 };
 
 struct negotiate {
@@ -98,6 +102,12 @@ struct negotiate {
 
     struct owed owed;
     struct stall stall;
+    struct join {
+        enum negotiate_join own;
+        uint8_t told;  /* flags of the last UP_JOIN to the parent */
+        uint32_t last; /* the rank at or below this node that joined last */
+        struct buf message;
+    } join;
 
     struct fusion fusion; /* this field and all below: root only */
     struct rounds rounds;
@@ -174,6 +184,9 @@ int owed_begin(struct negotiate *n, uint64_t keep, uint64_t bind);
  * here on. -ENOMEM. */
 int owed_add(struct negotiate *n, struct tensor **tensors, uint32_t count, bool planned);
 
+/* Calls join_ask() for what the queue lacks. */
+void owed_ask(struct negotiate *n);
+
 /* A tensor of the queue was submitted. */
 void owed_submitted(struct negotiate *n, struct tensor *e);
 int owed_recv_settled(struct negotiate *n, int child, const struct reader *r);
@@ -191,6 +204,24 @@ int stall_recv_hint(struct negotiate *n, struct reader *r);
 /* Called on the root: every operation of every rank fails. rank: as in DOWN_LOST. */
 void stall_end_all(struct negotiate *n, int rank, int code, const char *text);
 uint64_t stall_tick(struct negotiate *n, uint64_t now);
+
+/* join.c */
+
+/* Whether a rank at or below this node has joined. */
+bool join_some(const struct negotiate *n);
+
+/* This node has heard of the tensor, and knows its signature. */
+void join_heard(struct negotiate *n, struct tensor *e);
+
+/* If this rank has joined and has not submitted the tensor, the engine is asked to. */
+void join_ask(struct negotiate *n, struct tensor *e, const struct signature *sig);
+
+/* The batch that had the tensor on this rank is done. */
+void join_idle(struct negotiate *n, const struct tensor *e);
+int join_recv(struct negotiate *n, int child, struct reader *r);
+int join_follow_wanted(struct negotiate *n, struct reader *r);
+int join_follow_joined(struct negotiate *n, struct reader *r);
+void join_tick(struct negotiate *n);
 
 /* status.c */
 int status_follow(struct negotiate *n, struct reader *r);

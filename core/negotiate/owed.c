@@ -157,6 +157,16 @@ int owed_add(struct negotiate *n, struct tensor **tensors, uint32_t count, bool 
     return 0;
 }
 
+void owed_ask(struct negotiate *n)
+{
+    list_for_each(at, next, &n->owed.queue)
+    {
+        const struct owed_batch *b = list_entry(at, struct owed_batch, at);
+        for (uint32_t i = 0; i < b->n; i++)
+            join_ask(n, b->tensors[i], &b->tensors[i]->cached);
+    }
+}
+
 static bool complete(const struct owed_batch *b)
 {
     for (uint32_t i = 0; i < b->n; i++)
@@ -204,6 +214,7 @@ int owed_begin(struct negotiate *n, uint64_t keep, uint64_t bind)
                 differs(n, tensors[i]);
         n->stats.owed += bound;
     }
+    owed_ask(n);
     o->open = bind > keep;
     o->nsettled = 0;
     for (int i = 0; i < n->nchildren; i++)

@@ -214,7 +214,7 @@ static bool can_freeze(struct negotiate *n, uint64_t start, uint32_t count)
 void propose_plan(struct negotiate *n)
 {
     if (n->config.freeze_after == 0 || n->frozen || n->failed || !fusion_empty(&n->fusion) ||
-        !list_empty(&n->out) || n->rounds.nlog == n->looked_at || n->owed.open)
+        !list_empty(&n->out) || n->rounds.nlog == n->looked_at || n->owed.open || join_some(n))
         return;
     if (n->config.thaws_max && n->stats.thaws >= n->config.thaws_max)
         return; /* the limit of thaws is reached: a frozen schedule could not end */

@@ -18,10 +18,10 @@ static bool same_double(double a, double b)
 bool signature_equal(const struct signature *a, const struct signature *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->ndim == b->ndim &&
-           a->root == b->root && a->device == b->device && a->world == b->world &&
-           same_double(a->prescale, b->prescale) && same_double(a->postscale, b->postscale) &&
-           a->group_size == b->group_size && a->group_index == b->group_index &&
-           a->group_hash == b->group_hash &&
+           a->root == b->root && a->joined == b->joined && a->device == b->device &&
+           a->world == b->world && same_double(a->prescale, b->prescale) &&
+           same_double(a->postscale, b->postscale) && a->group_size == b->group_size &&
+           a->group_index == b->group_index && a->group_hash == b->group_hash &&
            memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0;
 }
 
@@ -79,6 +79,7 @@ void signature_write(const struct signature *sig, struct buf *b)
     buf_put_u32(b, (uint32_t)sig->root);
     buf_put_u32(b, (uint32_t)sig->device);
     buf_put_u32(b, sig->world);
+    buf_put_u8(b, sig->joined);
     buf_put_f64(b, sig->prescale);
     buf_put_f64(b, sig->postscale);
     buf_put_u32(b, sig->group_size);
@@ -98,6 +99,7 @@ void signature_read(struct signature *sig, struct reader *r)
     sig->root = (int32_t)reader_u32(r);
     sig->device = (int32_t)reader_u32(r);
     sig->world = reader_u32(r);
+    sig->joined = reader_u8(r) != 0;
     sig->prescale = reader_f64(r);
     sig->postscale = reader_f64(r);
     sig->group_size = reader_u32(r);
@@ -148,7 +150,7 @@ void signature_text(const struct signature *sig, char *text, size_t size)
     if (sig->kind == HVD_ALLREDUCE || sig->kind == HVD_REDUCESCATTER)
         line_add(&l, " %s", hvd_op_name((enum hvd_op)sig->op));
     if (sig->kind == HVD_BROADCAST)
-        line_add(&l, " root %d", sig->root);
+        line_add(&l, " root %d%s", sig->root, sig->joined ? ", which has joined" : "");
     if (!same_double(sig->prescale, 1.0) || !same_double(sig->postscale, 1.0))
         line_add(&l, " scaled %g %g", sig->prescale, sig->postscale);
     if (sig->device >= 0)

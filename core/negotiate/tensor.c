@@ -26,6 +26,7 @@ static void tensor_free(struct tensor *e)
     claims_free(&e->claims);
     free(e->name);
     free(e->dim0);
+    free(e->asked);
     free(e->child_ready);
     free(e);
 }
@@ -190,7 +191,7 @@ void tensors_drop_id(struct tensors *t, struct tensor *e)
 
 void tensors_release(struct tensors *t, struct tensor *e)
 {
-    if (e->id || e->state != TENSOR_IDLE || e->owed || e->nready || e->since)
+    if (e->id || e->state != TENSOR_IDLE || e->owed || e->nready || e->since || e->asked)
         return;
     struct tensor **at = &t->buckets[e->hash & (t->nbuckets - 1)];
     while (*at != e)

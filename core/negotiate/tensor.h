@@ -64,6 +64,10 @@ struct tensor {
     bool bound;        /* its last batch, or the last plan's, was bound */
     uint64_t plan;     /* generation of the plan that has the tensor */
     uint64_t wanted;   /* plan.wants while the plan's next batch has it */
+
+    /* This rank has joined, and is asked for its neutral element, at once or when the batch that
+     * has the name is done (join.c). NULL: it is not asked, or has submitted it. */
+    struct signature *asked;
 };
 
 struct tensors {

@@ -96,6 +96,8 @@ int thaw_follow_plan(struct negotiate *n, struct reader *r, uint64_t now)
         if (e->plan != n->generation || !e->by_id)
             n->thaw_asked = n->left = true;
     }
+    if (n->join.own) /* the root did not know it yet */
+        n->thaw_asked = n->left = true;
     thaw_walk(n);
     return n->failed;
 }

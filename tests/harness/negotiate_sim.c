@@ -187,6 +187,7 @@ static void submit(struct sim_rank *r, const struct sim_step *step)
     bool exists = t->state == SIM_UNDER_WAY;
     uint64_t old = t->id;
     if (!exists) {
+        t->neutral = false;
         t->state = SIM_UNDER_WAY;
         t->sig = sig;
         t->version = step->version;
@@ -203,6 +204,52 @@ static void submit(struct sim_rank *r, const struct sim_step *step)
         t->id = old;
     else
         t->submitted++;
+}
+
+static void submit_neutral(struct sim_rank *r)
+{
+    struct sim_want want = r->wants[--r->nwants];
+    struct sim_tensor *t = &r->tensors[want.name];
+    struct err err = {0};
+    char name[16];
+    snprintf(name, sizeof(name), "t%d", want.name);
+    if (!negotiate_wants(r->n, name))
+        sim_fail(r->sim, "rank %d was asked for %s, and is not any more", r->rank, name);
+    t->neutral = true;
+    t->state = SIM_UNDER_WAY;
+    t->sig = want.sig;
+    if (negotiate_submit(r->n, name, &want.sig, r->sim->now, &t->id, &err) < 0)
+        sim_fail(r->sim, "rank %d: the neutral %s: %s", r->rank, name, err.msg);
+    t->submitted++;
+    r->neutrals++;
+}
+
+static bool has_own(const struct sim_rank *r, bool neutral)
+{
+    for (int i = 0; i < SIM_NAMES; i++)
+        if (r->tensors[i].state == SIM_UNDER_WAY && r->tensors[i].neutral == neutral)
+            return true;
+    return false;
+}
+
+/* The rank has run out of work. Returns false when it waits. */
+static bool join_step(struct sim_rank *r)
+{
+    if (r->join == NEGOTIATE_PLAYS && !r->joined) {
+        negotiate_join(r->n, r->join = NEGOTIATE_SERVES);
+    } else if (r->nwants) {
+        submit_neutral(r);
+    } else if (r->join == NEGOTIATE_SERVES && !has_own(r, false)) {
+        negotiate_join(r->n, r->join = NEGOTIATE_DONE);
+    } else if (r->joined && !has_own(r, true)) {
+        r->joined = false;
+        r->joins++;
+        r->at++;
+    } else {
+        return false;
+    }
+    r->sim->progress++;
+    return true;
 }
 
 /* Runs the rank's next instruction. Returns false when the rank waits. */
@@ -230,6 +277,8 @@ static bool program_step(struct sim_rank *r)
             negotiate_prioritize(r->n, t->id, true, s->now);
         r->at++;
         break;
+    case SIM_JOIN:
+        return join_step(r);
     case SIM_SLEEP:
         r->awake = s->now + step->ns;
         r->at++;

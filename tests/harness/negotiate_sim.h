@@ -21,12 +21,13 @@
 #include "core/base/err.h"
 #include "core/negotiate/negotiate.h"
 
-enum { SIM_RANKS = 9, SIM_NAMES = 64, SIM_STALL_TEXT = 2000 };
+enum { SIM_RANKS = 9, SIM_NAMES = 64, SIM_JOINS = 64, SIM_STALL_TEXT = 2000 };
 
 /* One instruction of a rank's program. */
 struct sim_step {
-    /* PRIORITIZE: another thread waits, and the program goes on. */
-    enum { SIM_SUBMIT, SIM_WAIT, SIM_PRIORITIZE, SIM_SLEEP } what;
+    /* PRIORITIZE: another thread waits, and the program goes on. JOIN: it has run out of work, and
+     * goes on when all ranks have. */
+    enum { SIM_SUBMIT, SIM_WAIT, SIM_PRIORITIZE, SIM_SLEEP, SIM_JOIN } what;
     int name;       /* tensor "t<name>" */
     uint32_t group; /* SUBMIT: this and the next steps, `group` in all, are a group */
     /* Version of the shape; the same on every rank unless a mismatch is intended. */
@@ -52,8 +53,15 @@ struct sim_tensor {
     uint64_t id;
     enum { SIM_FREE, SIM_UNDER_WAY, SIM_DONE, SIM_FAILED } state;
     struct signature sig;
+    bool neutral; /* submitted because other ranks did, by a rank that has joined */
     uint64_t version, submitted, ran, failed;
     char text[1024]; /* text of the last failure */
+};
+
+/* What a rank that has joined was asked for. */
+struct sim_want {
+    int name;
+    struct signature sig;
 };
 
 struct sim_message {
@@ -78,10 +86,16 @@ struct sim_rank {
     uint64_t awake, due;
     struct sim_tensor tensors[SIM_NAMES];
     struct sim_lane lanes[SIM_LANES];
-    uint64_t frozen;            /* frozen batches handed out since the plan began */
-    uint64_t next, dropped;     /* batch numbers: the smallest next one; the last dropped one */
-    bool deaf;                  /* does nothing, like a stopped process */
-    bool eager;                 /* tries the fast path first */
+    uint64_t frozen;        /* frozen batches handed out since the plan began */
+    uint64_t next, dropped; /* batch numbers: the smallest next one; the last dropped one */
+    bool deaf;              /* does nothing, like a stopped process */
+    bool eager;             /* tries the fast path first */
+    enum negotiate_join join;
+    bool joined; /* all have joined, and this SIM_JOIN is about to end */
+    int joins;   /* that are over */
+    struct sim_want wants[SIM_NAMES];
+    int nwants;
+    uint64_t neutrals;          /* how many it has submitted */
     uint64_t fast;              /* how often the fast path was taken */
     char stall[SIM_STALL_TEXT]; /* lines of all stall reports */
     int nstalls;
@@ -104,6 +118,7 @@ struct sim {
     struct sim_message *queue[SIM_RANKS][SIM_RANKS], **queue_end[SIM_RANKS][SIM_RANKS];
     uint64_t messages;
     struct sim_log logs[SIM_LANES];
+    int last[SIM_JOINS]; /* 1 + the rank that was the last in each join; 0: it is not over */
     uint64_t progress;
     char why[2400];
 };

@@ -42,7 +42,8 @@ static bool tables_right(const struct sim_rank *r, int name, const struct negoti
     if (dim0 != (t->dim0 != NULL))
         return false;
     for (int i = 0; dim0 && i < n; i++) {
-        int64_t want = sim_dim0(name, own->version, i);
+        const struct sim_tensor *other = &r->sim->ranks[i].tensors[name];
+        int64_t want = other->neutral ? 0 : sim_dim0(name, other->version, i);
         if (t->dim0[i] != want)
             return false;
     }
@@ -163,6 +164,36 @@ static void on_stalled(void *ctx, const char *text)
     r->nstalls++;
 }
 
+static void on_wanted(void *ctx, const char *name, const struct signature *sig)
+{
+    struct sim_rank *r = ctx;
+    int number = atoi(name + 1);
+    if (!r->join || r->nwants == SIM_NAMES || r->tensors[number].state == SIM_UNDER_WAY) {
+        sim_fail(r->sim, "rank %d is asked for %s, in vain", r->rank, name);
+        return;
+    }
+    for (int i = 0; i < r->nwants; i++)
+        if (r->wants[i].name == number)
+            sim_fail(r->sim, "rank %d is asked twice for %s", r->rank, name);
+    r->wants[r->nwants++] = (struct sim_want){number, *sig};
+    r->sim->progress++;
+}
+
+static void on_joined(void *ctx, int last)
+{
+    struct sim_rank *r = ctx;
+    int *at = &r->sim->last[r->joins];
+    if (r->join != NEGOTIATE_DONE || r->nwants)
+        sim_fail(r->sim, "rank %d: all have joined, but it has work", r->rank);
+    if (*at && *at != last + 1)
+        sim_fail(r->sim, "rank %d: rank %d was the last to join; another: %d", r->rank, last,
+                 *at - 1);
+    *at = last + 1;
+    r->join = NEGOTIATE_PLAYS;
+    r->joined = true;
+    r->sim->progress++;
+}
+
 static void on_lost(void *ctx, int rank, const struct err *err)
 {
     struct sim_rank *r = ctx;
@@ -188,5 +219,7 @@ const struct negotiate_ops sim_ops = {
     .thawed = on_thawed,
     .stalled = on_stalled,
     .waiting_in = on_waiting_in,
+    .wanted = on_wanted,
+    .joined = on_joined,
     .lost = on_lost,
 };

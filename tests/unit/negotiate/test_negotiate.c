@@ -144,7 +144,7 @@ static void add_shuffled(struct sim *s, struct sim_rank *r, const struct pattern
     }
 }
 
-static void add_round(struct sim *s, const struct pattern *p)
+static void add_round(struct sim *s, const struct pattern *p, const bool *out)
 {
     int wrong_rank = -1, wrong = -1;
     if (s->n > 1 && sim_random(s, 60) == 0) {
@@ -154,6 +154,8 @@ static void add_round(struct sim *s, const struct pattern *p)
     bool same = p->wait_late != (sim_random(s, 6) == 0);
     for (int i = 0; i < s->n; i++) {
         struct sim_rank *r = &s->ranks[i];
+        if (out[i])
+            continue;
         int bad = i == wrong_rank ? wrong : -1;
         /* One rank must not wait for a bound batch before it submits what another rank submits
          * without waiting: see test_conflict. */
@@ -168,6 +170,27 @@ static void add_round(struct sim *s, const struct pattern *p)
         if (late && !p->pipelined)
             add_shuffled(s, r, p, 0, p->n, true, -1);
     }
+}
+
+static void add_join(struct sim *s, bool *out, int rank)
+{
+    out[rank] = true;
+    sim_add(&s->ranks[rank], &(struct sim_step){.what = SIM_JOIN});
+}
+
+/* Sometimes a rank runs out of work, until all have. */
+static void run_out(struct sim *s, bool *out, bool all)
+{
+    int left = 0;
+    for (int i = 0; i < s->n; i++)
+        left += !out[i];
+    for (int i = 0; i < s->n; i++)
+        if (!out[i] && (all || sim_random(s, 6) == 0)) {
+            add_join(s, out, i);
+            left--;
+        }
+    if (left == 0)
+        memset(out, 0, SIM_RANKS * sizeof(*out));
 }
 
 /* A small change of the program, the same on every rank. */
@@ -215,7 +238,7 @@ static void random_options(uint64_t seed, struct sim_options *o)
 }
 
 struct totals {
-    uint64_t frozen, thaws, fast, owed;
+    uint64_t frozen, thaws, fast, owed, neutral;
 };
 
 static bool random_world(uint64_t seed, struct totals *totals)
@@ -233,12 +256,17 @@ static bool random_world(uint64_t seed, struct totals *totals)
     }
     int rounds = 1 + (int)sim_random(&s, 40);
     uint64_t calm = 3 + sim_random(&s, 20);
+    bool joins = sim_random(&s, 3) == 0, out[SIM_RANKS] = {false};
     for (int i = 0; i < rounds; i++) {
         struct pattern *p = &patterns[i % npatterns];
         if (sim_random(&s, calm) == 0)
             mutate(&s, p);
-        add_round(&s, p);
+        if (joins && sim_random(&s, 4) == 0)
+            run_out(&s, out, false);
+        add_round(&s, p, out);
     }
+    if (joins)
+        run_out(&s, out, true);
     for (int i = 0; i < s.n; i++)
         for (int name = 0; name < SIM_NAMES; name++)
             sim_wait(&s.ranks[i], name);
@@ -254,6 +282,7 @@ static bool random_world(uint64_t seed, struct totals *totals)
     for (int i = 0; i < s.n; i++) {
         negotiate_get_stats(s.ranks[i].n, &stats);
         totals->owed += stats.owed;
+        totals->neutral += s.ranks[i].neutrals;
     }
     negotiate_get_stats(s.ranks[0].n, &stats);
     totals->frozen += stats.frozen;
@@ -272,11 +301,14 @@ static void test_random_worlds(void **state)
     for (uint64_t seed = first; seed <= last; seed++)
         if (!random_world(seed, &t))
             fail_msg("HVD_SIM_SEED=%llu", (unsigned long long)seed);
-    print_message("%llu frozen batches, %llu by the fast path, %llu thaws, %llu owed batches\n",
+    print_message("%llu frozen batches, %llu by the fast path, %llu thaws, %llu owed batches, "
+                  "%llu neutral elements\n",
                   (unsigned long long)t.frozen, (unsigned long long)t.fast,
-                  (unsigned long long)t.thaws, (unsigned long long)t.owed);
+                  (unsigned long long)t.thaws, (unsigned long long)t.owed,
+                  (unsigned long long)t.neutral);
     if (!one && !many)
-        assert_true(t.frozen > 1000 && t.thaws > 30 && t.fast > 100 && t.owed > 0);
+        assert_true(t.frozen > 1000 && t.thaws > 30 && t.fast > 100 && t.owed > 0 &&
+                    t.neutral > 1000);
 }
 
 /* Ids are evicted while ranks of one host announce one tensor, some by its id and some in full. */
