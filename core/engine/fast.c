@@ -14,10 +14,11 @@
 /* Returns whether this operation may be the plan's next one: no other is in flight on this rank. */
 static bool can_be_next(struct engine *e, const struct hvd_request *r)
 {
-    return r->name && r->set == 0 && r->op != HVD_ADASUM && !e->queue->joined && !e->fast_busy &&
-           !e->failed && !timeline_on(&e->timeline) && batches_idle(&e->circle.batches) &&
-           !e->circle.batches.held && e->circle.control.ndeparted == 0 &&
-           !queue_has_new(e->queue) && negotiate_frozen(e->circle.neg);
+    return r->name && r->set == 0 && r->op != HVD_ADASUM && !atomic_load(&e->queue->joined) &&
+           !e->fast_busy && !e->failed && !timeline_on(&e->timeline) &&
+           batches_idle(&e->circle.batches) && !e->circle.batches.held &&
+           e->circle.control.ndeparted == 0 && !queue_has_new(e->queue) &&
+           negotiate_frozen(e->circle.neg);
 }
 
 /* On 0 e->fast belongs to this call until its operation is done. 1: it is not the plan's next

@@ -105,8 +105,8 @@ struct queue {
     /* The last submitted slot, for stall reports; its name stays until the slot is reused. */
     const struct slot *last_slot;
     _Atomic uint64_t allocations;
-    bool abandoned; /* see queue_abandon() */
-    bool joined;    /* a thread is in hvd_join(): see queue_join() */
+    bool abandoned;      /* see queue_abandon() */
+    _Atomic bool joined; /* a thread is in hvd_join(): see queue_join() */
 };
 
 /* first_seq: queue.seq of the previous queue of this process, so that no handle value is used
@@ -165,7 +165,8 @@ int queue_submit_neutral(struct queue *q, const struct hvd_request *request,
                          const struct signature *sig, uint64_t now, hvd_handle *ret_handle,
                          struct err *err);
 
-/* From here to queue_joined() requests of the program are refused. -EBUSY: they are already. */
+/* From here to queue_joined() requests of the program are refused. -EBUSY: they are already. After
+ * it unnamed operations are counted from 0, since ranks have made different numbers of them. */
 int queue_join(struct queue *q, struct err *err);
 void queue_joined(struct queue *q);
 

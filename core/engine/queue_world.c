@@ -6,6 +6,7 @@
 #include "core/engine/queue.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "core/engine/queue_private.h"
 
@@ -42,7 +43,7 @@ void queue_await_open(struct queue *q)
 int queue_check_world(const struct queue *q, const struct hvd_request *requests, size_t n,
                       struct err *err)
 {
-    if (q->joined)
+    if (atomic_load(&q->joined))
         return err_set(err, EBUSY,
                        "a thread is in hvd_join(): nothing can be submitted until it returns");
     if (q->closed)
@@ -61,8 +62,8 @@ int queue_check_world(const struct queue *q, const struct hvd_request *requests,
 int queue_join(struct queue *q, struct err *err)
 {
     pthread_mutex_lock(&q->lock);
-    int rc = q->joined ? err_set(err, EBUSY, "another thread is in hvd_join()") : 0;
-    q->joined = true;
+    bool busy = atomic_exchange(&q->joined, true);
+    int rc = busy ? err_set(err, EBUSY, "another thread is in hvd_join()") : 0;
     pthread_mutex_unlock(&q->lock);
     return rc;
 }
@@ -70,7 +71,9 @@ int queue_join(struct queue *q, struct err *err)
 void queue_joined(struct queue *q)
 {
     pthread_mutex_lock(&q->lock);
-    q->joined = false;
+    atomic_store(&q->joined, false);
+    for (size_t i = 0; i < q->nsets; i++)
+        memset(q->sets[i].unnamed, 0, sizeof(q->sets[i].unnamed));
     pthread_mutex_unlock(&q->lock);
 }
 

@@ -46,11 +46,11 @@ parts=(life ops autograd optimizer flight broadcast dataloader elastic)
 for n in 1 2; do
     check "$n ranks by hand" by_hand $n "${parts[@]}"
 done
-check "ops and sets, 3 ranks by hand" by_hand 3 ops sets
+check "ops, join and sets, 3 ranks by hand" by_hand 3 ops join sets
 
 if [ -x "$BUILD/hvdrun" ]; then
     check "4 ranks under hvdrun" timeout -k 5 400 "$BUILD/hvdrun" -np 4 \
-        "$PY" tests/python/rank.py "${parts[@]}" sets
+        "$PY" tests/python/rank.py "${parts[@]}" join sets
 else
     echo "SKIP: e2e/test_python/hvdrun: hvdrun: it is not built"
 fi

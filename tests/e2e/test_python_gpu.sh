@@ -26,7 +26,7 @@ check "an error where there is no NCCL" ranks_refused HVD_NCCL_LIB=/nowhere/libn
 nccl=(HVD_NCCL_LIB="$BUILD/tests/fake/nccl-2.27/libnccl.so.2" HVD_TEST_WAY=nccl)
 check "1 rank, through NCCL" ranks 1 "${nccl[@]}" -- gpu ops
 check "2 ranks, through NCCL" ranks 2 "${nccl[@]}" -- ops autograd optimizer flight broadcast elastic gpu
-check "4 ranks, through NCCL" ranks 4 "${nccl[@]}" -- ops gpu
+check "4 ranks, through NCCL" ranks 4 "${nccl[@]}" -- ops join gpu
 check "1 rank ahead of its GPU" ranks 1 "${nccl[@]}" -- ahead
 check "2 ranks ahead of their GPUs" ranks 2 "${nccl[@]}" -- ahead
 lost() { # the last of three ranks is killed; both others must notice

@@ -18,7 +18,7 @@ export HVD_TEST_GPU=real
 "$python" -c 'import torch; print("torch", torch.__version__, "NCCL", torch.cuda.nccl.version(),
     torch.cuda.device_count(), "x", torch.cuda.get_device_name())'
 gpus=$("$python" -c 'import torch; print(torch.cuda.device_count())')
-all=(ops autograd optimizer flight broadcast gpu)
+all=(ops autograd optimizer flight broadcast join gpu)
 
 check "1 rank, NCCL" ranks 1 HVD_TEST_WAY=nccl -- "${all[@]}"
 check "1 rank, through the host's memory" ranks 1 HVD_BACKEND=staged HVD_TEST_WAY=staged -- "${all[@]}"

@@ -154,8 +154,6 @@ def test_unsupported():
         hvd.allreduce(torch.zeros(2, dtype=torch.int32), op=hvd.Adasum)
     with raises(hvd.HvdError, "root 99 is no rank"):
         hvd.broadcast(torch.zeros(2), 99)
-    with raises(NotImplementedError, "join is not supported"):
-        hvd.join()
     same(hvd.allreduce(torch.ones(2), op=hvd.Sum), torch.full([2], float(hvd.size())))
 
 

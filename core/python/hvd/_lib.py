@@ -149,6 +149,7 @@ _PROTOTYPES = {
     "hvd_result": (_INT, [_HANDLE, ctypes.c_void_p]),
     "hvd_release": (None, [_HANDLE]),
     "hvd_barrier": (_INT, [_STR]),
+    "hvd_join": (_INT, []),
     "hvd_set_add": (_INT, [ctypes.c_void_p, _INT, ctypes.c_void_p]),
     "hvd_set_remove": (_INT, [_INT]),
     "hvd_set_size": (_INT, [_INT]),

@@ -139,6 +139,20 @@ def allgather(data, name=None, process_set=global_process_set):
         lib.hvd_release(handle)
 
 
+def join():
+    """For a rank whose data has run out before that of others. Blocks until every rank of the job has called it, and
+    returns the rank that called it last. Meanwhile this rank takes part in what the others submit, also in its process
+    sets, with an element that changes nothing: zeros for a sum, ones for a product, no rows for allgather and alltoall.
+    An average still divides by the number of all ranks. A broadcast from this rank fails on all ranks.
+
+    No other thread may submit anything meanwhile. Not in an elastic job. Raises HorovodInternalError when a rank was
+    lost."""
+    check_stay(lib.hvd_enter())
+    last = lib.hvd_join()
+    check_stay(min(last, 0))
+    return last
+
+
 def barrier(name=None, process_set=global_process_set):
     """Returns when every rank, or every rank of the process set, has called it."""
     check_stay(lib.hvd_enter())
