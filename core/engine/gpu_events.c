@@ -62,7 +62,7 @@ int gpu_events_put(struct gpu_events *m, const struct hvd_request *r, size_t in_
         rc = cuda_enter(m->device, &visit, err);
     if (rc == 0)
         rc = check_place(m, r->input, in_bytes, "input", err);
-    if (rc == 0)
+    if (rc == 0 && (r->output != r->input || out_bytes > in_bytes))
         rc = check_place(m, r->output, out_bytes, "output", err);
     if (rc == 0)
         rc = record(m, r->stream, ret, err);

@@ -28,6 +28,8 @@ struct world {
     size_t queued;
     uint64_t next; /* smallest number of the next batch */
     uint64_t now;
+    struct signature wanted[NAMES]; /* of names for which ops.wanted was called */
+    bool is_wanted[NAMES];
 };
 
 static int on_send(void *ctx, int to, const struct buf *msg)
@@ -102,6 +104,27 @@ static void on_stalled(void *ctx, const char *text)
 {
 }
 
+/* No name is asked for that is in flight, or was asked for and not submitted. */
+static void on_wanted(void *ctx, const char *name, const struct signature *sig)
+{
+    struct world *w = ctx;
+    int i = name[0] == 't' && name[1] && !name[2] ? name[1] - '0' : -1;
+    if (i < 0 || i >= NAMES)
+        return;
+    if (w->under_way[i] || w->is_wanted[i])
+        abort();
+    w->is_wanted[i] = true;
+    w->wanted[i] = *sig;
+}
+
+static void on_joined(void *ctx, int last)
+{
+    struct world *w = ctx;
+    if (last < 0 || last > 5)
+        abort();
+    memset(w->is_wanted, 0, sizeof(w->is_wanted));
+}
+
 static void on_waiting_in(void *ctx, char *text, size_t size)
 {
     snprintf(text, size, "hvd_wait(t)");
@@ -138,6 +161,7 @@ static void submit(struct world *w, const uint8_t *bytes, size_t len)
     if (w->under_way[i])
         return;
     w->under_way[i] = true;
+    w->is_wanted[i] = false;
     struct negotiate_next next;
     if (negotiate_try_next(w->n, name, &sig, &next)) {
         if (next.number < w->next || w->queued == NAMES)
@@ -156,6 +180,32 @@ static void submit(struct world *w, const uint8_t *bytes, size_t len)
         abort();
     id = w->ids[i];
     negotiate_prioritize(w->n, id, true, w->now);
+}
+
+static void submit_wanted(struct world *w)
+{
+    for (int i = 0; i < NAMES; i++) {
+        char name[4] = {'t', (char)('0' + i), 0};
+        if (!w->is_wanted[i])
+            continue;
+        if (!negotiate_wants(w->n, name))
+            abort();
+        w->is_wanted[i] = false;
+        w->under_way[i] = true;
+        if (negotiate_submit(w->n, name, &w->wanted[i], w->now, &w->ids[i], NULL) < 0)
+            w->under_way[i] = false;
+    }
+}
+
+static void join(struct world *w, size_t how)
+{
+    if (how % 4 == 3) {
+        submit_wanted(w);
+        return;
+    }
+    if (how % 4 == NEGOTIATE_PLAYS)
+        memset(w->is_wanted, 0, sizeof(w->is_wanted));
+    negotiate_join(w->n, (enum negotiate_join)(how % 4));
 }
 
 static bool message(struct world *w, int from, const uint8_t *bytes, size_t len)
@@ -187,6 +237,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .thawed = on_thawed,
         .stalled = on_stalled,
         .waiting_in = on_waiting_in,
+        .wanted = on_wanted,
+        .joined = on_joined,
     };
     static const int root_children[] = {1, 3}, inner_children[] = {4, 5};
     struct world w = {.now = 1};
@@ -208,7 +260,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     size_t at = 1;
     while (at + 2 <= size) {
-        uint8_t what = data[at] % 7;
+        uint8_t what = data[at] % 8;
         size_t len = data[at + 1];
         at += 2;
         if (len > size - at)
@@ -224,12 +276,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             negotiate_tick(w.n, w.now += len);
         else if (what == 5)
             done(&w, len);
+        else if (what == 7)
+            join(&w, len);
         else
             negotiate_tick(w.n, w.now += len < 128 ? 1000 : 2000000000);
         if (!ok)
             break; /* undefined from here on: the engine would end */
-        if (what < 4 || what == 5)
-            at += what == 5 ? 0 : len;
+        if (what < 4)
+            at += len;
     }
     negotiate_destroy(w.n);
     return 0;
