@@ -12,15 +12,15 @@ def need_passes(passes):
 
 
 def need_options(optimizer, compression, op, predivide, groups):
-    """Raises ValueError for wrong arguments, NotImplementedError for Adasum."""
+    """Raises ValueError for wrong arguments."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise ValueError(f"a torch.optim.Optimizer is needed, got {type(optimizer).__name__}")
     if not callable(getattr(compression, "compress", None)):
         raise ValueError(f"compression should be one of hvd.Compression, got {compression!r}")
-    if op == _lib.ADASUM:
-        raise NotImplementedError("Adasum is not supported yet")
-    if op not in (_lib.AVERAGE, _lib.SUM, _lib.MIN, _lib.MAX, _lib.PRODUCT):
-        raise ValueError(f"op should be hvd.Average, Sum, Min, Max or Product, got {op!r}")
+    if op not in (_lib.AVERAGE, _lib.SUM, _lib.ADASUM, _lib.MIN, _lib.MAX, _lib.PRODUCT):
+        raise ValueError(f"op should be hvd.Average, Sum, Adasum, Min, Max or Product, got {op!r}")
+    if op == _lib.ADASUM and groups:
+        raise ValueError("op=Adasum has no groups: it combines each parameter by itself")
     if predivide != 1.0 and op != _lib.AVERAGE:
         raise ValueError("gradient_predivide_factor needs op=Average")
     if predivide <= 0:

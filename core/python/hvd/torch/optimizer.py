@@ -17,6 +17,7 @@ from .. import _lib
 from .._lib import REQUEST_BYTES, HvdError, check_stay, lib
 from ..process_sets import checked, request_set
 from . import _device, _enqueued, _scaler, _stolen
+from ._adasum import AdasumMixin
 from ._gradient import Gradient, Group, names_of, split
 from ._options import need_options, need_passes
 from ._request import describe, flights, usable
@@ -424,7 +425,8 @@ def DistributedOptimizer(
         named_parameters: model.named_parameters(). Errors and the timeline use these names.
         compression: hvd.Compression.none, fp16 or bf16: the type in which gradients are sent.
         backward_passes_per_step: how many backward passes accumulate before gradients are exchanged.
-        op: hvd.Average, Sum, Min, Max or Product.
+        op: hvd.Average, Sum, Min, Max or Product. With hvd.Adasum each rank makes the wrapped step with its own gradients,
+            and what that has changed is combined, at the end of step() (_adasum.py).
         gradient_predivide_factor: with Average, divides gradients before the sum and multiplies the result.
         num_groups: older name of groups, for a number.
         groups: a number of groups, or lists of parameters. The gradients of a group are exchanged together,
@@ -436,7 +438,6 @@ def DistributedOptimizer(
         An optimizer of a class derived from the optimizer's own, which shares its param_groups and state.
     Raises:
         ValueError: an argument is wrong, or named_parameters lacks a parameter or names two the same.
-        NotImplementedError: op=Adasum.
     """
     if checked(process_set).process_set_id is None:
         raise ValueError(f"{process_set} is not registered: pass it to add_process_set() on every rank first")
@@ -444,11 +445,12 @@ def DistributedOptimizer(
         warnings.warn("num_groups is the older name of groups", DeprecationWarning, stacklevel=2)
         groups = groups or num_groups
     need_passes(backward_passes_per_step)
-    if isinstance(optimizer, _DistributedMixin):
+    if isinstance(optimizer, (_DistributedMixin, AdasumMixin)):
         raise ValueError("the optimizer is a DistributedOptimizer already: wrap it only once")
     need_options(optimizer, compression, op, gradient_predivide_factor, groups)
     kind = type(optimizer)
-    cls = type(kind.__name__, (_DistributedMixin, kind), {"__module__": kind.__module__})
+    mixin = AdasumMixin if op == _lib.ADASUM else _DistributedMixin
+    cls = type(kind.__name__, (mixin, kind), {"__module__": kind.__module__})
     self = cls.__new__(cls)
     # Not `step`: a learning rate scheduler has stored its own wrapper of the wrapped object's method there.
     self.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
