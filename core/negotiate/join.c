@@ -15,8 +15,11 @@
  *
  * Part of negotiate, see negotiate_impl.h.
  */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "core/base/clock.h"
 #include "core/negotiate/negotiate_impl.h"
 #include "core/negotiate/signature.h"
 
@@ -142,8 +145,10 @@ void negotiate_join(struct negotiate *n, enum negotiate_join state)
     struct join *j = &n->join;
     bool new = !j->own &&state;
     j->own = state;
-    if (new)
+    if (new) {
         j->last = (uint32_t)n->config.rank;
+        rankset_add(&j->who, n->config.rank);
+    }
     if (!state)
         forget_asked(n);
     if (!new)
@@ -170,13 +175,15 @@ int join_recv(struct negotiate *n, int child, struct reader *r)
     struct child *c = &n->children[child];
     uint8_t flags = reader_u8(r);
     uint32_t last = reader_u32(r);
-    if (!reader_ok(r) || (flags & (flags + 1)) || flags > (SOME | ALL | DONE) ||
-        last >= (uint32_t)n->config.size)
+    rankset_read(&n->scratch, r);
+    if (!reader_ok(r) || !rankset_within(&n->scratch, &c->below) || (flags & (flags + 1)) ||
+        flags > (SOME | ALL | DONE) || last >= (uint32_t)n->config.size)
         return -EPROTO;
     bool new = flags && !c->join;
     if (flags & ALL & ~c->join)
         n->join.last = last;
     c->join = flags;
+    rankset_union(&n->join.who, &n->scratch);
     if (!new)
         return 0;
     list_for_each(at, next, &n->partial)
@@ -191,6 +198,8 @@ static void end(struct negotiate *n, uint32_t last)
 {
     n->join.own = NEGOTIATE_PLAYS;
     n->join.told = 0;
+    n->join.told_count = 0;
+    rankset_clear(&n->join.who);
     forget_asked(n);
     for (int i = 0; i < n->nchildren; i++)
         n->children[i].join = 0;
@@ -208,31 +217,30 @@ int join_follow_joined(struct negotiate *n, struct reader *r)
 
 static void tell_parent(struct negotiate *n)
 {
-    struct buf *b = &n->join.message;
-    bool all = n->join.own && all_below(n, ALL);
+    struct join *j = &n->join;
+    bool all = j->own && all_below(n, ALL);
     uint8_t flags = (join_some(n) ? SOME : 0) | (all ? ALL : 0) | (all_done(n) ? DONE : 0);
-    if (flags == n->join.told)
+    if (!flags)
+        rankset_clear(&j->who);
+    int count = rankset_count(&j->who);
+    if (flags == j->told && count == j->told_count)
         return;
-    negotiate_begin(n, b, UP_JOIN);
-    buf_put_u8(b, flags);
-    buf_put_u32(b, n->join.last);
-    if (b->failed) {
+    negotiate_begin(n, &j->message, UP_JOIN);
+    buf_put_u8(&j->message, flags);
+    buf_put_u32(&j->message, j->last);
+    rankset_write(&j->who, &j->message);
+    if (j->message.failed) {
         n->failed = -ENOMEM;
         return;
     }
-    n->join.told = flags;
-    n->ops.send(n->ctx, NEGOTIATE_PARENT, b);
+    j->told = flags;
+    j->told_count = count;
+    n->ops.send(n->ctx, NEGOTIATE_PARENT, &j->message);
 }
 
-void join_tick(struct negotiate *n)
+static void end_all(struct negotiate *n)
 {
     struct buf *b = &n->join.message;
-    if (!n->root) {
-        tell_parent(n);
-        return;
-    }
-    if (!all_done(n))
-        return;
     negotiate_begin(n, b, DOWN_JOINED);
     buf_put_u32(b, n->join.last);
     if (b->failed) {
@@ -241,4 +249,52 @@ void join_tick(struct negotiate *n)
     }
     negotiate_send_down(n, b);
     end(n, n->join.last);
+}
+
+/* Some ranks have joined, and the others do nothing. */
+static void report(struct negotiate *n, uint64_t seconds)
+{
+    char joined[200], others[200], text[600];
+    struct rankset *rest = &n->scratch;
+    rankset_clear(rest);
+    rankset_union(rest, &n->below);
+    rankset_subtract(rest, &n->join.who);
+    rankset_text(&n->join.who, n->config.names, joined, sizeof(joined));
+    rankset_text(rest, n->config.names, others, sizeof(others));
+    snprintf(text, sizeof(text),
+             "in hvd_join(): ranks %s; the others have submitted nothing for %llu s: ranks %s",
+             joined, (unsigned long long)seconds, others);
+    stall_say(n, text);
+}
+
+/* Called on the root while ranks have joined. Tensors that wait are the stall inspector's. */
+static uint64_t look_for_quiet(struct negotiate *n, uint64_t now)
+{
+    struct join *j = &n->join;
+    bool busy = !list_empty(&n->partial) || n->rounds.nlog != j->quiet_at || !j->quiet_since;
+    if (busy) {
+        j->quiet_at = n->rounds.nlog;
+        j->quiet_since = j->reported = now;
+    }
+    uint64_t due = j->reported + n->config.stall_ns;
+    if (now < due)
+        return due;
+    j->reported = now;
+    report(n, (now - j->quiet_since) / CLOCK_S);
+    return now + n->config.stall_ns;
+}
+
+uint64_t join_tick(struct negotiate *n, uint64_t now)
+{
+    if (!n->root && n->hello_sent)
+        tell_parent(n);
+    else if (!n->root)
+        return UINT64_MAX;
+    else if (all_done(n))
+        end_all(n);
+    else if (!join_some(n))
+        n->join.quiet_since = 0;
+    else if (n->config.stall_ns)
+        return look_for_quiet(n, now);
+    return UINT64_MAX;
 }

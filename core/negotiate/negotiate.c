@@ -70,6 +70,7 @@ int negotiate_create(const struct negotiate_config *config, const struct negotia
     owed_init(&n->owed);
     if (create_children(n, config) < 0 || rankset_init(&n->below, config->size) < 0 ||
         rankset_init(&n->scratch, config->size) < 0 ||
+        rankset_init(&n->join.who, config->size) < 0 ||
         tensors_init(&n->table, config->cache_capacity, config->nchildren) < 0 ||
         decide_init(n) < 0 || stall_init(n) < 0) {
         negotiate_destroy(n);
@@ -99,6 +100,7 @@ void negotiate_destroy(struct negotiate *n)
     buf_fini(&n->up);
     buf_fini(&n->down);
     buf_fini(&n->join.message);
+    rankset_fini(&n->join.who);
     free(n->batch);
     free(n->picked);
     free(n);
@@ -280,7 +282,6 @@ int negotiate_recv(struct negotiate *n, int from, const void *msg, size_t len, u
 uint64_t negotiate_tick(struct negotiate *n, uint64_t now)
 {
     n->now = now;
-    join_tick(n);
     uint64_t due = thaw_tick(n, now), stalled = stall_tick(n, now);
     if (!n->frozen) {
         due = n->root ? decide_tick(n, now) : announce_flush(n, now);
@@ -289,6 +290,8 @@ uint64_t negotiate_tick(struct negotiate *n, uint64_t now)
     }
     uint64_t owed = owed_tick(n, now);
     due = owed < due ? owed : due;
+    uint64_t joins = join_tick(n, now); /* behind the greeting */
+    due = joins < due ? joins : due;
     return stalled < due ? stalled : due;
 }
 

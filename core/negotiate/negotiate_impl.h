@@ -33,7 +33,7 @@ enum message {
     UP_STALLED,    /* stall.c */
     UP_SETTLED,    /* no rank at or below the sender owes a batch: owed.c */
     UP_CONFLICT,   /* str why a rank at or below the sender cannot run a batch that it owes */
-    UP_JOIN,       /* u8 flags, u32 the rank that joined last: join.c */
+    UP_JOIN,       /* u8 flags, u32 the rank that joined last, rankset: join.c */
     DOWN_LOG = 32, /* records of the log */
     DOWN_PLAN,     /* plan.h; begins a generation */
     DOWN_THAW_ASK,
@@ -104,9 +104,14 @@ struct negotiate {
     struct stall stall;
     struct join {
         enum negotiate_join own;
-        uint8_t told;  /* flags of the last UP_JOIN to the parent */
-        uint32_t last; /* the rank at or below this node that joined last */
+        uint8_t told;       /* flags of the last UP_JOIN to the parent */
+        uint32_t last;      /* the rank at or below this node that joined last */
+        struct rankset who; /* ranks at and below this node that have joined */
+        int told_count;     /* how many of them the parent knows */
         struct buf message;
+        /* Root: since when no tensor was heard of, at what length of the log, and when that was
+         * reported. */
+        uint64_t quiet_since, quiet_at, reported;
     } join;
 
     struct fusion fusion; /* this field and all below: root only */
@@ -201,6 +206,9 @@ int stall_follow_stall(struct negotiate *n, struct reader *r);
 int stall_follow_lost(struct negotiate *n, struct reader *r);
 int stall_recv_hint(struct negotiate *n, struct reader *r);
 
+/* Sends one line of a stall report to all ranks. */
+void stall_say(struct negotiate *n, const char *text);
+
 /* Called on the root: every operation of every rank fails. rank: as in DOWN_LOST. */
 void stall_end_all(struct negotiate *n, int rank, int code, const char *text);
 uint64_t stall_tick(struct negotiate *n, uint64_t now);
@@ -221,7 +229,10 @@ void join_idle(struct negotiate *n, const struct tensor *e);
 int join_recv(struct negotiate *n, int child, struct reader *r);
 int join_follow_wanted(struct negotiate *n, struct reader *r);
 int join_follow_joined(struct negotiate *n, struct reader *r);
-void join_tick(struct negotiate *n);
+
+/* Sends what the parent does not know; on the root, ends it, or reports that nothing happens.
+ * Returns when to call it next. */
+uint64_t join_tick(struct negotiate *n, uint64_t now);
 
 /* status.c */
 int status_follow(struct negotiate *n, struct reader *r);

@@ -215,7 +215,7 @@ static bool find_text(struct negotiate *n, const struct stall_item *it, char *te
     return true;
 }
 
-static void tell(struct negotiate *n, const char *text)
+void stall_say(struct negotiate *n, const char *text)
 {
     negotiate_begin(n, &n->down, DOWN_STALL);
     buf_put_str(&n->down, text);
@@ -312,7 +312,7 @@ static void report(struct negotiate *n)
         char text[900];
         if (!find_text(n, it, text, sizeof(text)))
             continue;
-        tell(n, text);
+        stall_say(n, text);
         if (n->config.stall_shutdown_ns == 0 || it->age < n->config.stall_shutdown_ns)
             continue;
         if (it->running || it->owed)

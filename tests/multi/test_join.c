@@ -465,6 +465,24 @@ static void test_leaves(void **state)
     assert_int_equal(world_run(3, leaves_rank, NULL), 0);
 }
 
+/* Rank 0 does nothing for a while: the stall report says who is in hvd_join() and who is not. */
+static int quiet_rank(int rank, int size, void *arg)
+{
+    struct hvd_stats s = {.size = sizeof(s)};
+    if (hvd_init() < 0 || hvd_barrier("begin") < 0)
+        return FAIL("%s", hvd_error());
+    while (rank == 0 && s.stalls == 0 && hvd_stats(&s) == 0)
+        nap_ms(10);
+    return hvd_join() == 0 ? end(0) : FAIL("%s", hvd_error());
+}
+
+static void test_quiet(void **state)
+{
+    static const char *const env[] = {"HVD_STALL_CHECK_TIME_SECONDS=1", NULL};
+    const struct world_options options = {.size = 3, .env = env, .timeout_s = 60};
+    assert_int_equal(world_run_options(&options, quiet_rank, NULL), 0);
+}
+
 /* Rank 2 is killed while rank 1 has joined and rank 0 has not. */
 static int dies_rank(int rank, int size, void *arg)
 {
@@ -537,8 +555,8 @@ int main(void)
         cmocka_unit_test(test_kinds),  cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_frozen), cmocka_unit_test(test_in_flight),
         cmocka_unit_test(test_sets),   cmocka_unit_test(test_busy),
-        cmocka_unit_test(test_leaves), cmocka_unit_test(test_dies),
-        cmocka_unit_test(test_gpus),
+        cmocka_unit_test(test_leaves), cmocka_unit_test(test_quiet),
+        cmocka_unit_test(test_dies),   cmocka_unit_test(test_gpus),
     };
     return cmocka_run_group_tests_name("multi/test_join", tests, NULL, NULL);
 }
