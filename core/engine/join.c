@@ -10,8 +10,10 @@
 
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
+#include "core/engine/fast.h"
 #include "core/engine/neutral.h"
 #include "core/engine/set_call.h"
+#include "core/engine/vote.h"
 
 #define LOOK_MS     5             /* how often the joined rank looks without news */
 #define FAREWELL_NS (5 * CLOCK_S) /* the end may arrive after the farewell of another rank */
@@ -28,6 +30,7 @@ struct served {
     struct served *next;
     hvd_handle handle;
     struct slot *slot;
+    bool set_vote; /* the first one of hvd_set_add() or hvd_set_remove() */
     struct neutral neutral;
 };
 
@@ -36,7 +39,13 @@ struct serving {
     struct served *first;
     struct neutral_gpu gpu;
     enum negotiate_join state;
+    bool tells;  /* this rank has to tell the others why they cannot make or remove a set */
+    bool failed; /* the engine has failed */
 };
+
+/* Buffers that a back end may use until the process ends. */
+static struct served *kept;
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void join_init(struct join *j)
 {
@@ -129,18 +138,50 @@ static bool is_wanted(struct engine *e, const struct join_want *w)
     return wanted;
 }
 
+/* The GPU on which this rank has tensors, or the one that it is most likely to use. */
+static int choose_gpu(struct engine *e)
+{
+    const struct cuda_api *api;
+    int ordinal = queue_gpu(e->queue), gpus = 0;
+    if (ordinal >= 0)
+        return ordinal;
+    if (cuda_api_start(&api, NULL) < 0 || api->device_count(&gpus) != CUDA_OK || gpus < 1)
+        return 0; /* opening it says why there is none */
+    return e->world->local_rank % gpus;
+}
+
+/* Other ranks make or remove a set, which needs this rank, too: they get an error. */
+static void refuse_set(struct serving *s, struct served *one, const struct hvd_request *r)
+{
+    int rank = s->e->circle.rank;
+    struct err mine = {0}, *telling = one->neutral.in;
+    size_t words = one->neutral.bytes / sizeof(int64_t);
+    err_set(&mine, EBUSY, "it is in hvd_join(), and a set needs all ranks");
+    if (r->dtype == HVD_INT64 && words > 1) {
+        vote_refuse(one->neutral.in, words, rank, &mine);
+        one->set_vote = true;
+    } else if (s->tells && r->op == HVD_BOR && one->neutral.bytes == sizeof(*telling)) {
+        vote_telling(telling, rank, &mine);
+        s->tells = false;
+    }
+}
+
 static int submit(struct serving *s, struct served *one, const struct join_want *w, struct err *err)
 {
     struct engine *e = s->e;
     struct signature sig = w->sig;
     struct hvd_request r;
-    int size = 0, rank = queue_place(e->queue, w->set, &size), gpu = queue_gpu(e->queue);
+    int size = 0, rank = queue_place(e->queue, w->set, &size);
+    if (size == 0)
+        return err_set(err, EEXIST, "the set was removed");
     int64_t rows = sig.ndim > 0 ? request_rows(sig.shape[0], rank, size) : 1;
     sig.joined = sig.kind == HVD_BROADCAST && sig.root == rank;
-    int rc = neutral_make(&one->neutral, &s->gpu, gpu < 0 ? e->world->local_rank : gpu, &sig, rows,
+    int rc = neutral_make(&one->neutral, &s->gpu, sig.device < 0 ? -1 : choose_gpu(e), &sig, rows,
                           &r, err);
     r.name = w->name;
     r.set = w->set;
+    if (rc == 0 && w->set == 0 && strcmp(w->name, SET_CALL_NAME) == 0)
+        refuse_set(s, one, &r);
     if (rc == 0)
         rc = queue_submit_neutral(e->queue, &r, &sig, clock_ns(), &one->handle, err);
     if (rc < 0)
@@ -162,31 +203,29 @@ static void give_up(struct engine *e, const struct err *why)
     drive_leave(e);
 }
 
-static void serve(struct serving *s, const struct join_want *w)
+/* The buffers of an operation that has failed may still be used: MPI cannot take it back, and
+ * freeing memory of a GPU that hangs would hang, too. */
+static bool keeps(const struct serving *s, const struct served *one)
 {
-    struct err err = {0};
-    if (!is_wanted(s->e, w))
-        return;
-    if (strcmp(w->name, SET_CALL_NAME) == 0) {
-        sets_say_joined(s->e);
-        return;
-    }
-    struct served *one = calloc(1, sizeof(*one));
-    int rc = one ? submit(s, one, w, &err) : err_set(&err, ENOMEM, "no memory");
-    if (rc == 0)
-        return;
-    if (one)
-        neutral_free(&one->neutral, &s->gpu);
-    free(one);
-    give_up(s->e, &err);
+    bool on_gpu = one->neutral.on_gpu[0].at || one->neutral.on_gpu[1].at;
+    return one->slot->status < 0 && (queue_abandoned(s->e->queue) || (on_gpu && s->failed));
 }
 
-static size_t count_unfinished(const struct serving *s)
+static void keep(struct served *one)
 {
-    size_t n = 0;
-    for (const struct served *one = s->first; one; one = one->next)
-        n += !atomic_load(&one->slot->done);
-    return n;
+    pthread_mutex_lock(&kept_lock);
+    one->next = kept; /* reachable for leak checkers */
+    kept = one;
+    pthread_mutex_unlock(&kept_lock);
+}
+
+/* Whether this rank has to tell why. The result is in the place of the input. */
+static void read_vote(struct serving *s, const struct served *one)
+{
+    struct err mine = {.code = -EBUSY};
+    if (one->set_vote && one->slot->status == 0)
+        s->tells = vote_tells(one->neutral.in, one->neutral.bytes / sizeof(int64_t),
+                              s->e->circle.rank, &mine);
 }
 
 /* Frees operations that are done. */
@@ -198,11 +237,42 @@ static void reap(struct serving *s)
             continue;
         }
         *at = one->next;
+        read_vote(s, one);
+        bool keeping = keeps(s, one);
         if (queue_claim(one->slot, one->handle))
             queue_release(s->e->queue, one->slot, one->handle);
+        if (keeping) {
+            keep(one);
+            continue;
+        }
         neutral_free(&one->neutral, &s->gpu);
         free(one);
     }
+}
+
+static void serve(struct serving *s, const struct join_want *w)
+{
+    struct err err = {0};
+    if (!is_wanted(s->e, w))
+        return;
+    reap(s);
+    struct served *one = calloc(1, sizeof(*one));
+    int rc = one ? submit(s, one, w, &err) : err_set(&err, ENOMEM, "no memory");
+    if (rc == 0)
+        return;
+    if (one)
+        neutral_free(&one->neutral, &s->gpu);
+    free(one);
+    if (rc != -EEXIST) /* else this rank's program had submitted it already */
+        give_up(s->e, &err);
+}
+
+static size_t count_unfinished(const struct serving *s)
+{
+    size_t n = 0;
+    for (const struct served *one = s->first; one; one = one->next)
+        n += !atomic_load(&one->slot->done);
+    return n;
 }
 
 /* ---- begin and end ----------------------------------------------------------------------------
@@ -252,6 +322,7 @@ static int look(struct serving *s, struct err *err)
     struct engine *e = s->e;
     drive_lock(e);
     int rc = cannot_end(e, err);
+    s->failed = e->failed;
     size_t all = atomic_load(&e->queue->in_flight);
     bool own = e->fast_busy || all > count_unfinished(s);
     if (rc == 0 && s->state == NEGOTIATE_SERVES && !own)
@@ -263,46 +334,74 @@ static int look(struct serving *s, struct err *err)
 
 static int begin(struct engine *e, struct err *err)
 {
+    struct join *j = &e->join;
     if (e->boot.elastic)
         return err_set(err, ENOTSUP, "hvd_join() is not possible in an elastic job yet");
+    pthread_mutex_lock(&e->sets.calls);
     int rc = queue_join(e->queue, err);
+    pthread_mutex_unlock(&e->sets.calls);
     if (rc < 0)
         return rc;
-    drop_wants(&e->join);
-    e->join.over = false;
+    pthread_mutex_lock(&j->lock);
+    drop_wants(j);
+    j->over = false;
+    pthread_mutex_unlock(&j->lock);
     return 0;
 }
 
-/* Until all are over. Bounded: they have failed, or all ranks take part in them. */
+/* Serves until the end, or until there can be none. */
+static int serve_all(struct serving *s, struct err *err)
+{
+    struct join *j = &s->e->join;
+    bool over = false;
+    int rc = 0;
+    while (rc == 0 && !over) {
+        rc = look(s, err);
+        struct join_want *first = take(j, &over);
+        for (struct join_want *w = first, *next; w; w = next) {
+            next = w->next;
+            if (!over) /* else an operation that comes after the end, of a rank that knows of it */
+                serve(s, w);
+            free(w);
+        }
+    }
+    return over ? 0 : rc;
+}
+
+/* Waits for operations that have failed, or in which all ranks take part. */
 static void finish_all(struct serving *s)
 {
     const struct timespec nap = {.tv_nsec = 500000};
     while (count_unfinished(s) > 0)
         nanosleep(&nap, NULL);
+    drive_lock(s->e);
+    s->failed = s->e->failed;
+    drive_leave(s->e);
     reap(s);
-    neutral_gpu_close(&s->gpu);
+    if (!s->failed)
+        neutral_gpu_close(&s->gpu);
+}
+
+/* In sets a rank takes part until it has left them. So no rank may submit before all have. */
+static int meet(struct engine *e, struct err *err)
+{
+    const struct hvd_request r = {.kind = HVD_BARRIER, .name = "hvd.join", .device = -1};
+    return fast_run(e, &r, FAST_OWN, err);
 }
 
 int join_run(struct engine *e, struct err *err)
 {
     struct serving s = {.e = e};
-    bool over = false;
     int rc = begin(e, err);
     if (rc < 0)
         return rc;
     change(&s, NEGOTIATE_SERVES);
-    while (rc == 0 && !over) {
-        struct join_want *first = take(&e->join, &over);
-        for (struct join_want *w = first, *next; w; w = next) {
-            next = w->next;
-            serve(&s, w);
-            free(w);
-        }
-        if (!over)
-            rc = look(&s, err);
-    }
+    rc = serve_all(&s, err);
     finish_all(&s);
     change(&s, NEGOTIATE_PLAYS);
+    if (rc == 0)
+        rc = meet(e, err);
+    int last = e->join.last;
     queue_joined(e->queue);
-    return rc < 0 ? rc : e->join.last;
+    return rc < 0 ? rc : last;
 }

@@ -4,6 +4,8 @@
  */
 #include "core/engine/neutral.h"
 
+#include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -18,17 +20,26 @@
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static double float_of(enum hvd_op op, double prescale)
+/* A number that no finite one of the type exceeds. */
+static double infinity_of(enum hvd_dtype dtype, double prescale)
 {
+    if (dtype == HVD_FLOAT64 || (float)prescale != 0)
+        return INFINITY;
+    return dtype == HVD_FLOAT16 ? 65504 : FLT_MAX / 2; /* its product with 0 is 0 */
+}
+
+static double float_of(enum hvd_dtype dtype, enum hvd_op op, double prescale)
+{
+    double large = infinity_of(dtype, prescale);
     switch (op) {
     case HVD_PRODUCT:
         return 1 / prescale;
     case HVD_MIN:
-        return prescale < 0 ? -INFINITY : INFINITY;
+        return prescale < 0 ? -large : large;
     case HVD_MAX:
-        return prescale < 0 ? INFINITY : -INFINITY;
+        return prescale < 0 ? large : -large;
     default:
-        return 0;
+        return prescale < 0 ? 0.0 : -0.0; /* 0 would change -0 */
     }
 }
 
@@ -67,7 +78,7 @@ static int64_t int_of(enum hvd_dtype dtype, enum hvd_op op, double prescale)
 /* One element, as it is in memory. */
 static void element(enum hvd_dtype dtype, enum hvd_op op, double prescale, uint8_t *to)
 {
-    double real = float_of(op, prescale);
+    double real = float_of(dtype, op, prescale);
     float single = (float)real;
     int64_t integer = int_of(dtype, op, prescale);
     uint16_t half = dtype == HVD_FLOAT16 ? half_from_float(single) : bfloat_from_float(single);
@@ -143,12 +154,16 @@ static int move_to_gpu(struct neutral_gpu *gpu, struct cuda_memory *memory, void
     return rc;
 }
 
-static size_t count_of(const struct signature *sig, int64_t rows)
+/* The bytes of so many rows. -EINVAL: too many. */
+static int bytes_of(const struct signature *sig, int64_t rows, size_t *ret, struct err *err)
 {
-    size_t n = 1;
+    size_t bytes = hvd_dtype_size((enum hvd_dtype)sig->dtype);
     for (int i = 0; i < sig->ndim; i++)
-        n *= (size_t)(i == 0 ? rows : sig->shape[i]);
-    return n;
+        if (__builtin_mul_overflow(bytes, (size_t)(i == 0 ? rows : sig->shape[i]), &bytes) ||
+            bytes > (size_t)INT64_MAX / 2)
+            return err_set(err, EINVAL, "the shape is too large");
+    *ret = sig->kind == HVD_BARRIER ? 0 : bytes;
+    return 0;
 }
 
 static bool has_output(const struct signature *sig)
@@ -162,18 +177,18 @@ int neutral_make(struct neutral *neutral, struct neutral_gpu *gpu, int ordinal,
 {
     enum hvd_dtype dtype = (enum hvd_dtype)sig->dtype;
     enum hvd_op op = (enum hvd_op)sig->op;
-    size_t n = count_of(sig, sig->ndim > 0 ? sig->shape[0] : 1), out = 0;
-    if (sig->kind == HVD_BARRIER)
-        n = 0;
-    if (has_output(sig))
-        out = count_of(sig, out_rows);
-    size_t bytes = n * hvd_dtype_size(dtype), out_bytes = out * hvd_dtype_size(dtype);
+    size_t bytes = 0, out_bytes = 0;
+    int rc = bytes_of(sig, sig->shape[0], &bytes, err);
+    if (rc == 0 && has_output(sig))
+        rc = bytes_of(sig, out_rows, &out_bytes, err);
+    if (rc < 0)
+        return rc;
+    neutral->bytes = bytes;
     neutral->in = malloc(bytes + 1);
     neutral->out = has_output(sig) ? calloc(1, out_bytes + 1) : NULL;
     if (!neutral->in || (has_output(sig) && !neutral->out))
         return err_set(err, ENOMEM, "no memory for a neutral element of %zu bytes", bytes);
-    neutral_fill(neutral->in, dtype, op, sig->prescale, n);
-    int rc = 0;
+    neutral_fill(neutral->in, dtype, op, sig->prescale, bytes / hvd_dtype_size(dtype));
     if (sig->device >= 0) {
         rc = open_gpu(gpu, ordinal, err);
         if (rc == 0)

@@ -24,17 +24,19 @@ struct neutral_gpu {
 
 /* Buffers of one operation. Zero-initialized. */
 struct neutral {
-    void *in, *out;
+    void *in, *out;               /* out NULL: the result is in `in`, or allocated by the queue */
+    size_t bytes;                 /* of in */
     struct cuda_memory on_gpu[2]; /* in and out, if they are there */
 };
 
 /* Writes n neutral elements to `to`, such that one that was multiplied by prescale is neutral, too.
- * A product of integers has none if prescale is not 1: then they are 1. */
+ * A product's is rounded to the type; of integers it has none if prescale is not 1: then they
+ * are 1. */
 void neutral_fill(void *to, enum hvd_dtype dtype, enum hvd_op op, double prescale, size_t n);
 
-/* Allocates and fills the buffers for an operation of this signature, and makes the request for
- * them. shape: [HVD_MAX_DIMS], used by the request. out_rows: of a reducescatter. ordinal: this
- * rank's GPU. -ENOMEM, and errors of the GPU. */
+/* Allocates and fills the buffers for an operation of this signature, which the request uses.
+ * out_rows: of a reducescatter. ordinal: this rank's GPU. -EINVAL: too large; -ENOMEM, and errors
+ * of the GPU. */
 int neutral_make(struct neutral *neutral, struct neutral_gpu *gpu, int ordinal,
                  const struct signature *sig, int64_t out_rows, struct hvd_request *ret,
                  struct err *err);

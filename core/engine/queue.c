@@ -442,6 +442,14 @@ void queue_abandon(struct queue *q)
     pthread_mutex_unlock(&q->lock);
 }
 
+bool queue_abandoned(struct queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    bool abandoned = q->abandoned;
+    pthread_mutex_unlock(&q->lock);
+    return abandoned;
+}
+
 int queue_make_result(struct queue *q, struct slot *s, size_t bytes, struct err *err)
 {
     int rc = 0;

@@ -212,6 +212,8 @@ void queue_fail_all(struct queue *q, const struct err *err);
  * write to them. */
 void queue_abandon(struct queue *q);
 
+bool queue_abandoned(struct queue *q);
+
 /* Calls f for every slot that is in flight (inbox, negotiating or batched), in no order. */
 void queue_each(struct queue *q, void (*f)(void *ctx, struct slot *slot), void *ctx);
 

@@ -12,7 +12,7 @@
 
 _Static_assert(2 + MAC_SIZE / 4 <= VOTE_WORDS, "a call does not fit into a vote");
 
-enum { ADDS, REMOVES, JOINED };
+enum { ADDS, REMOVES };
 
 void set_call_add(struct set_call *call, const int *ranks, int n)
 {
@@ -33,12 +33,6 @@ void set_call_remove(struct set_call *call, int set)
 {
     *call = (struct set_call){.words = {REMOVES, (uint32_t)set}};
     snprintf(call->text, sizeof(call->text), "removes set %d", set);
-}
-
-void set_call_joined(struct set_call *call)
-{
-    *call = (struct set_call){.words = {JOINED}};
-    snprintf(call->text, sizeof(call->text), "is in hvd_join()");
 }
 
 /* Tells all ranks what rank 0 has called, and the lowest rank that has called something else. */
@@ -64,7 +58,7 @@ static int disagree(const struct vote *v, const struct set_call *call, int rank,
         err, EINVAL,
         "the ranks ask for different sets: rank 0 %.150s, rank %d %.150s; all ranks have to "
         "add and remove the same sets in the same order",
-        texts[0], second, texts[1]);
+        texts[0][0] ? texts[0] : "is in hvd_join()", second, texts[1]);
 }
 
 int set_call_compare(const struct vote *v, const struct set_call *call, int rank,

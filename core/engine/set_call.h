@@ -20,8 +20,6 @@ struct set_call {
 };
 
 void set_call_add(struct set_call *call, const int *ranks, int n);
-/* Of a rank that makes no call because it is in hvd_join(). */
-void set_call_joined(struct set_call *call);
 void set_call_remove(struct set_call *call, int set);
 
 /* rank: this rank's number in the world. mine: as of vote_well(). -EINVAL: the calls differ. */

@@ -169,12 +169,20 @@ static int add_one(struct engine *e, const int *ranks, int n, int *ret_set, stru
     return 0;
 }
 
+/* The others are told by the thread in hvd_join(). */
+static int check_joined(struct engine *e, struct err *err)
+{
+    return atomic_load(&e->queue->joined) ? err_set(err, EBUSY, "a thread is in hvd_join()") : 0;
+}
+
 int sets_add(struct engine *e, const int *ranks, int n, int *ret_set, struct err *err)
 {
     if (e->boot.elastic)
         return err_set(err, ENOTSUP, "hvd_set_add: sets are not possible in elastic jobs yet");
     pthread_mutex_lock(&e->sets.calls);
-    int rc = add_one(e, ranks, n, ret_set, err);
+    int rc = check_joined(e, err);
+    if (rc == 0)
+        rc = add_one(e, ranks, n, ret_set, err);
     pthread_mutex_unlock(&e->sets.calls);
     return rc;
 }
@@ -253,7 +261,9 @@ int sets_remove(struct engine *e, int set, struct err *err)
     if (e->boot.elastic)
         return err_set(err, EINVAL, "hvd_set_remove: there is no set %d to remove", set);
     pthread_mutex_lock(&e->sets.calls);
-    int rc = remove_one(e, set, err);
+    int rc = check_joined(e, err);
+    if (rc == 0)
+        rc = remove_one(e, set, err);
     pthread_mutex_unlock(&e->sets.calls);
     return rc;
 }
@@ -317,15 +327,4 @@ void sets_before_fork(struct sets *sets)
 void sets_after_fork(struct sets *sets)
 {
     pthread_mutex_unlock(&sets->calls);
-}
-
-void sets_say_joined(struct engine *e)
-{
-    const struct vote v = {.engine = e, .name = SET_CALL_NAME};
-    struct err mine = {0}, unsaid = {0};
-    struct set_call call;
-    set_call_joined(&call);
-    pthread_mutex_lock(&e->sets.calls);
-    set_call_compare(&v, &call, e->circle.rank, &mine, &unsaid);
-    pthread_mutex_unlock(&e->sets.calls);
 }

@@ -27,7 +27,9 @@ struct set {
 };
 
 struct sets {
-    pthread_mutex_t calls; /* held by hvd_set_add() and hvd_set_remove(), one after the other */
+    /* held by hvd_set_add() and hvd_set_remove(), one after the other, and when hvd_join() begins
+     */
+    pthread_mutex_t calls;
     /* Protects the table. Written with the progress lock, too: the driver reads without. */
     pthread_mutex_t lock;
     struct set **table; /* [n] by number - 1; NULL: it was removed */
@@ -44,10 +46,6 @@ void sets_fini(struct sets *sets);
 /* hvd_set_add() and hvd_set_remove(), called inside life_begin(). */
 int sets_add(struct engine *e, const int *ranks, int n, int *ret_set, struct err *err);
 int sets_remove(struct engine *e, int set, struct err *err);
-
-/* This rank is in hvd_join(), and other ranks make or remove a set: takes part in their first vote,
- * so that it fails on all of them. */
-void sets_say_joined(struct engine *e);
 
 /* hvd_set_rank() and hvd_set_ranks(), called inside life_peek(). Set 0 is the world. */
 int sets_rank(struct engine *e, int set, struct err *err);

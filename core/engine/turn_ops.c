@@ -131,6 +131,10 @@ static void on_waiting_in(void *ctx, char *text, size_t size)
         snprintf(text, size, "the GPU work that fills '%s'", late->name);
         return;
     }
+    if (atomic_load(&e->queue->joined)) {
+        snprintf(text, size, "hvd_join()");
+        return;
+    }
     if (e->fast_busy)
         add_waiting(&w, &e->fast);
     queue_each(e->queue, add_waiting, &w);

@@ -34,13 +34,19 @@ int vote_union(const struct vote *v, uint8_t *bytes, size_t n, struct err *err)
     return run(v, bytes, bytes, (int64_t)n, HVD_UINT8, HVD_BOR, err);
 }
 
+void vote_telling(struct err *ret, int rank, const struct err *mine)
+{
+    *ret = (struct err){0};
+    err_set(ret, -mine->code, "rank %d: %s", rank, err_text(mine));
+}
+
 /* All ranks get the error of the rank whose mark is the largest one. */
 static int tell(const struct vote *v, int rank, const struct err *mine, bool teller,
                 struct err *err)
 {
     struct err told = {0};
     if (teller)
-        err_set(&told, -mine->code, "rank %d: %s", rank, err_text(mine));
+        vote_telling(&told, rank, mine);
     int rc = vote_union(v, (uint8_t *)&told, sizeof(told), err);
     if (rc < 0)
         return rc;
@@ -58,6 +64,25 @@ static int64_t mark_of(int rank, const struct err *mine)
     return (by_another ? 0 : (int64_t)1 << 32) + INT32_MAX - rank;
 }
 
+void vote_refuse(int64_t *all, size_t n, int rank, const struct err *mine)
+{
+    all[n - 1] = mark_of(rank, mine);
+}
+
+/* Whether all ranks that called have the same words. */
+static bool same_words(const int64_t *all, size_t n)
+{
+    bool same = true;
+    for (size_t i = 0; i < n; i++)
+        same = same && all[2 * i] == -all[2 * i + 1];
+    return same;
+}
+
+bool vote_tells(const int64_t *all, size_t n, int rank, const struct err *mine)
+{
+    return same_words(all, n / 2) && all[n - 1] == mark_of(rank, mine);
+}
+
 /* The smallest value of a word is the negative of the largest negative one. The last word is the
  * mark. */
 int vote_same(const struct vote *v, int rank, const struct err *mine, const uint32_t *words,
@@ -73,9 +98,7 @@ int vote_same(const struct vote *v, int rank, const struct err *mine, const uint
     int rc = vote_max(v, all, 2 * (int64_t)n + 1, all, err);
     if (rc < 0)
         return rc;
-    *ret_same = true;
-    for (size_t i = 0; i < n; i++)
-        *ret_same = *ret_same && all[2 * i] == -all[2 * i + 1];
+    *ret_same = same_words(all, n);
     if (!*ret_same || all[2 * n] == 0)
         return 0;
     return tell(v, rank, mine, all[2 * n] == mark, err);

@@ -37,6 +37,14 @@ int vote_well(const struct vote *v, int rank, const struct err *mine, struct err
 /* vote_well(), and compares n words (at most VOTE_WORDS). *ret_same: all ranks have the same words.
  * If not, the result is 0 however it went. */
 #define VOTE_WORDS 16
+
+/* For a rank that others ask for its part in vote_same() and that refuses (engine/join): all has
+ * what the collective of n numbers has as neutral elements. After it, if vote_tells() of the
+ * result, this rank's part in the next collective is vote_telling(). */
+void vote_refuse(int64_t *all, size_t n, int rank, const struct err *mine);
+bool vote_tells(const int64_t *all, size_t n, int rank, const struct err *mine);
+void vote_telling(struct err *ret, int rank, const struct err *mine);
+
 int vote_same(const struct vote *v, int rank, const struct err *mine, const uint32_t *words,
               size_t n, bool *ret_same, struct err *err);
 

@@ -297,20 +297,20 @@ HVD_API int hvd_barrier(const char *name);
  * it, this rank takes part in what the others submit, in the world and in its sets, with an element
  * that changes nothing: 0 for sum, average, adasum, HVD_BOR and HVD_BXOR, 1 for product, the
  * largest value for min, the smallest for max, all ones for HVD_BAND, no rows for allgather and
- * alltoall. (A product of integers whose prescale is not 1 has no such element; then it is 1,
- * scaled.) An average divides by the number of all ranks, also of those that have joined. What
- * others send to this rank is dropped. A broadcast from it fails on all ranks with -EINVAL, and so
- * do hvd_set_add() and hvd_set_remove().
+ * alltoall. (A product with a prescale has it only up to rounding, and one of integers not at all;
+ * then it is 1, scaled.) An average divides by the number of all ranks, also of those that have
+ * joined. What others send to this rank is dropped. A broadcast from it fails on all ranks with
+ * -EINVAL, and hvd_set_add() and hvd_set_remove() with -EBUSY.
  *
  * Operations that this rank has submitted before go on. While a rank is in this call nothing runs
- * by a frozen schedule.
+ * by a frozen schedule. After it operations without a name are counted from 0 again.
  *
- * Returns: the rank that called it last, the same on every rank, once all have called it and no
- *   operation is in flight on any of them.
- * Errors: -EBUSY: another thread of this rank is in it; meanwhile requests are refused with -EBUSY,
- *   too. -ENOTSUP: the job is elastic. -ESHUTDOWN: a rank has shut down without it. -ECONNRESET and
- *   others as hvd_wait(): the job has failed.
- * Threads: any; blocks without a limit. */
+ * Returns: the rank that called it last, the same on every rank, once all have called it, no
+ *   operation is in flight on any of them, and all are about to return.
+ * Errors: -EBUSY: another thread of this rank is in it; meanwhile requests, hvd_set_add() and
+ *   hvd_set_remove() are refused with -EBUSY, too. -ENOTSUP: the job is elastic. -ESHUTDOWN: a rank
+ *   has shut down without it. -ECONNRESET and others as hvd_wait(): the job has failed.
+ * Threads: any; blocks without a limit, but the stall report says for which ranks. */
 HVD_API int hvd_join(void);
 
 /* Bytes of one element; 0 for an unknown dtype. */
@@ -341,6 +341,7 @@ HVD_API const char *hvd_kind_name(enum hvd_kind kind);
  * Errors: the same on every rank, and nothing is made. -EINVAL: no rank, a rank that does not
  *   exist or that is named twice, or ranks that have asked for different sets. -ETIMEDOUT: its
  *   members could not connect. -EMFILE and others: hvd_error(). -ENOTSUP: the job is elastic.
+ *   -EBUSY: a rank is in hvd_join().
  * Threads: any. Calls of one process, of hvd_set_remove(), too, are made one after the other; if
  *   several threads make them, their order has to be the same on every rank. */
 HVD_API int hvd_set_add(const int *ranks, int n, int *ret_set);
@@ -350,10 +351,10 @@ HVD_API int hvd_set_add(const int *ranks, int n, int *ret_set);
  *
  * Returns: 0 when the set is removed on this rank.
  * Errors: the same on every rank, and nothing is changed. -EBUSY: a rank has operations of the set
- *   in flight. -EINVAL: there is no such set, it is 0, the world, or ranks have called otherwise.
- *   -ECONNRESET as hvd_wait().
- * Threads: any, in one order as for hvd_set_add(). A request for the set that another thread
- * submits meanwhile may fail with -EINVAL, also if the set stays. */
+ *   in flight, or is in hvd_join(). -EINVAL: there is no such set, it is 0, the world, or ranks
+ * have called otherwise. -ECONNRESET as hvd_wait(). Threads: any, in one order as for
+ * hvd_set_add(). A request for the set that another thread submits meanwhile may fail with -EINVAL,
+ * also if the set stays. */
 HVD_API int hvd_set_remove(int set);
 
 /* The number of ranks in the set. -EINVAL: there is no such set. -ENOTCONN. Any thread. */

@@ -140,6 +140,29 @@ static void forget_asked(struct negotiate *n)
     }
 }
 
+static void tell_parent(struct negotiate *n)
+{
+    struct join *j = &n->join;
+    bool all = j->own && all_below(n, ALL);
+    uint8_t flags = (join_some(n) ? SOME : 0) | (all ? ALL : 0) | (all_done(n) ? DONE : 0);
+    if (!flags)
+        rankset_clear(&j->who);
+    int count = rankset_count(&j->who);
+    if (flags == j->told && count == j->told_count)
+        return;
+    negotiate_begin(n, &j->message, UP_JOIN);
+    buf_put_u8(&j->message, flags);
+    buf_put_u32(&j->message, j->last);
+    rankset_write(&j->who, &j->message);
+    if (j->message.failed) {
+        n->failed = -ENOMEM;
+        return;
+    }
+    j->told = flags;
+    j->told_count = count;
+    n->ops.send(n->ctx, NEGOTIATE_PARENT, &j->message);
+}
+
 void negotiate_join(struct negotiate *n, enum negotiate_join state)
 {
     struct join *j = &n->join;
@@ -149,8 +172,11 @@ void negotiate_join(struct negotiate *n, enum negotiate_join state)
         j->last = (uint32_t)n->config.rank;
         rankset_add(&j->who, n->config.rank);
     }
-    if (!state)
+    if (!state) {
         forget_asked(n);
+        if (!n->root && n->hello_sent)
+            tell_parent(n); /* at once: if it joins again soon, the parent has to hear of both */
+    }
     if (!new)
         return;
     if (n->frozen)
@@ -213,29 +239,6 @@ int join_follow_joined(struct negotiate *n, struct reader *r)
         return -EPROTO;
     end(n, last);
     return 0;
-}
-
-static void tell_parent(struct negotiate *n)
-{
-    struct join *j = &n->join;
-    bool all = j->own && all_below(n, ALL);
-    uint8_t flags = (join_some(n) ? SOME : 0) | (all ? ALL : 0) | (all_done(n) ? DONE : 0);
-    if (!flags)
-        rankset_clear(&j->who);
-    int count = rankset_count(&j->who);
-    if (flags == j->told && count == j->told_count)
-        return;
-    negotiate_begin(n, &j->message, UP_JOIN);
-    buf_put_u8(&j->message, flags);
-    buf_put_u32(&j->message, j->last);
-    rankset_write(&j->who, &j->message);
-    if (j->message.failed) {
-        n->failed = -ENOMEM;
-        return;
-    }
-    j->told = flags;
-    j->told_count = count;
-    n->ops.send(n->ctx, NEGOTIATE_PARENT, &j->message);
 }
 
 static void end_all(struct negotiate *n)

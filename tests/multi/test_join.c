@@ -35,6 +35,7 @@
 #define MOST  6
 #define COUNT 1003
 #define STEPS 25 /* until a schedule is frozen, and some more */
+#define AGAIN (int)effort(200)
 
 /* Which ranks have data: a bit each. */
 struct crew {
@@ -372,7 +373,7 @@ static int sets_rank(int rank, int size, void *arg)
         }
     if (rc == 0 && rank > 0) {
         int answer = hvd_set_add(members[0], 2, &more);
-        if (answer != -EINVAL || !strstr(hvd_error(), "is in hvd_join()"))
+        if (answer != -EBUSY || !strstr(hvd_error(), "rank 0: it is in hvd_join()"))
             rc = FAIL("a set beside a rank that has joined: %d %s", answer, hvd_error());
     }
     if (rc == 0 && hvd_join() < 0)
@@ -387,13 +388,96 @@ static void test_sets(void **state)
     assert_int_equal(world_run(3, sets_rank, NULL), 0);
 }
 
+/* Right after the end an operation of a set; and in between one of rank 0 alone. */
+static int at_once_rank(int rank, int size, void *arg)
+{
+    int all[MOST], set;
+    const int64_t n = 1;
+    if (arg)
+        setenv("HVD_LOCALITY", rank < size / 2 ? "a" : "b", 1);
+    for (int i = 0; i < size; i++)
+        all[i] = i;
+    if (hvd_init() < 0 || hvd_set_add(all, size, &set) < 0)
+        return FAIL("%s", hvd_error());
+    for (int k = 0; k < AGAIN; k++)
+        for (int alone = 0; alone < 2; alone++) {
+            float data[1] = {1};
+            struct hvd_request r = request(HVD_ALLREDUCE, "x", data, data, &n);
+            r.set = set;
+            if (hvd_join() < 0)
+                return FAIL("%s", hvd_error());
+            if (alone && rank > 0)
+                continue;
+            if (run(&r) != 0 || data[0] != (float)(alone ? 1 : size))
+                return FAIL("round %d: the sum is %g", k, (double)data[0]);
+        }
+    return hvd_join() < 0 ? FAIL("%s", hvd_error()) : end(0); /* rank 0 may be in its last one */
+}
+
+static void test_at_once(void **state)
+{
+    assert_int_equal(world_run(3, at_once_rank, NULL), 0);
+    assert_int_equal(world_run(4, at_once_rank, &(int){1}), 0);
+}
+
+/* Submitted just before hvd_join(): another rank may have had it before. */
+static int just_before_rank(int rank, int size, void *arg)
+{
+    const int64_t n = 1;
+    if (hvd_init() < 0)
+        return FAIL("%s", hvd_error());
+    for (int k = 0; k < AGAIN; k++) {
+        float data[1] = {1};
+        hvd_handle h;
+        struct hvd_request r = request(HVD_ALLREDUCE, "x", data, data, &n);
+        if (rank == 0)
+            nanosleep(&(struct timespec){.tv_nsec = k * 7 % 400 * 1000}, NULL);
+        if (hvd_submit(&r, 1, &h) < 0 || hvd_join() < 0 || hvd_wait(h) < 0)
+            return FAIL("round %d: %s", k, hvd_error());
+        if (data[0] != (float)size)
+            return FAIL("round %d: the sum is %g", k, (double)data[0]);
+    }
+    return end(0);
+}
+
+static void test_just_before(void **state)
+{
+    assert_int_equal(world_run(2, just_before_rank, NULL), 0);
+}
+
+/* Rank 0 has joined. Rank 1 adds a set, while rank 2 still needs rank 0 in another one. */
+static int beside_set_call_rank(int rank, int size, void *arg)
+{
+    static const int members[2] = {0, 2};
+    int set, more;
+    const int64_t n = 1;
+    float data[1] = {1};
+    if (hvd_init() < 0 || hvd_set_add(members, 2, &set) < 0)
+        return FAIL("%s", hvd_error());
+    struct hvd_request r = request(HVD_ALLREDUCE, "x", data, data, &n);
+    r.set = set;
+    if (rank == 2) {
+        nap_ms(200); /* rank 1 waits by then */
+        if (run(&r) != 0)
+            return 1;
+    }
+    if (rank > 0 && hvd_set_add(members, 2, &more) != -EBUSY)
+        return FAIL("a set beside a rank that has joined: %s", hvd_error());
+    return hvd_join() < 0 ? FAIL("%s", hvd_error()) : end(0);
+}
+
+static void test_beside_set_call(void **state)
+{
+    assert_int_equal(world_run(3, beside_set_call_rank, NULL), 0);
+}
+
 /* ---- what is refused, and ends -----------------------------------------------------------------
  */
 
 struct joiner {
     _Atomic bool *tried;
-    int last; /* what hvd_join() has returned */
-    int late; /* after -EBUSY: what a submission has returned */
+    int last;        /* what hvd_join() has returned */
+    int late, added; /* after -EBUSY: what hvd_submit() and hvd_set_add() have returned */
     char said[2][200];
 };
 
@@ -402,6 +486,7 @@ static void *join_once(void *arg)
     struct joiner *j = arg;
     float data[1] = {1};
     const int64_t n = 1;
+    int set;
     hvd_handle h;
     struct hvd_request r = request(HVD_ALLREDUCE, "late", data, data, &n);
     j->last = hvd_join();
@@ -410,6 +495,7 @@ static void *join_once(void *arg)
         return NULL;
     j->late = hvd_submit(&r, 1, &h);
     snprintf(j->said[1], sizeof(j->said[1]), "%s", hvd_error());
+    j->added = hvd_set_add((int[]){0, 1}, 2, &set);
     atomic_store(j->tried, true);
     return NULL;
 }
@@ -436,7 +522,8 @@ static int busy_rank(int rank, int size, void *arg)
     pthread_join(thread, NULL);
     const struct joiner *j = &two[two[0].last >= 0]; /* the one that was refused */
     if (two[0].last + two[1].last < -EBUSY || j->last != -EBUSY || j->late != -EBUSY ||
-        !strstr(j->said[0], "another thread") || !strstr(j->said[1], "in hvd_join()"))
+        j->added != -EBUSY || !strstr(j->said[0], "another thread") ||
+        !strstr(j->said[1], "in hvd_join()"))
         return FAIL("%d and %d; %s; %d %s", two[0].last, two[1].last, j->said[0], j->late,
                     j->said[1]);
     return end(0);
@@ -552,11 +639,13 @@ static void test_gpus(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),  cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_frozen), cmocka_unit_test(test_in_flight),
-        cmocka_unit_test(test_sets),   cmocka_unit_test(test_busy),
-        cmocka_unit_test(test_leaves), cmocka_unit_test(test_quiet),
-        cmocka_unit_test(test_dies),   cmocka_unit_test(test_gpus),
+        cmocka_unit_test(test_kinds),       cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_frozen),      cmocka_unit_test(test_in_flight),
+        cmocka_unit_test(test_sets),        cmocka_unit_test(test_at_once),
+        cmocka_unit_test(test_just_before), cmocka_unit_test(test_beside_set_call),
+        cmocka_unit_test(test_busy),        cmocka_unit_test(test_leaves),
+        cmocka_unit_test(test_quiet),       cmocka_unit_test(test_dies),
+        cmocka_unit_test(test_gpus),
     };
     return cmocka_run_group_tests_name("multi/test_join", tests, NULL, NULL);
 }
