@@ -125,8 +125,7 @@ static struct join_want *take(struct join *j, bool *ret_over)
     return w;
 }
 
-/* ---- serving ----------------------------------------------------------------------------------
- */
+/* ---- serving -------------------------------------------------------------------------------- */
 
 /* Whether negotiation still waits for it. */
 static bool is_wanted(struct engine *e, const struct join_want *w)
@@ -275,8 +274,7 @@ static size_t count_unfinished(const struct serving *s)
     return n;
 }
 
-/* ---- begin and end ----------------------------------------------------------------------------
- */
+/* ---- begin and end -------------------------------------------------------------------------- */
 
 /* In sets nobody is ever done: all ranks join together, in the world. Called with the progress lock
  * held. */

@@ -27,14 +27,6 @@
  * all are done. */
 enum { SOME = 1, ALL = 2, DONE = 4 };
 
-static bool some_below(const struct negotiate *n)
-{
-    bool some = false;
-    for (int i = 0; i < n->nchildren; i++)
-        some = some || n->children[i].join;
-    return some;
-}
-
 /* Whether all children have told this. */
 static bool all_below(const struct negotiate *n, uint8_t flag)
 {
@@ -51,7 +43,7 @@ static bool all_done(const struct negotiate *n)
 
 bool join_some(const struct negotiate *n)
 {
-    return n->join.own || some_below(n);
+    return n->join.own || n->join.below > 0;
 }
 
 /* ---- what the others submit ------------------------------------------------------------------ */
@@ -101,7 +93,7 @@ void join_heard(struct negotiate *n, struct tensor *e)
 {
     struct signature sig = signature_of(e);
     join_ask(n, e, &sig);
-    if (some_below(n))
+    if (n->join.below > 0)
         ask_below(n, e);
 }
 
@@ -166,7 +158,7 @@ static void tell_parent(struct negotiate *n)
 void negotiate_join(struct negotiate *n, enum negotiate_join state)
 {
     struct join *j = &n->join;
-    bool new = !j->own &&state;
+    bool new = state && !j->own;
     j->own = state;
     if (new) {
         j->last = (uint32_t)n->config.rank;
@@ -206,6 +198,7 @@ int join_recv(struct negotiate *n, int child, struct reader *r)
         flags > (SOME | ALL | DONE) || last >= (uint32_t)n->config.size)
         return -EPROTO;
     bool new = flags && !c->join;
+    n->join.below += new - (!flags && c->join);
     if (flags & ALL & ~c->join)
         n->join.last = last;
     c->join = flags;
@@ -224,7 +217,7 @@ static void end(struct negotiate *n, uint32_t last)
 {
     n->join.own = NEGOTIATE_PLAYS;
     n->join.told = 0;
-    n->join.told_count = 0;
+    n->join.told_count = n->join.below = 0;
     rankset_clear(&n->join.who);
     forget_asked(n);
     for (int i = 0; i < n->nchildren; i++)

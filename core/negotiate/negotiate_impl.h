@@ -104,6 +104,7 @@ struct negotiate {
     struct stall stall;
     struct join {
         enum negotiate_join own;
+        int below;          /* children at or below which a rank has joined */
         uint8_t told;       /* flags of the last UP_JOIN to the parent */
         uint32_t last;      /* the rank at or below this node that joined last */
         struct rankset who; /* ranks at and below this node that have joined */

@@ -23,8 +23,7 @@
 /* A plan that is left soon doubles freeze_after, at most this often. */
 enum { BACKOFF_MAX = 6 };
 
-/* ---- following the plan ------------------------------------------------------------------------
- */
+/* ---- following the plan --------------------------------------------------------------------- */
 
 static bool any_prioritized(const struct negotiate *n)
 {

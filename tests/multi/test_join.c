@@ -47,8 +47,7 @@ static int number_of(unsigned active, int rank)
     return count_of(active & ((1U << rank) - 1));
 }
 
-/* ---- every kind -------------------------------------------------------------------------------
- */
+/* ---- every kind ----------------------------------------------------------------------------- */
 
 /* As if the ranks with data were the only ones. */
 static int reductions(unsigned active, int rank)
@@ -180,8 +179,7 @@ static int group(unsigned active, int rank)
     return 0;
 }
 
-/* ---- joining ----------------------------------------------------------------------------------
- */
+/* ---- joining -------------------------------------------------------------------------------- */
 
 /* All ranks get the same rank, one of those with data. */
 static int join(unsigned active)
@@ -250,8 +248,7 @@ static void test_hosts(void **state)
         assert_int_equal(world_run(4, on_hosts, &(struct crew){.active = active[i]}), 0);
 }
 
-/* ---- steps that freeze ------------------------------------------------------------------------
- */
+/* ---- steps that freeze ---------------------------------------------------------------------- */
 
 #define TENSORS 5
 
@@ -316,8 +313,7 @@ static void test_in_flight(void **state)
     assert_int_equal(world_run(3, uneven_rank, &(int){1}), 0);
 }
 
-/* ---- GPUs --------------------------------------------------------------------------------------
- */
+/* ---- GPUs ----------------------------------------------------------------------------------- */
 
 static int gpu_sums(struct gpu_side *g, int rank, int size)
 {

@@ -29,8 +29,7 @@
 #define MOST  4
 #define AGAIN (int)effort(200)
 
-/* ---- sets --------------------------------------------------------------------------------------
- */
+/* ---- sets ----------------------------------------------------------------------------------- */
 
 /* Set 1 is ranks 2, 0; set 2 is 1, 2. Rank 0 runs out first. */
 static int sets_rank(int rank, int size, void *arg)
@@ -154,8 +153,7 @@ static void test_beside_set_call(void **state)
     assert_int_equal(world_run(3, beside_set_call_rank, NULL), 0);
 }
 
-/* ---- what is refused, and ends -----------------------------------------------------------------
- */
+/* ---- what is refused, and ends -------------------------------------------------------------- */
 
 struct joiner {
     _Atomic bool *tried;
