@@ -46,21 +46,25 @@ static int agree(struct engine *e, int64_t *ret, struct err *err)
     return rc;
 }
 
-/* Agrees on the epoch that a planned change has led to: the largest epoch in which any rank began
- * this allreduce. A rank may already be in the new epoch and continue when another rank, which has
- * not entered it yet, learns of a loss and enters the next epoch instead. No rank finishes this
- * allreduce before all have begun it, so every rank has been in the resulting epoch. */
+/* Agrees on the epoch that a planned change has led to. Repeats until all ranks report the same
+ * one, as agree() does: while some rank is still on its way into the new epoch, another loss may
+ * lead it past that epoch into a later one. */
 static int agree_epoch(struct engine *e, int64_t *ret, struct err *err)
 {
-    int64_t batches = (int64_t)atomic_load(&e->counters.batches), agreed[2];
-    const int64_t mine[2] = {atomic_load(&e->epoch), batches};
-    int rc = agree_max(e, "hvd.commit.epoch", mine, 2, agreed, err);
+    enum { AT, NOT_AT, BATCHES, N };
+    int64_t batches = (int64_t)atomic_load(&e->counters.batches), agreed[N];
+    int rc;
+    do {
+        int64_t epoch = atomic_load(&e->epoch);
+        const int64_t mine[N] = {[AT] = epoch, [NOT_AT] = -epoch, [BATCHES] = batches};
+        rc = agree_max(e, "hvd.commit.epoch", mine, N, agreed, err);
+    } while (rc == 0 && agreed[AT] != -agreed[NOT_AT]);
     if (rc < 0)
         return rc;
     /* A joiner continues the others' batch counter, so that monitors can compare ranks. */
     if (!e->entered)
-        atomic_store(&e->batches_before, (uint64_t)(agreed[1] - batches));
-    *ret = agreed[0];
+        atomic_store(&e->batches_before, (uint64_t)(agreed[BATCHES] - batches));
+    *ret = agreed[AT];
     return 0;
 }
 
