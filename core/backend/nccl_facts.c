@@ -67,8 +67,8 @@ static bool same_gpu(const struct nccl_fact *a, const struct nccl_fact *b)
     return same_host(a, b) && has_gpu(a) && memcmp(a->gpu, b->gpu, sizeof(a->gpu)) == 0;
 }
 
-/* The library of NCCL 2.30.7 reads NCCL_MULTI_RANK_GPU_ENABLE, that of 2.29.7 does not. Without
- * NCCL (0), that is the finding. */
+/* NCCL reads NCCL_MULTI_RANK_GPU_ENABLE from 2.30 on (2.30.7 does, 2.29.7 does not). Version 0, no
+ * NCCL, is another rule's finding. */
 static bool may_share(const struct nccl_fact *fact)
 {
     return fact->shares_gpu && (fact->nccl >= 23000 || fact->nccl == 0);

@@ -276,15 +276,15 @@ static size_t count_unfinished(const struct serving *s)
 
 /* ---- begin and end -------------------------------------------------------------------------- */
 
-/* In sets nobody is ever done: all ranks join together, in the world. Called with the progress lock
- * held. */
+/* In sets no rank is ever drained: the join ends in the world. Called with the progress lock held.
+ */
 static void tell_circles(struct serving *s, enum negotiate_join state)
 {
     struct circle *c;
     for (size_t i = 0; (c = engine_circle(s->e, i)) != NULL; i++) {
         if (!c->neg)
             continue;
-        if (i == 0 || state != NEGOTIATE_DONE)
+        if (i == 0 || state != NEGOTIATE_DRAINED)
             negotiate_join(c->neg, state);
         c->next_tick = 0;
     }
@@ -298,7 +298,7 @@ static void change(struct serving *s, enum negotiate_join state)
     drive_leave(s->e);
 }
 
-/* Why this can never end. */
+/* Returns an error if the join cannot end any more. */
 static int cannot_end(struct engine *e, struct err *err)
 {
     const struct control *t = &e->circle.control;
@@ -314,7 +314,8 @@ static int cannot_end(struct engine *e, struct err *err)
 }
 
 /* Looks whether operations of this rank's own are still in flight; other threads may have left
- * some. Of what the queue counts, served ones are counted later, so that none of them is missed. */
+ * some. The queue's count is read before the served ones are counted: one that ends in between
+ * costs another look, and never hides an own one. */
 static int look(struct serving *s, struct err *err)
 {
     struct engine *e = s->e;
@@ -323,8 +324,8 @@ static int look(struct serving *s, struct err *err)
     s->failed = e->failed;
     size_t all = atomic_load(&e->queue->in_flight);
     bool own = e->fast_busy || all > count_unfinished(s);
-    if (rc == 0 && s->state == NEGOTIATE_SERVES && !own)
-        tell_circles(s, NEGOTIATE_DONE);
+    if (rc == 0 && s->state == NEGOTIATE_JOINED && !own)
+        tell_circles(s, NEGOTIATE_DRAINED);
     drive_leave(e);
     reap(s);
     return rc;
@@ -380,7 +381,8 @@ static void finish_all(struct serving *s)
         neutral_gpu_close(&s->gpu);
 }
 
-/* In sets a rank takes part until it has left them. So no rank may submit before all have. */
+/* In sets a rank serves until it leaves this call, so no rank may submit while another one is still
+ * in it. */
 static int meet(struct engine *e, struct err *err)
 {
     const struct hvd_request r = {.kind = HVD_BARRIER, .name = "hvd.join", .device = -1};
@@ -393,10 +395,10 @@ int join_run(struct engine *e, struct err *err)
     int rc = begin(e, err);
     if (rc < 0)
         return rc;
-    change(&s, NEGOTIATE_SERVES);
+    change(&s, NEGOTIATE_JOINED);
     rc = serve_all(&s, err);
     finish_all(&s);
-    change(&s, NEGOTIATE_PLAYS);
+    change(&s, NEGOTIATE_ACTIVE);
     if (rc == 0)
         rc = meet(e, err);
     int last = e->join.last;

@@ -20,7 +20,8 @@
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* A number that no finite one of the type exceeds. */
+/* What min leaves alone before it is scaled: infinity, or a large number where prescale is 0 in the
+ * type, because infinity times 0 is NaN. */
 static double infinity_of(enum hvd_dtype dtype, double prescale)
 {
     if (dtype == HVD_FLOAT64 || (float)prescale != 0)

@@ -29,9 +29,9 @@ struct neutral {
     struct cuda_memory on_gpu[2]; /* in and out, if they are there */
 };
 
-/* Writes n neutral elements to `to`, such that one that was multiplied by prescale is neutral, too.
- * A product's is rounded to the type; of integers it has none if prescale is not 1: then they
- * are 1. */
+/* Writes n elements to `to` that are neutral after they were multiplied by prescale (for a product,
+ * up to rounding). A product of integers whose prescale is not 1 has no such element: they are 1.
+ */
 void neutral_fill(void *to, enum hvd_dtype dtype, enum hvd_op op, double prescale, size_t n);
 
 /* Allocates and fills the buffers for an operation of this signature, which the request uses.

@@ -165,8 +165,9 @@ int queue_submit_neutral(struct queue *q, const struct hvd_request *request,
                          const struct signature *sig, uint64_t now, hvd_handle *ret_handle,
                          struct err *err);
 
-/* From here to queue_joined() requests of the program are refused. -EBUSY: they are already. After
- * it unnamed operations are counted from 0, since ranks have made different numbers of them. */
+/* From here to queue_joined() requests of the program are refused. -EBUSY: another thread is in
+ * hvd_join(). queue_joined() counts unnamed operations from 0 again, since ranks have made
+ * different numbers of them. */
 int queue_join(struct queue *q, struct err *err);
 void queue_joined(struct queue *q);
 

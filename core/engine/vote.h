@@ -38,9 +38,9 @@ int vote_well(const struct vote *v, int rank, const struct err *mine, struct err
  * If not, the result is 0 however it went. */
 #define VOTE_WORDS 16
 
-/* For a rank that others ask for its part in vote_same() and that refuses (engine/join): all has
- * what the collective of n numbers has as neutral elements. After it, if vote_tells() of the
- * result, this rank's part in the next collective is vote_telling(). */
+/* For a rank that others ask for its part in vote_same() and that refuses (engine/join): `all`
+ * holds n neutral elements, and vote_refuse() writes the refusal into it. If then vote_tells() is
+ * true for the reduced result, this rank contributes vote_telling() to the next collective. */
 void vote_refuse(int64_t *all, size_t n, int rank, const struct err *mine);
 bool vote_tells(const int64_t *all, size_t n, int rank, const struct err *mine);
 void vote_telling(struct err *ret, int rank, const struct err *mine);

@@ -297,10 +297,11 @@ HVD_API int hvd_barrier(const char *name);
  * it, this rank takes part in what the others submit, in the world and in its sets, with an element
  * that changes nothing: 0 for sum, average, adasum, HVD_BOR and HVD_BXOR, 1 for product, the
  * largest value for min, the smallest for max, all ones for HVD_BAND, no rows for allgather and
- * alltoall. (A product with a prescale has it only up to rounding, and one of integers not at all;
- * then it is 1, scaled.) An average divides by the number of all ranks, also of those that have
- * joined. What others send to this rank is dropped. A broadcast from it fails on all ranks with
- * -EINVAL, and hvd_set_add() and hvd_set_remove() with -EBUSY.
+ * alltoall. (To a product with a prescale it contributes 1 / prescale, rounded; of integers 1, so
+ * that the result is multiplied by the prescale once more.) An average divides by the number of all
+ * ranks, also of those that have joined. What others send to this rank is dropped. A broadcast from
+ * it fails with -EINVAL on every rank that submits it; hvd_set_add() and hvd_set_remove() fail with
+ * -EBUSY.
  *
  * Operations that this rank has submitted before go on. While a rank is in this call nothing runs
  * by a frozen schedule. After it operations without a name are counted from 0 again.
@@ -309,7 +310,7 @@ HVD_API int hvd_barrier(const char *name);
  *   operation is in flight on any of them, and all are about to return.
  * Errors: -EBUSY: another thread of this rank is in it; meanwhile requests, hvd_set_add() and
  *   hvd_set_remove() are refused with -EBUSY, too. -ENOTSUP: the job is elastic. -ESHUTDOWN: a rank
- *   has shut down without it. -ECONNRESET and others as hvd_wait(): the job has failed.
+ *   has shut down without it, 5 s ago. -ECONNRESET and others as hvd_wait(): the job has failed.
  * Threads: any; blocks without a limit, but the stall report says for which ranks. */
 HVD_API int hvd_join(void);
 
@@ -350,8 +351,8 @@ HVD_API int hvd_set_add(const int *ranks, int n, int *ret_set);
  * not used again.
  *
  * Returns: 0 when the set is removed on this rank.
- * Errors: the same on every rank, and nothing is changed. -EBUSY: a rank has operations of the set
- *   in flight, or is in hvd_join(). -EINVAL: there is no such set, it is 0, the world, or ranks
+ * Errors: the same on every rank, and nothing is changed. -EBUSY: operations of the set are in
+ *   flight, or a rank is in hvd_join(). -EINVAL: there is no such set, it is 0, the world, or ranks
  * have called otherwise. -ECONNRESET as hvd_wait(). Threads: any, in one order as for
  * hvd_set_add(). A request for the set that another thread submits meanwhile may fail with -EINVAL,
  * also if the set stays. */

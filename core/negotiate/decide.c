@@ -134,6 +134,20 @@ static void fail_member(void *ctx, struct tensor *e, int code, const char *text)
     decide_fail(ctx, e->name, code, text);
 }
 
+/* Of a broadcast whose root has joined: that is the reason why the requests differ. */
+static bool root_joined(struct negotiate *n, const struct tensor *e, char *text, size_t size)
+{
+    for (const struct claim *c = e->claims; c; c = c->next)
+        if (c->common.joined) {
+            snprintf(text, size,
+                     "%s '%s': its root, rank %d, has joined (hvd_join()) and has no data",
+                     hvd_kind_name((enum hvd_kind)c->common.kind), e->name,
+                     rank_name(n->config.names, c->common.root));
+            return true;
+        }
+    return false;
+}
+
 static int mismatch(struct negotiate *n, struct tensor *e)
 {
     char what[900], text[1000];
@@ -143,6 +157,8 @@ static int mismatch(struct negotiate *n, struct tensor *e)
     snprintf(text, sizeof(text), "%s: %s%s",
              code == -ESTALE ? "ranks submitted this in different worlds" : "ranks do not agree",
              what, code == -ESTALE ? ". No tensor was changed; submit it again" : "");
+    if (code == -EINVAL)
+        root_joined(n, e, text, sizeof(text));
     bool one_group = true;
     for (const struct claim *c = e->claims; c; c = c->next)
         one_group = one_group && c->common.group_hash == e->claims->common.group_hash &&

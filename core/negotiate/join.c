@@ -10,8 +10,9 @@
  * joining. Plans need ranks that submit by themselves: a rank that joins leaves the plan, and the
  * root proposes none while a rank has joined.
  *
- * When all ranks are done, the root ends it (DOWN_JOINED). Then no rank has anything in flight:
- * each is done only after its own operations have ended, and submits nothing until the end.
+ * When all ranks are drained, the root ends the join (DOWN_JOINED). Then no rank has anything in
+ * flight: each is drained only after its own operations have ended, and submits nothing until the
+ * end.
  *
  * Part of negotiate, see negotiate_impl.h.
  */
@@ -23,8 +24,8 @@
 #include "core/negotiate/negotiate_impl.h"
 #include "core/negotiate/signature.h"
 
-/* Flags of UP_JOIN, each with those before it: a rank at or below the sender has joined, all have,
- * all are done. */
+/* Flags of UP_JOIN; each one implies those before it: a rank at or below the sender has joined, all
+ * have, all are drained. */
 enum { SOME = 1, ALL = 2, DONE = 4 };
 
 /* Whether all children have told this. */
@@ -38,7 +39,7 @@ static bool all_below(const struct negotiate *n, uint8_t flag)
 
 static bool all_done(const struct negotiate *n)
 {
-    return n->join.own == NEGOTIATE_DONE && all_below(n, DONE);
+    return n->join.own == NEGOTIATE_DRAINED && all_below(n, DONE);
 }
 
 bool join_some(const struct negotiate *n)
@@ -97,8 +98,8 @@ void join_heard(struct negotiate *n, struct tensor *e)
         ask_below(n, e);
 }
 
-/* Of the next use of a name this rank hears before the log has that use. So if the name is in a
- * batch here, that is the use before it. */
+/* DOWN_WANTED for a use of a name always comes before the entry of the log for that use. So if the
+ * name is in a batch here, that batch is the use before it. */
 int join_follow_wanted(struct negotiate *n, struct reader *r)
 {
     char name[HVD_MAX_NAME + 1];
@@ -212,10 +213,10 @@ int join_recv(struct negotiate *n, int child, struct reader *r)
     return n->failed;
 }
 
-/* The end, on every rank. */
+/* Ends the join on this rank, as on all others. */
 static void end(struct negotiate *n, uint32_t last)
 {
-    n->join.own = NEGOTIATE_PLAYS;
+    n->join.own = NEGOTIATE_ACTIVE;
     n->join.told = 0;
     n->join.told_count = n->join.below = 0;
     rankset_clear(&n->join.who);
@@ -251,15 +252,18 @@ static void end_all(struct negotiate *n)
 static void report(struct negotiate *n, uint64_t seconds)
 {
     char joined[200], others[200], text[600];
+    const char *s = rankset_count(&n->join.who) == 1 ? "" : "s";
     struct rankset *rest = &n->scratch;
     rankset_clear(rest);
     rankset_union(rest, &n->below);
     rankset_subtract(rest, &n->join.who);
     rankset_text(&n->join.who, n->config.names, joined, sizeof(joined));
     rankset_text(rest, n->config.names, others, sizeof(others));
-    snprintf(text, sizeof(text),
-             "in hvd_join(): ranks %s; the others have submitted nothing for %llu s: ranks %s",
-             joined, (unsigned long long)seconds, others);
+    snprintf(
+        text, sizeof(text),
+        "hvd_join() on rank%s %s: for %llu s there was no operation of all ranks; not called by "
+        "rank%s %s",
+        s, joined, (unsigned long long)seconds, rankset_count(rest) == 1 ? "" : "s", others);
     stall_say(n, text);
 }
 
@@ -280,6 +284,12 @@ static uint64_t look_for_quiet(struct negotiate *n, uint64_t now)
     return now + n->config.stall_ns;
 }
 
+static void forget_who(struct negotiate *n)
+{
+    n->join.quiet_since = 0;
+    rankset_clear(&n->join.who);
+}
+
 uint64_t join_tick(struct negotiate *n, uint64_t now)
 {
     if (!n->root && n->hello_sent)
@@ -289,8 +299,8 @@ uint64_t join_tick(struct negotiate *n, uint64_t now)
     else if (all_done(n))
         end_all(n);
     else if (!join_some(n))
-        n->join.quiet_since = 0;
-    else if (n->config.stall_ns)
+        forget_who(n);
+    else if (n->config.stall_ns && !n->config.names) /* the report about the world is enough */
         return look_for_quiet(n, now);
     return UINT64_MAX;
 }

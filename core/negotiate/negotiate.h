@@ -76,9 +76,9 @@ struct negotiate_batch {
 
 enum { NEGOTIATE_PARENT = -1 };
 
-/* What this rank does: its program submits; it has run out of work and takes part in what other
- * ranks submit, but operations of its own are still in flight; it has none any more. */
-enum negotiate_join { NEGOTIATE_PLAYS, NEGOTIATE_SERVES, NEGOTIATE_DONE };
+/* What this rank does: its program submits operations; it has run out of work, takes part in what
+ * other ranks submit, and has operations of its own in flight; it has none any more. */
+enum negotiate_join { NEGOTIATE_ACTIVE, NEGOTIATE_JOINED, NEGOTIATE_DRAINED };
 
 /* Callbacks: messages and decisions. Their arguments are valid only during the call. They must
  * not call negotiate. */
@@ -117,7 +117,7 @@ struct negotiate_ops {
      * signature (of an allgather without dimension 0). Called once for each use of the name. May
      * be NULL if negotiate_join() is not called. */
     void (*wanted)(void *ctx, const char *name, const struct signature *sig);
-    /* All ranks are done; `last` joined last. All play again. */
+    /* All ranks are drained; `last` joined last. All are active again. */
     void (*joined)(void *ctx, int last);
     /* Every operation must fail with this error. `rank` (and maybe others) has not answered for
      * stall_shutdown_ns while a batch made no progress. rank -1: every rank gets the same error.
@@ -161,9 +161,9 @@ int negotiate_submit(struct negotiate *n, const char *name, const struct signatu
  * next negotiate_tick(). */
 void negotiate_prioritize(struct negotiate *n, uint64_t id, bool waits, uint64_t now);
 
-/* Changes what this rank does. To be called for a rank that has joined: PLAYS only if not all ranks
- * are to join together, which is so in sets; there nobody is ever done. Messages are sent by the
- * next negotiate_tick(). */
+/* Sets what this rank does. In the world the join ends for all ranks together (ops.joined), so do
+ * not set ACTIVE before that. In a set no rank is ever DRAINED: the engine sets ACTIVE when the
+ * rank leaves hvd_join(). Messages are sent by the next negotiate_tick(). */
 void negotiate_join(struct negotiate *n, enum negotiate_join state);
 
 /* Whether the engine still has to submit what ops.wanted has asked for under this name. */

@@ -110,8 +110,7 @@ struct negotiate {
         struct rankset who; /* ranks at and below this node that have joined */
         int told_count;     /* how many of them the parent knows */
         struct buf message;
-        /* Root: since when no tensor was heard of, at what length of the log, and when that was
-         * reported. */
+        /* Root: time of the last activity, length of the log then, time of the last report. */
         uint64_t quiet_since, quiet_at, reported;
     } join;
 
@@ -231,8 +230,8 @@ int join_recv(struct negotiate *n, int child, struct reader *r);
 int join_follow_wanted(struct negotiate *n, struct reader *r);
 int join_follow_joined(struct negotiate *n, struct reader *r);
 
-/* Sends what the parent does not know; on the root, ends it, or reports that nothing happens.
- * Returns when to call it next. */
+/* Sends changes of the join's state to the parent. The root ends the join when all ranks are
+ * drained, or reports that nothing happens. Returns when to call it next. */
 uint64_t join_tick(struct negotiate *n, uint64_t now);
 
 /* status.c */

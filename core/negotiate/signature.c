@@ -150,7 +150,7 @@ void signature_text(const struct signature *sig, char *text, size_t size)
     if (sig->kind == HVD_ALLREDUCE || sig->kind == HVD_REDUCESCATTER)
         line_add(&l, " %s", hvd_op_name((enum hvd_op)sig->op));
     if (sig->kind == HVD_BROADCAST)
-        line_add(&l, " root %d%s", sig->root, sig->joined ? ", which has joined" : "");
+        line_add(&l, " root %d", sig->root);
     if (!same_double(sig->prescale, 1.0) || !same_double(sig->postscale, 1.0))
         line_add(&l, " scaled %g %g", sig->prescale, sig->postscale);
     if (sig->device >= 0)

@@ -203,7 +203,7 @@ static void join(struct world *w, size_t how)
         submit_wanted(w);
         return;
     }
-    if (how % 4 == NEGOTIATE_PLAYS)
+    if (how % 4 == NEGOTIATE_ACTIVE)
         memset(w->is_wanted, 0, sizeof(w->is_wanted));
     negotiate_join(w->n, (enum negotiate_join)(how % 4));
 }

@@ -9,8 +9,8 @@
  *
  * - bare: the method of nccl-tests' all_reduce_perf, in place: CALLS calls on one stream, for which
  *   the host waits once.
- * - nonblocking: the same by a communicator whose calls do not block, as hvd's. NCCL has a new
- *   thread for each; the next call follows when that thread is done.
+ * - nonblocking: the same by a communicator whose calls do not block, as hvd's. NCCL starts
+ *   a thread for each call, for which we wait before the next call.
  * - hvd: as many operations, each a batch of its own; IN_FLIGHT at a time, because a name can be
  *   submitted again only after hvd_wait().
  *
@@ -375,7 +375,8 @@ static void open_all(struct bench *b)
     char path[PATH_MAX];
     if (!getenv("HVD_RANK"))
         setenv("HVD_SIZE", "1", 0), setenv("HVD_RANK", "0", 0);
-    bool shares = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    const char *sharing = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    bool shares = sharing && atoi(sharing) != 0;
     gpu_open_number(&b->gpu, id, local && !shares ? atoi(local) : 0);
     if (b->gpu.fake) {
         build_path("tests/fake/nccl-2.27/libnccl.so.2", path);

@@ -49,7 +49,7 @@ def run(model, optimizer, x, steps):
 
 def main():
     hvd.init()
-    device = torch.device("cuda", 0 if os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") else hvd.local_rank())
+    device = torch.device("cuda", 0 if os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE", "0") != "0" else hvd.local_rank())
     torch.cuda.set_device(device)
     torch.backends.cuda.matmul.allow_tf32 = True
     folder = hvd.broadcast_object(tempfile.mkdtemp() if hvd.rank() == 0 else None)

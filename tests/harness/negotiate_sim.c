@@ -235,12 +235,12 @@ static bool has_own(const struct sim_rank *r, bool neutral)
 /* The rank has run out of work. Returns false when it waits. */
 static bool join_step(struct sim_rank *r)
 {
-    if (r->join == NEGOTIATE_PLAYS && !r->joined) {
-        negotiate_join(r->n, r->join = NEGOTIATE_SERVES);
+    if (r->join == NEGOTIATE_ACTIVE && !r->joined) {
+        negotiate_join(r->n, r->join = NEGOTIATE_JOINED);
     } else if (r->nwants) {
         submit_neutral(r);
-    } else if (r->join == NEGOTIATE_SERVES && !has_own(r, false)) {
-        negotiate_join(r->n, r->join = NEGOTIATE_DONE);
+    } else if (r->join == NEGOTIATE_JOINED && !has_own(r, false)) {
+        negotiate_join(r->n, r->join = NEGOTIATE_DRAINED);
     } else if (r->joined && !has_own(r, true)) {
         r->joined = false;
         r->joins++;

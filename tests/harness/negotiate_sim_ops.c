@@ -183,13 +183,13 @@ static void on_joined(void *ctx, int last)
 {
     struct sim_rank *r = ctx;
     int *at = &r->sim->last[r->joins];
-    if (r->join != NEGOTIATE_DONE || r->nwants)
+    if (r->join != NEGOTIATE_DRAINED || r->nwants)
         sim_fail(r->sim, "rank %d: all have joined, but it has work", r->rank);
     if (*at && *at != last + 1)
         sim_fail(r->sim, "rank %d: rank %d was the last to join; another: %d", r->rank, last,
                  *at - 1);
     *at = last + 1;
-    r->join = NEGOTIATE_PLAYS;
+    r->join = NEGOTIATE_ACTIVE;
     r->joined = true;
     r->sim->progress++;
 }

@@ -145,7 +145,8 @@ static int roots(unsigned active, int rank, int size)
         if (active >> root & 1) {
             if (rc < 0 || data[0] != (float)(root + 7))
                 return FAIL("from rank %d: %g, %s", root, (double)data[0], hvd_error());
-        } else if (rc != -EINVAL || !strstr(hvd_error(), "which has joined")) {
+        } else if (rc != -EINVAL ||
+                   !strstr(hvd_error(), "has joined (hvd_join()) and has no data")) {
             return FAIL("from rank %d, which has joined: %d %s", root, rc, hvd_error());
         }
     }

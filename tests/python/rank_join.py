@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """join(): ranks with fewer batches than others, in training and in every operation. Two ranks at least."""
 import torch
+from harness import raises
 from rank_ops import combined, mine, same
 
 import hvd
@@ -50,3 +51,26 @@ def test_operations():
     assert hvd.join() == last
     x = mine([2])
     same(hvd.torch.allreduce(x, op=hvd.torch.Sum), combined([mine([2], rank=r) for r in range(n)], hvd.torch.Sum))
+
+
+def test_between_backward_and_step():
+    model = torch.nn.Linear(2, 1)
+    optimizer = hvd.torch.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), model.named_parameters())
+    model(torch.ones(2)).sum().backward()
+    with raises(RuntimeError, "between backward"):
+        hvd.torch.join()
+    optimizer.step()
+    assert hvd.torch.join() in range(hvd.size())
+
+
+def test_shutdown_without_join():
+    """An error, not the end of this process: the other ranks have a checkpoint to write. Takes 5 s."""
+    if hvd.size() != 3:
+        return
+    if hvd.rank() == hvd.size() - 1:
+        hvd.shutdown()
+    else:
+        with raises(hvd.torch.HvdError, "has shut down without"):
+            hvd.torch.join()
+        hvd.shutdown()
+    hvd.init()

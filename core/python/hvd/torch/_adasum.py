@@ -28,9 +28,11 @@ class AdasumMixin:
 
     def step(self, closure=None, **options):
         """The wrapped optimizer's step() with this rank's gradients. Then every parameter has changed by the Adasum of all
-        ranks' changes. Returns what the wrapped step() returns. On a failure the parameters are as before.
+        ranks' changes. Returns what the wrapped step() returns. On a failure the parameters are as before, but not what the
+        wrapped optimizer remembers (such as momentum).
 
-        Every rank has to make the same number of steps: a GradScaler that skips a step on one rank is not possible.
+        Every rank has to take part in each step, or be in join(): a GradScaler that skips a step on one rank is not
+        possible.
         Raises HorovodInternalError when a rank was lost and the operation could not be repaired."""
         if self._hvd_options["process_set"].included() is False:
             return super().step(closure, **options)

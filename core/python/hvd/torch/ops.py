@@ -24,7 +24,7 @@ from ._collectives import (
     start_broadcast,
     start_reducescatter,
 )
-from ._request import synchronize
+from ._request import flights, synchronize
 from ._sparse import start_sparse_allreduce
 from .compression import Compression
 from .process_sets import global_process_set
@@ -269,9 +269,13 @@ def join(device=-1):
     """For a rank whose batches have run out before those of others: call it after the last step. Blocks until every rank
     has called it, and returns the rank that called it last. Meanwhile this rank takes part in what the others submit,
     also in its process sets, with an element that changes nothing: zeros for a sum, no rows for allgather and alltoall.
-    An average still divides by the number of all ranks. A broadcast from this rank fails on all ranks. More than
-    Horovod's, whose joined ranks take part in allreduce alone, and give it zeros also for Min, Max and Product.
+    An average still divides by the number of all ranks. What others send to this rank is dropped. A broadcast from it
+    fails on every rank that submits it. In Horovod joined ranks take part in allreduce alone, and give it zeros also for
+    Min, Max and Product.
 
-    No other thread may submit anything meanwhile. Not in an elastic job. Raises HorovodInternalError when a rank was
-    lost. device: not used."""
+    No other thread may submit anything meanwhile. Not in an elastic job. Raises RuntimeError between backward() and
+    step(), HvdError when a rank has shut down without it (5 s after that), HorovodInternalError when a rank was lost.
+    device: not used."""
+    if any(flights):
+        raise RuntimeError("join() between backward() and step(): call step() or synchronize() first")
     return buffers.join()
