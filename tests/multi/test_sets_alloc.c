@@ -5,7 +5,7 @@
  * nothing fails. The others get an error that names it, in bounded time. Nothing leaks, and the
  * next life of the same processes succeeds.
  *
- * timeout: 300
+ * timeout: 500
  * takes: 45 s, waiting
  */
 #include <errno.h>
@@ -122,7 +122,7 @@ static int rank_main(int rank, int size, void *arg)
 static void test_each_allocation(void **state)
 {
     static const char *const env[] = {"HVD_LOG_LEVEL=error", "HVD_START_TIMEOUT=2", NULL};
-    struct world_options o = {.size = 3, .timeout_s = 250, .env = env};
+    struct world_options o = {.size = 3, .timeout_s = 450, .env = env};
     struct world *worlds[3];
     int bad = 0;
     if (!FAIL_ALLOC) {
