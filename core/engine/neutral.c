@@ -14,14 +14,13 @@
 
 #include "core/base/clock.h"
 #include "core/coll/half.h"
-#include "core/coll/reduce.h"
 
 #define COPY_MS 20000 /* time for filling a buffer on the GPU */
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* What min leaves alone before it is scaled: infinity, or a large number where prescale is 0 in the
- * type, because infinity times 0 is NaN. */
+/* The largest value to contribute to min, before prescale: infinity, or a large finite number where
+ * prescale is 0 in the type, because infinity times 0 is NaN. */
 static double infinity_of(enum hvd_dtype dtype, double prescale)
 {
     if (dtype == HVD_FLOAT64 || (float)prescale != 0)
@@ -76,7 +75,7 @@ static int64_t int_of(enum hvd_dtype dtype, enum hvd_op op, double prescale)
     }
 }
 
-/* One element, as it is in memory. */
+/* Writes one neutral element of the type to `to`. */
 static void element(enum hvd_dtype dtype, enum hvd_op op, double prescale, uint8_t *to)
 {
     double real = float_of(dtype, op, prescale);
@@ -138,20 +137,27 @@ static int send(struct neutral_gpu *gpu, void *to, const void *from, size_t byte
     return rc;
 }
 
-/* Moves a buffer of the host to the GPU. *at is the host's before, and the GPU's after it. */
+/* Moves a buffer of the host to the GPU. *at is the host's before, and the GPU's after it; NULL
+ * without bytes or after an error. */
 static int move_to_gpu(struct neutral_gpu *gpu, struct cuda_memory *memory, void **at, size_t bytes,
                        struct err *err)
 {
     struct cuda_visit visit = {0};
     void *from = *at;
-    int rc = bytes > 0 ? cuda_enter(gpu->device, &visit, err) : 0;
-    if (rc == 0 && bytes > 0)
+    *at = NULL;
+    if (bytes == 0) {
+        free(from);
+        return 0;
+    }
+    int rc = cuda_enter(gpu->device, &visit, err);
+    if (rc == 0)
         rc = cuda_memory_reserve(gpu->device, memory, bytes, err);
-    if (rc == 0 && bytes > 0)
+    if (rc == 0)
         rc = send(gpu, memory->at, from, bytes, err);
     cuda_leave(&visit);
     free(from);
-    *at = rc == 0 && bytes > 0 ? memory->at : NULL;
+    if (rc == 0)
+        *at = memory->at;
     return rc;
 }
 

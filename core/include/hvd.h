@@ -299,9 +299,9 @@ HVD_API int hvd_barrier(const char *name);
  * largest value for min, the smallest for max, all ones for HVD_BAND, no rows for allgather and
  * alltoall. (To a product with a prescale it contributes 1 / prescale, rounded; of integers 1, so
  * that the result is multiplied by the prescale once more.) An average divides by the number of all
- * ranks, also of those that have joined. What others send to this rank is dropped. A broadcast from
- * it fails with -EINVAL on every rank that submits it; hvd_set_add() and hvd_set_remove() fail with
- * -EBUSY.
+ * ranks, also of those that have joined. The results of these operations are dropped on this rank.
+ * A broadcast from it fails with -EINVAL on every rank that submits it; hvd_set_add() and
+ * hvd_set_remove() fail with -EBUSY.
  *
  * Operations that this rank has submitted before go on. While a rank is in this call nothing runs
  * by a frozen schedule. After it operations without a name are counted from 0 again.

@@ -292,11 +292,12 @@ static void forget_who(struct negotiate *n)
 
 uint64_t join_tick(struct negotiate *n, uint64_t now)
 {
-    if (!n->root && n->hello_sent)
-        tell_parent(n);
-    else if (!n->root)
+    if (!n->root) {
+        if (n->hello_sent)
+            tell_parent(n);
         return UINT64_MAX;
-    else if (all_done(n))
+    }
+    if (all_done(n))
         end_all(n);
     else if (!join_some(n))
         forget_who(n);

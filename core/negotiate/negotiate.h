@@ -76,8 +76,9 @@ struct negotiate_batch {
 
 enum { NEGOTIATE_PARENT = -1 };
 
-/* What this rank does: its program submits operations; it has run out of work, takes part in what
- * other ranks submit, and has operations of its own in flight; it has none any more. */
+/* ACTIVE: the program of this rank submits operations. JOINED: the program has run out of work, the
+ * rank takes part in what other ranks submit, and operations of its own are in flight. DRAINED: as
+ * JOINED, but none of its own are in flight any more. */
 enum negotiate_join { NEGOTIATE_ACTIVE, NEGOTIATE_JOINED, NEGOTIATE_DRAINED };
 
 /* Callbacks: messages and decisions. Their arguments are valid only during the call. They must

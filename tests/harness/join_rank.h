@@ -7,19 +7,14 @@
 
 #include "tests/harness/rank.h"
 
-/* Of one dimension, float32, sum, in host memory. */
+/* A request like that of rank_request(), of any kind and not in place. */
 static inline struct hvd_request join_request(enum hvd_kind kind, const char *name, void *in,
                                               void *out, const int64_t *shape)
 {
-    return (struct hvd_request){.kind = kind,
-                                .name = name,
-                                .input = in,
-                                .output = out,
-                                .dtype = HVD_FLOAT32,
-                                .ndim = 1,
-                                .shape = shape,
-                                .op = HVD_SUM,
-                                .device = -1};
+    struct hvd_request request = rank_request(name, in, shape);
+    request.kind = kind;
+    request.output = out;
+    return request;
 }
 
 /* Submits and waits. 0, or FAIL(). */

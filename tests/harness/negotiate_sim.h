@@ -58,7 +58,7 @@ struct sim_tensor {
     char text[1024]; /* text of the last failure */
 };
 
-/* What a rank that has joined was asked for. */
+/* A tensor that negotiate asked a rank which has joined to take part in. */
 struct sim_want {
     int name;
     struct signature sig;

@@ -143,8 +143,8 @@ def join():
     """For a rank whose data has run out before that of others. Blocks until every rank of the job has called it, and
     returns the rank that called it last. Meanwhile this rank takes part in what the others submit, also in its process
     sets, with an element that changes nothing: zeros for a sum, ones for a product, no rows for allgather and alltoall.
-    An average still divides by the number of all ranks. What others send to this rank is dropped. A broadcast from it
-    fails on every rank that submits it.
+    An average still divides by the number of all ranks. The results of these operations are dropped on this rank. A
+    broadcast from it fails on every rank that submits it.
 
     No other thread may submit anything meanwhile. Not in an elastic job. Raises HvdError when a rank has shut down
     without it (5 s after that), HorovodInternalError when a rank was lost."""

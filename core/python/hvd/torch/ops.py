@@ -269,9 +269,9 @@ def join(device=-1):
     """For a rank whose batches have run out before those of others: call it after the last step. Blocks until every rank
     has called it, and returns the rank that called it last. Meanwhile this rank takes part in what the others submit,
     also in its process sets, with an element that changes nothing: zeros for a sum, no rows for allgather and alltoall.
-    An average still divides by the number of all ranks. What others send to this rank is dropped. A broadcast from it
-    fails on every rank that submits it. In Horovod joined ranks take part in allreduce alone, and give it zeros also for
-    Min, Max and Product.
+    An average still divides by the number of all ranks. The results of these operations are dropped on this rank. A
+    broadcast from it fails on every rank that submits it. In Horovod joined ranks take part in allreduce alone, and
+    give it zeros also for Min, Max and Product.
 
     No other thread may submit anything meanwhile. Not in an elastic job. Raises RuntimeError between backward() and
     step(), HvdError when a rank has shut down without it (5 s after that), HorovodInternalError when a rank was lost.
