@@ -17,6 +17,7 @@ SAN      ?=
 V        ?= 0
 BUILD    ?= build$(if $(SAN),/$(SAN))
 PY       ?= /usr/bin/python3
+HEADERS  := $(sort $(wildcard core/include/*.h))
 VERSION  := $(shell sed -n 's/^\#define HVD_VERSION "\(.*\)"/\1/p' core/include/hvd.h)
 Q        := $(if $(filter 1,$(V)),,@)
 say       = $(if $(filter 1,$(V)),,@printf '  %-6s %s\n' $(1) $(2))
@@ -273,7 +274,7 @@ install: lib programs $(KERNELS)  ## library, programs, Python package, man page
 	$(Q)ln -sf libhvd.so.0 $(LIBDIR)/libhvd.so
 	$(if $(MPI_PLUGIN),$(Q)install -m 755 $(MPI_PLUGIN) $(LIBDIR))
 	$(if $(KERNELS),$(Q)install -m 644 $(KERNELS) $(LIBDIR))
-	$(Q)install -m 644 core/include/hvd.h $(INCDIR)/hvd.h
+	$(Q)install -m 644 $(HEADERS) $(INCDIR)
 	$(Q)install -m 755 $(PROGRAMS) $(BINDIR)
 	$(Q)install -m 644 $(MAN_PAGES) $(MANDIR)
 	$(Q)install -m 644 diagnostics/hvd-doctor.bash $(BASHDIR)/hvd-doctor
@@ -289,7 +290,7 @@ install: lib programs $(KERNELS)  ## library, programs, Python package, man page
 	    echo 'python3 does not look for packages there: set PYTHONPATH=$(PYTHONDIR)' || true
 
 uninstall:  ## remove what install put there
-	$(Q)rm -f $(LIBDIR)/libhvd.so* $(LIBDIR)/libhvd_mpi.so $(LIBDIR)/hvd_kernels.fatbin $(LIBDIR)/pkgconfig/hvd.pc $(INCDIR)/hvd.h \
+	$(Q)rm -f $(LIBDIR)/libhvd.so* $(LIBDIR)/libhvd_mpi.so $(LIBDIR)/hvd_kernels.fatbin $(LIBDIR)/pkgconfig/hvd.pc $(addprefix $(INCDIR)/,$(notdir $(HEADERS))) \
 	    $(patsubst $(BUILD)/%,$(BINDIR)/%,$(PROGRAMS)) \
 	    $(addprefix $(MANDIR)/,$(notdir $(MAN_PAGES))) $(addprefix $(BASHDIR)/,hvd-doctor hvdrun) $(addprefix $(ZSHDIR)/,_hvd-doctor _hvdrun)
 	$(if $(PYDIR),$(Q)rm -rf $(PYDIR))

@@ -19,6 +19,16 @@ int hvd_set_add(const int *ranks, int n, int *ret_set)
     return rc;
 }
 
+int hvd_set_form(const char *name, const int *ranks, int n, int *ret_set)
+{
+    struct engine *e = life_begin(NULL, api_error());
+    if (!e)
+        return api_error()->code;
+    int rc = sets_form(e, name, ranks, n, ret_set, api_error());
+    life_end();
+    return rc;
+}
+
 int hvd_set_remove(int set)
 {
     struct engine *e = life_begin(NULL, api_error());

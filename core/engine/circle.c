@@ -5,6 +5,7 @@
 #include "core/engine/circle.h"
 
 #include "core/engine/engine.h"
+#include "core/engine/meet.h"
 #include "core/engine/turn.h"
 
 static int create_negotiation(struct circle *c, struct err *err)
@@ -28,6 +29,14 @@ static int create_negotiation(struct circle *c, struct err *err)
     return negotiate_create(&config, &turn_negotiate_ops, c, &c->neg, err);
 }
 
+static int create_rendezvous(struct circle *c, struct err *err)
+{
+    static const struct rendezvous_ops ops = {.send = control_send_rendezvous, .end = meet_end};
+    const struct control *t = &c->control;
+    return rendezvous_create(c->size, c->rank, t->parent, t->children, t->nchildren, &ops, c,
+                             &c->rendezvous, err);
+}
+
 int circle_negotiate(struct circle *c, struct err *err)
 {
     int rc = control_init(c, err);
@@ -35,6 +44,8 @@ int circle_negotiate(struct circle *c, struct err *err)
         rc = whole_begin(c, c->batches.gpu.finished, err);
     if (rc == 0)
         rc = create_negotiation(c, err);
+    if (rc == 0 && c->set == 0)
+        rc = create_rendezvous(c, err);
     c->next_tick = 0;
     c->spin = mesh_may_spin(c->mesh);
     return rc;
@@ -45,6 +56,8 @@ void circle_dissolve(struct circle *c)
     if (c->neg)
         negotiate_destroy(c->neg);
     c->neg = NULL;
+    rendezvous_destroy(c->rendezvous);
+    c->rendezvous = NULL;
     control_fini(&c->control);
 }
 

@@ -21,6 +21,7 @@ struct coll;
 struct engine;
 struct mesh;
 struct negotiate;
+struct rendezvous;
 struct signature;
 struct slot;
 
@@ -50,7 +51,8 @@ struct circle {
      * log */
     uint64_t done;
     struct coll *coll;
-    struct negotiate *neg; /* NULL: the epoch is not complete */
+    struct negotiate *neg;         /* NULL: the epoch is not complete */
+    struct rendezvous *rendezvous; /* of the world; NULL: a set's circle, or no negotiation */
     struct control control;
     struct ids ids;
     struct batches batches;

@@ -10,8 +10,9 @@
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
+#include "core/negotiate/rendezvous.h"
 
-enum { CONTROL_NEGOTIATE = 1, CONTROL_FAREWELL, CONTROL_WHOLE };
+enum { CONTROL_NEGOTIATE = 1, CONTROL_FAREWELL, CONTROL_WHOLE, CONTROL_RENDEZVOUS };
 
 /* The tree: rank 0 is the root, its children are the first ranks of the other hosts, and the first
  * rank of each host is the parent of that host's other ranks. */
@@ -115,9 +116,8 @@ void control_send_whole(struct circle *c, int i, uint64_t count)
         err_set(&e->trouble, -rc, "control link to rank %d", name_at(c, i));
 }
 
-int control_send(void *ctx, int to, const struct buf *msg)
+static int send(struct circle *c, int to, uint8_t type, const struct buf *msg)
 {
-    struct circle *c = ctx;
     struct engine *e = c->engine;
     struct control *t = &c->control;
     int i = t->nchildren;
@@ -130,12 +130,22 @@ int control_send(void *ctx, int to, const struct buf *msg)
             return -EINVAL;
     }
     buf_reset(&t->out);
-    buf_put_u8(&t->out, CONTROL_NEGOTIATE);
+    buf_put_u8(&t->out, type);
     buf_put(&t->out, msg->data, msg->len);
     int rc = msg->failed || t->out.failed ? -ENOMEM : post(c, i, &t->out);
     if (rc < 0)
         err_set(&e->trouble, -rc, "control link to rank %d", name_at(c, i));
     return rc;
+}
+
+int control_send(void *ctx, int to, const struct buf *msg)
+{
+    return send(ctx, to, CONTROL_NEGOTIATE, msg);
+}
+
+int control_send_rendezvous(void *ctx, int to, const struct buf *msg)
+{
+    return send(ctx, to, CONTROL_RENDEZVOUS, msg);
 }
 
 /* Records that the rank has left and forwards its farewell: upwards, or from the root downwards.
@@ -163,6 +173,8 @@ static void farewell(struct circle *c, int rank, uint64_t frozen, int from)
         post(c, t->nchildren, &t->out);
     for (int i = 0; down && i < t->nchildren; i++)
         post(c, i, &t->out);
+    if (down && c->rendezvous && !c->engine->failed)
+        rendezvous_departed(c->rendezvous, rank);
 }
 
 void control_farewell(struct circle *c)
@@ -176,10 +188,15 @@ static int dispatch(struct circle *c, int from, const struct buf *msg, struct er
     struct control *t = &c->control;
     struct reader r = reader_over(msg->data, msg->len);
     uint8_t type = reader_u8(&r);
-    if (type == CONTROL_NEGOTIATE && (e->failed || e->conflict.code))
-        return 0; /* negotiation has ended */
+    int who = from == t->nchildren ? NEGOTIATE_PARENT : t->children[from];
+    bool ended = e->failed || e->conflict.code; /* negotiation */
+    if (type == CONTROL_RENDEZVOUS && c->rendezvous)
+        return ended ? 0
+                     : rendezvous_recv(c->rendezvous, who, r.data + r.pos, r.len - r.pos,
+                                       clock_ns(), err);
+    if (type == CONTROL_NEGOTIATE && ended)
+        return 0;
     if (type == CONTROL_NEGOTIATE) {
-        int who = from == t->nchildren ? NEGOTIATE_PARENT : t->children[from];
         return negotiate_recv(c->neg, who, r.data + r.pos, r.len - r.pos, clock_ns(), err);
     }
     if (type == CONTROL_WHOLE) {

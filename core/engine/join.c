@@ -336,9 +336,9 @@ static int begin(struct engine *e, struct err *err)
     struct join *j = &e->join;
     if (e->boot.elastic)
         return err_set(err, ENOTSUP, "hvd_join() is not possible in an elastic job yet");
-    pthread_mutex_lock(&e->sets.calls);
+    sets_hold(&e->sets);
     int rc = queue_join(e->queue, err);
-    pthread_mutex_unlock(&e->sets.calls);
+    sets_let(&e->sets);
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&j->lock);

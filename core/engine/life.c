@@ -89,7 +89,7 @@ static void before_fork(void)
     struct engine *e = atomic_load(&lib.whole);
     has_lock = e != NULL;
     if (e) {
-        sets_before_fork(&e->sets);
+        sets_hold(&e->sets);
         lock_for_fork(e);
     }
 }
@@ -101,7 +101,7 @@ static void after_fork(void)
     if (has_lock) {
         struct engine *e = atomic_load(&lib.whole);
         drive_leave(e);
-        sets_after_fork(&e->sets);
+        sets_let(&e->sets);
     }
     has_lock = false;
     pthread_mutex_unlock(&lib.life);

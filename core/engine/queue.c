@@ -10,13 +10,13 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/hash.h"
+#include "core/engine/meet.h"
 #include "core/engine/queue_private.h"
 
-#define INDEX_BITS 24
-#define INDEX_MASK ((1u << INDEX_BITS) - 1)
-
-_Static_assert(QUEUE_BLOCK *QUEUE_MAX_BLOCKS <= 1 << INDEX_BITS, "indexes do not fit");
+_Static_assert(QUEUE_BLOCK *QUEUE_MAX_BLOCKS <= 1 << QUEUE_INDEX_BITS, "indexes do not fit");
 _Static_assert(QUEUE_BLOCK *QUEUE_MAX_BLOCKS >= 2 * HVD_MAX_GROUP, "groups do not fit");
+
+#define INDEX_MASK ((1u << QUEUE_INDEX_BITS) - 1)
 
 int queue_create(int rank, int size, uint64_t first_seq, struct queue **ret, struct err *err)
 {
@@ -38,38 +38,13 @@ int queue_create(int rank, int size, uint64_t first_seq, struct queue **ret, str
     return 0;
 }
 
-static void drop_result(struct queue *q, struct slot *s)
-{
-    if (s->on_gpu.at)
-        gpu_events_give(&q->gpu_events, s->on_gpu);
-    else if (!q->abandoned)
-        free(s->result);
-    s->on_gpu = (struct cuda_memory){0};
-    s->result = NULL;
-}
-
-static void drop_ready(struct queue *q, struct slot *s)
-{
-    gpu_events_drop(&q->gpu_events, s->ready);
-    s->ready = NULL;
-}
-
-static void slot_fini(struct queue *q, struct slot *s)
-{
-    drop_result(q, s);
-    drop_ready(q, s);
-    free(s->text);
-    free(s->splits);
-    free(s->rows);
-}
-
 void queue_destroy(struct queue *q)
 {
     if (!q)
         return;
     for (size_t b = 0; b < q->nblocks; b++) {
         for (size_t i = 0; i < QUEUE_BLOCK; i++)
-            slot_fini(q, &q->blocks[b][i]);
+            queue_slot_fini(q, &q->blocks[b][i]);
         free(q->blocks[b]);
     }
     free(q->sets);
@@ -77,52 +52,6 @@ void queue_destroy(struct queue *q)
     pthread_cond_destroy(&q->opened);
     pthread_mutex_destroy(&q->lock);
     free(q);
-}
-
-static int grow(struct queue *q, struct err *err)
-{
-    if (q->nblocks == QUEUE_MAX_BLOCKS)
-        return err_set(err, ENOSPC, "%d operations are in flight, no more are possible",
-                       QUEUE_BLOCK * QUEUE_MAX_BLOCKS);
-    struct slot *block = calloc(QUEUE_BLOCK, sizeof(*block));
-    if (!block)
-        return err_set(err, ENOMEM, "no memory for more operations");
-    atomic_fetch_add_explicit(&q->allocations, 1, memory_order_relaxed);
-    for (size_t i = QUEUE_BLOCK; i-- > 0;) {
-        block[i].index = (uint32_t)(q->nblocks * QUEUE_BLOCK + i);
-        block[i].next = q->free;
-        q->free = &block[i];
-    }
-    atomic_store_explicit(&q->blocks[q->nblocks++], block, memory_order_release);
-    return 0;
-}
-
-static int take_slot(struct queue *q, struct slot **ret, struct err *err)
-{
-    if (!q->free) {
-        int rc = grow(q, err);
-        if (rc < 0)
-            return rc;
-    }
-    struct slot *s = q->free;
-    q->free = s->next;
-    s->next = NULL;
-    *ret = s;
-    return 0;
-}
-
-static void give_slot(struct queue *q, struct slot *s)
-{
-    atomic_store_explicit(&s->handle, 0, memory_order_relaxed);
-    atomic_store_explicit(&s->open, 0, memory_order_relaxed);
-    drop_result(q, s);
-    drop_ready(q, s);
-    free(s->text);
-    s->text = NULL;
-    s->waited = false;
-    s->state = SLOT_FREE;
-    s->next = q->free;
-    q->free = s;
 }
 
 static int set_name(struct queue *q, struct queue_set *set, struct slot *s,
@@ -275,7 +204,7 @@ static void publish(struct queue *q, struct slot *first, struct slot **end, size
     size_t i = 0;
     for (struct slot *s = first; s; s = s->next) {
         s->state = SLOT_INBOX;
-        hvd_handle handle = (hvd_handle)(++q->seq << INDEX_BITS | s->index);
+        hvd_handle handle = (hvd_handle)(++q->seq << QUEUE_INDEX_BITS | s->index);
         atomic_store_explicit(&s->open, handle, memory_order_relaxed);
         atomic_store_explicit(&s->handle, handle, memory_order_release);
         ret_handles[i++] = handle;
@@ -300,12 +229,12 @@ static int submit(struct queue *q, struct queue_set *set, const struct hvd_reque
     memcpy(unnamed, set->unnamed, sizeof(unnamed));
     for (size_t i = 0; rc == 0 && i < n; i++) {
         struct slot *s;
-        rc = take_slot(q, &s, err);
+        rc = queue_take_slot(q, &s, err);
         if (rc < 0)
             break;
         rc = fill_slot(q, set, s, &requests[i], now, err);
         if (rc < 0) {
-            give_slot(q, s);
+            queue_give_slot(q, s);
             break;
         }
         s->facts.sig.world = world;
@@ -324,7 +253,7 @@ static int submit(struct queue *q, struct queue_set *set, const struct hvd_reque
         for (struct slot *s = first, *next; s; s = next) {
             next = s->next;
             names_remove(q, s);
-            give_slot(q, s);
+            queue_give_slot(q, s);
         }
     }
     return rc;
@@ -346,25 +275,37 @@ int queue_submit(struct queue *q, const struct hvd_request *requests, size_t n, 
     return rc;
 }
 
-int queue_submit_own(struct queue *q, const struct hvd_request *request, bool last, uint64_t now,
-                     hvd_handle *ret_handle, struct err *err)
+/* A request of the engine itself. sig: as in submit(); meet: as in struct slot. */
+static int submit_own(struct queue *q, const struct hvd_request *request, bool last,
+                      const struct signature *sig, struct meet *meet, uint64_t now,
+                      hvd_handle *ret_handle, struct err *err)
 {
     pthread_mutex_lock(&q->lock);
     struct queue_set *set = queue_set_of(q, request, true, err);
-    int rc = set ? submit(q, set, request, 1, now, 0, last, NULL, ret_handle, err) : err->code;
+    int rc = set ? submit(q, set, request, 1, now, 0, last, sig, ret_handle, err) : err->code;
+    if (rc == 0)
+        queue_find(q, *ret_handle)->meet = meet;
     pthread_mutex_unlock(&q->lock);
     return rc;
+}
+
+int queue_submit_own(struct queue *q, const struct hvd_request *request, bool last, uint64_t now,
+                     hvd_handle *ret_handle, struct err *err)
+{
+    return submit_own(q, request, last, NULL, NULL, now, ret_handle, err);
 }
 
 int queue_submit_neutral(struct queue *q, const struct hvd_request *request,
                          const struct signature *sig, uint64_t now, hvd_handle *ret_handle,
                          struct err *err)
 {
-    pthread_mutex_lock(&q->lock);
-    struct queue_set *set = queue_set_of(q, request, true, err);
-    int rc = set ? submit(q, set, request, 1, now, 0, false, sig, ret_handle, err) : err->code;
-    pthread_mutex_unlock(&q->lock);
-    return rc;
+    return submit_own(q, request, false, sig, NULL, now, ret_handle, err);
+}
+
+int queue_submit_meet(struct queue *q, struct meet *m, hvd_handle *ret_handle, struct err *err)
+{
+    const struct hvd_request r = {.kind = HVD_BARRIER, .name = m->what, .device = -1};
+    return submit_own(q, &r, false, NULL, m, 0, ret_handle, err);
 }
 
 struct slot *queue_take(struct queue *q)
@@ -394,6 +335,7 @@ struct slot *queue_find(struct queue *q, hvd_handle handle)
 void queue_end_slot(struct queue *q, struct slot *s, const struct err *err)
 {
     names_remove(q, s);
+    s->meet = NULL;
     if (err) {
         s->status = err->code;
         s->text = strdup(err->msg); /* NULL when out of memory: then the error has only a code */
@@ -450,22 +392,6 @@ bool queue_abandoned(struct queue *q)
     return abandoned;
 }
 
-int queue_make_result(struct queue *q, struct slot *s, size_t bytes, struct err *err)
-{
-    int rc = 0;
-    pthread_mutex_lock(&q->lock);
-    drop_result(q, s);
-    if (bytes > 0 && s->device >= 0) {
-        rc = gpu_events_take(&q->gpu_events, bytes, &s->on_gpu, err);
-        s->result = s->on_gpu.at;
-    } else if (bytes > 0) {
-        s->result = malloc(bytes);
-        rc = s->result ? 0 : err_set(err, ENOMEM, "no memory for a result of %zu bytes", bytes);
-    }
-    pthread_mutex_unlock(&q->lock);
-    return rc;
-}
-
 void queue_last(struct queue *q, char *text, size_t size)
 {
     pthread_mutex_lock(&q->lock);
@@ -482,7 +408,7 @@ int queue_release(struct queue *q, struct slot *slot, hvd_handle handle)
     int rc = -EINVAL;
     pthread_mutex_lock(&q->lock);
     if (atomic_load_explicit(&slot->handle, memory_order_relaxed) == handle) {
-        give_slot(q, slot);
+        queue_give_slot(q, slot);
         /* Only when nothing is in flight: freeing GPU memory could wait for a hanging operation,
          * whose repair needs this lock. */
         if (atomic_load_explicit(&q->in_flight, memory_order_relaxed) == 0)

@@ -62,6 +62,7 @@ struct slot {
     int64_t result_rows;
     uint64_t id; /* negotiation's id for the operation */
     bool has_id;
+    struct meet *meet; /* the rendezvous that the slot stands for; NULL: an operation */
     bool last;   /* after this operation no user operation begins in this mesh (batches.held) */
     bool waited; /* hvd_wait() returned 0; the result is kept until release */
     uint64_t submit_ns, batch_ns, start_ns;
@@ -77,7 +78,8 @@ struct slot {
 
 /* A set as the queue knows it: what a request is checked against. */
 struct queue_set {
-    int size;    /* 0: there is no set of this number */
+    int number;
+    int size;
     int rank;    /* this rank's number in the set; -1: it is not in the set */
     bool closed; /* it is being made or removed */
     uint64_t unnamed[HVD_KINDS];
@@ -87,7 +89,7 @@ struct queue {
     pthread_mutex_t lock;
     pthread_cond_t opened;  /* signalled when closed becomes false */
     bool closed;            /* see queue_end_world() */
-    struct queue_set *sets; /* [nsets]; the first is the world */
+    struct queue_set *sets; /* [nsets] by number; the first is the world */
     size_t nsets;
     /* Epoch of the world that requests are made for; 0: the world never changes. */
     uint32_t world;
@@ -164,6 +166,10 @@ int queue_submit_own(struct queue *q, const struct hvd_request *request, bool la
 int queue_submit_neutral(struct queue *q, const struct hvd_request *request,
                          const struct signature *sig, uint64_t now, hvd_handle *ret_handle,
                          struct err *err);
+
+/* Puts a rendezvous (engine/meet.h) into the inbox; its name is m->what. *m must stay as it is
+ * until the slot is done. -EEXIST: one of this name is in flight. */
+int queue_submit_meet(struct queue *q, struct meet *m, hvd_handle *ret_handle, struct err *err);
 
 /* From here to queue_joined() requests of the program are refused. -EBUSY: another thread is in
  * hvd_join(). queue_joined() counts unnamed operations from 0 again, since ranks have made

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * queue_private: the inside of a queue, for queue.c and queue_world.c. Everything here is called
+ * queue_private: the inside of a queue, for the files queue*.c. Everything here is called
  * with the queue's lock held.
  */
 #ifndef HVD_ENGINE_QUEUE_PRIVATE_H
 #define HVD_ENGINE_QUEUE_PRIVATE_H
 
 #include "core/engine/queue.h"
+
+#define QUEUE_INDEX_BITS 24 /* the low bits of a handle are the slot's index */
 
 /* Ends the operation (err NULL: success). Its waiter may read and release the slot at once. */
 void queue_end_slot(struct queue *q, struct slot *s, const struct err *err);
@@ -18,6 +20,14 @@ int queue_check_world(const struct queue *q, const struct hvd_request *requests,
 /* The set of a request. own: see queue_submit_own(). NULL: the request cannot be made here. */
 struct queue_set *queue_set_of(struct queue *q, const struct hvd_request *r, bool own,
                                struct err *err);
+
+/* Takes a slot that is free. -ENOMEM, -ENOSPC. Below: makes it free again, and frees what it has.
+ */
+int queue_take_slot(struct queue *q, struct slot **ret, struct err *err);
+void queue_give_slot(struct queue *q, struct slot *s);
+
+/* Frees the memory that a slot owns, at the end. */
+void queue_slot_fini(struct queue *q, struct slot *s);
 
 /* Lets requests in again and wakes callers in queue_await_open(). */
 void queue_open_gate(struct queue *q);

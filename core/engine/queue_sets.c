@@ -9,11 +9,22 @@
 
 #include "core/engine/queue_private.h"
 
+static int compare(const void *number, const void *set)
+{
+    int a = *(const int *)number, b = ((const struct queue_set *)set)->number;
+    return (a > b) - (a < b);
+}
+
+static struct queue_set *find(const struct queue *q, int set)
+{
+    return bsearch(&set, q->sets, q->nsets, sizeof(*q->sets), compare);
+}
+
 struct queue_set *queue_set_of(struct queue *q, const struct hvd_request *r, bool own,
                                struct err *err)
 {
-    struct queue_set *s = r->set >= 0 && (size_t)r->set < q->nsets ? &q->sets[r->set] : NULL;
-    if (!s || s->size == 0) {
+    struct queue_set *s = find(q, r->set);
+    if (!s) {
         err_set(err, EINVAL, "%s: there is no set %d", r->name ? r->name : "a request", r->set);
         return NULL;
     }
@@ -35,35 +46,28 @@ struct queue_set *queue_set_of(struct queue *q, const struct hvd_request *r, boo
     return s;
 }
 
-static int make_room(struct queue *q, size_t n, struct err *err)
-{
-    if (n <= q->nsets)
-        return 0;
-    struct queue_set *grown = realloc(q->sets, n * sizeof(*grown));
-    if (!grown)
-        return err_set(err, ENOMEM, "no memory for a set");
-    memset(grown + q->nsets, 0, (n - q->nsets) * sizeof(*grown));
-    q->sets = grown;
-    q->nsets = n;
-    return 0;
-}
-
 int queue_add_set(struct queue *q, int set, int rank, int size, struct err *err)
 {
+    size_t at = 0;
     pthread_mutex_lock(&q->lock);
-    int rc = make_room(q, (size_t)set + 1, err);
-    if (rc == 0)
-        q->sets[set] = (struct queue_set){.rank = rank, .size = size, .closed = true};
+    struct queue_set *grown = realloc(q->sets, (q->nsets + 1) * sizeof(*grown));
+    if (grown) {
+        q->sets = grown;
+        while (at < q->nsets && grown[at].number < set)
+            at++;
+        memmove(&grown[at + 1], &grown[at], (q->nsets++ - at) * sizeof(*grown));
+        grown[at] = (struct queue_set){.number = set, .rank = rank, .size = size, .closed = true};
+    }
     pthread_mutex_unlock(&q->lock);
-    return rc;
+    return grown ? 0 : err_set(err, ENOMEM, "no memory for a set");
 }
 
 int queue_place(struct queue *q, int set, int *ret_size)
 {
     pthread_mutex_lock(&q->lock);
-    bool known = set >= 0 && (size_t)set < q->nsets && q->sets[set].size > 0;
-    int rank = known ? q->sets[set].rank : -1;
-    *ret_size = known ? q->sets[set].size : 0;
+    const struct queue_set *s = find(q, set);
+    int rank = s ? s->rank : -1;
+    *ret_size = s ? s->size : 0;
     pthread_mutex_unlock(&q->lock);
     return rank;
 }
@@ -90,7 +94,7 @@ size_t queue_pending(struct queue *q, int set)
 static void set_closed(struct queue *q, int set, bool closed)
 {
     pthread_mutex_lock(&q->lock);
-    q->sets[set].closed = closed;
+    find(q, set)->closed = closed;
     pthread_mutex_unlock(&q->lock);
 }
 
@@ -119,7 +123,8 @@ void queue_fail_set(struct queue *q, int set, const struct err *err)
 void queue_drop_set(struct queue *q, int set)
 {
     pthread_mutex_lock(&q->lock);
-    if (set > 0 && (size_t)set < q->nsets)
-        q->sets[set] = (struct queue_set){.size = 0};
+    struct queue_set *s = set > 0 ? find(q, set) : NULL;
+    if (s)
+        memmove(s, s + 1, (size_t)(&q->sets[--q->nsets] - s) * sizeof(*s));
     pthread_mutex_unlock(&q->lock);
 }

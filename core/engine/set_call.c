@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/base/mac.h"
-#include "core/engine/sets.h"
+#include "core/negotiate/ranklist.h"
 
 _Static_assert(2 + MAC_SIZE / 4 <= VOTE_WORDS, "a call does not fit into a vote");
 
@@ -25,7 +25,7 @@ void set_call_add(struct set_call *call, const int *ranks, int n)
     *call = (struct set_call){.words = {ADDS, (uint32_t)n}};
     memcpy(&call->words[2], mac, MAC_SIZE);
     if (n > 0)
-        sets_list_ranks(ranks, n, list, sizeof(list));
+        ranklist_text(ranks, n, list, sizeof(list));
     snprintf(call->text, sizeof(call->text), "adds %s", list);
 }
 

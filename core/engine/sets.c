@@ -14,11 +14,13 @@
 #include "core/engine/engine.h"
 #include "core/engine/set_call.h"
 #include "core/engine/vote.h"
+#include "core/negotiate/ranklist.h"
 
 void sets_init(struct sets *sets)
 {
     pthread_mutex_init(&sets->calls, NULL);
     pthread_mutex_init(&sets->lock, NULL);
+    pthread_rwlock_init(&sets->forms, NULL);
     sets->epoll_fd = -1;
 }
 
@@ -32,23 +34,42 @@ void sets_fini(struct sets *sets)
         close(sets->epoll_fd);
     pthread_mutex_destroy(&sets->lock);
     pthread_mutex_destroy(&sets->calls);
-}
-
-void sets_list_ranks(const int *ranks, int n, char *text, size_t size)
-{
-    int i = 0;
-    size_t at = (size_t)snprintf(text, size, n == 1 ? "rank" : "ranks");
-    for (; i < n && at + 40 < size; i++)
-        at += (size_t)snprintf(text + at, size - at, "%s %d", i ? "," : "", ranks[i]);
-    if (i < n)
-        snprintf(text + at, size - at, " and %d more", n - i);
+    pthread_rwlock_destroy(&sets->forms);
 }
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
+static int compare(const void *number, const void *entry)
+{
+    int a = *(const int *)number, b = (*(struct set *const *)entry)->number;
+    return (a > b) - (a < b);
+}
+
+/* NULL: there is no such entry, perhaps because there is no table yet. */
+static struct set **find_entry(const struct sets *sets, int number)
+{
+    return sets->n ? bsearch(&number, sets->table, sets->n, sizeof(*sets->table), compare) : NULL;
+}
+
 static struct set *find(const struct sets *sets, int number)
 {
-    return number > 0 && (size_t)number <= sets->n ? sets->table[number - 1] : NULL;
+    struct set **entry = find_entry(sets, number);
+    return entry ? *entry : NULL;
+}
+
+/* There is room for it: see sets_prepare(). */
+static void insert(struct sets *sets, struct set *set)
+{
+    size_t at = sets->n++;
+    for (; at > 0 && sets->table[at - 1]->number > set->number; at--)
+        sets->table[at] = sets->table[at - 1];
+    sets->table[at] = set;
+}
+
+static void take_out(struct sets *sets, int number)
+{
+    struct set **entry = find_entry(sets, number);
+    memmove(entry, entry + 1, (size_t)(&sets->table[--sets->n] - entry) * sizeof(*entry));
 }
 
 struct circle *sets_circle(struct engine *e, int set)
@@ -57,10 +78,10 @@ struct circle *sets_circle(struct engine *e, int set)
     return set == 0 ? &e->circle : found && found->rank >= 0 ? &found->circle : NULL;
 }
 
-/* Room for one more set, which can then be added without a failure. */
+/* Room for one more set, beside those for which there is room already. */
 static int make_room(struct sets *sets, struct err *err)
 {
-    if (sets->n < sets->cap)
+    if (sets->n + sets->nprepared < sets->cap)
         return 0;
     size_t cap = sets->cap ? 2 * sets->cap : 16;
     struct set **table = realloc(sets->table, cap * sizeof(*table));
@@ -128,9 +149,9 @@ static void forget_circle(struct sets *sets, struct set *set)
 int sets_prepare(struct engine *e, struct set *set, struct err *err)
 {
     char ranks[160];
-    set->number = (int)e->sets.n + 1;
-    sets_list_ranks(set->ranks, set->size, ranks, sizeof(ranks));
-    snprintf(set->text, sizeof(set->text), "set %d (%s)", set->number, ranks);
+    size_t len = strlen(set->text);
+    ranklist_text(set->ranks, set->size, ranks, sizeof(ranks));
+    snprintf(set->text + len, sizeof(set->text) - len, " (%s)", ranks);
     set->circle.set = set->number;
     int rc = queue_add_set(e->queue, set->number, set->rank, set->size, err);
     lock(e);
@@ -142,6 +163,8 @@ int sets_prepare(struct engine *e, struct set *set, struct err *err)
         rc = watch(&e->sets, set->circle.mesh, err);
     if (rc == 0 && set->rank >= 0)
         e->sets.circles[e->sets.ncircles++] = &set->circle;
+    set->prepared = rc == 0;
+    e->sets.nprepared += set->prepared;
     unlock(e);
     return rc;
 }
@@ -150,8 +173,21 @@ void sets_take_back(struct engine *e, struct set *set)
 {
     lock(e);
     forget_circle(&e->sets, set);
+    e->sets.nprepared -= set->prepared;
+    set->prepared = false;
     unlock(e);
     queue_drop_set(e->queue, set->number);
+}
+
+void sets_open(struct engine *e, struct set *set)
+{
+    lock(e);
+    insert(&e->sets, set);
+    e->sets.nprepared--;
+    set->circle.state = CIRCLE_WORKS;
+    set->circle.next_tick = 0;
+    queue_open_set(e->queue, set->number);
+    unlock(e);
 }
 
 static int add_one(struct engine *e, const int *ranks, int n, int *ret_set, struct err *err)
@@ -160,11 +196,8 @@ static int add_one(struct engine *e, const int *ranks, int n, int *ret_set, stru
     int rc = set_make(e, ranks, n, &set, err);
     if (rc < 0)
         return rc;
-    lock(e);
-    e->sets.table[e->sets.n++] = set;
-    set->circle.state = CIRCLE_WORKS;
-    queue_open_set(e->queue, set->number);
-    unlock(e);
+    e->sets.added = set->number;
+    sets_open(e, set);
     *ret_set = set->number;
     return 0;
 }
@@ -187,17 +220,40 @@ int sets_add(struct engine *e, const int *ranks, int n, int *ret_set, struct err
     return rc;
 }
 
-/* Whether a rank has operations of the set in flight. */
-static int agree_idle(struct engine *e, const struct set *set, struct err *err)
+int sets_form(struct engine *e, const char *name, const int *ranks, int n, int *ret_set,
+              struct err *err)
+{
+    struct set *set = NULL;
+    if (e->boot.elastic)
+        return err_set(err, ENOTSUP, "hvd_set_form: sets are not possible in elastic jobs yet");
+    pthread_rwlock_rdlock(&e->sets.forms);
+    int rc = check_joined(e, err);
+    if (rc == 0)
+        rc = set_form(e, name, ranks, n, &set, err);
+    if (rc == 0) {
+        sets_open(e, set);
+        *ret_set = set->number;
+    }
+    pthread_rwlock_unlock(&e->sets.forms);
+    return rc;
+}
+
+static bool is_formed(int set)
+{
+    return set >= SETS_FORMED;
+}
+
+/* The ranks that call hvd_set_remove() agree that none of them has operations of the set in
+ * flight. */
+static int agree_idle(struct engine *e, const struct set *set, int round, struct err *err)
 {
     const struct vote v = {.engine = e, .name = SET_CALL_NAME};
-    int64_t busy = queue_pending(e->queue, set->number) > 0, any = 0;
-    int rc = vote_max(&v, &busy, 1, &any, err);
-    if (rc == 0 && any)
-        rc = err_set(err, EBUSY,
-                     "hvd_set_remove: operations of %s are in flight%s; wait for them first",
-                     set->text, busy ? "" : " on another rank");
-    return rc;
+    struct err mine = {0};
+    if (queue_pending(e->queue, set->number) > 0)
+        err_set(&mine, EBUSY, "hvd_set_remove: operations of %s are in flight; wait for them first",
+                set->text);
+    return is_formed(set->number) ? set_form_agree(e, set, round, &mine, err)
+                                  : vote_well(&v, e->circle.rank, &mine, err);
 }
 
 static void set_state(struct engine *e, struct set *set, enum circle_state state)
@@ -208,19 +264,19 @@ static void set_state(struct engine *e, struct set *set, enum circle_state state
     unlock(e);
 }
 
-/* All ranks agree that none of them has operations of the set in flight: once before the set is
+/* The ranks agree that none of them has operations of the set in flight: once before the set is
  * closed, so that a refusal disturbs no thread that goes on submitting, and once when none can
  * come any more. */
 static int agree_to_end(struct engine *e, struct set *set, struct err *err)
 {
-    int rc = agree_idle(e, set, err);
+    int rc = agree_idle(e, set, 0, err);
     if (rc < 0)
         return rc;
     queue_close_set(e->queue, set->number);
     bool idle = queue_pending(e->queue, set->number) == 0;
     if (idle) /* other ranks may leave as soon as they know the result */
         set_state(e, set, CIRCLE_ENDING);
-    rc = agree_idle(e, set, err);
+    rc = agree_idle(e, set, 1, err);
     if (rc == 0)
         return 0;
     if (idle)
@@ -229,23 +285,15 @@ static int agree_to_end(struct engine *e, struct set *set, struct err *err)
     return rc;
 }
 
-static int remove_one(struct engine *e, int number, struct err *err)
+/* All ranks that call have found the set. */
+static int remove_set(struct engine *e, struct set *set, struct err *err)
 {
-    const struct vote v = {.engine = e, .name = SET_CALL_NAME};
-    const struct err mine = {0};
-    struct set *set = find(&e->sets, number);
-    struct set_call call;
-    set_call_remove(&call, number);
-    int rc = set_call_compare(&v, &call, e->circle.rank, &mine, err);
-    if (rc == 0 && !set) /* on all ranks */
-        rc = err_set(err, EINVAL, "hvd_set_remove: there is no set %d to remove", number);
-    if (rc == 0)
-        rc = agree_to_end(e, set, err);
+    int rc = agree_to_end(e, set, err);
     if (rc < 0)
         return rc;
-    queue_drop_set(e->queue, number);
+    queue_drop_set(e->queue, set->number);
     lock(e);
-    e->sets.table[number - 1] = NULL;
+    take_out(&e->sets, set->number);
     if (set->rank >= 0)
         circle_keep_counters(&set->circle);
     forget_circle(&e->sets, set);
@@ -256,15 +304,61 @@ static int remove_one(struct engine *e, int number, struct err *err)
     return 0;
 }
 
+static int no_such_set(int number, struct err *err)
+{
+    return err_set(err, EINVAL, "hvd_set_remove: there is no set %d to remove", number);
+}
+
+static int remove_added(struct engine *e, int number, struct err *err)
+{
+    const struct vote v = {.engine = e, .name = SET_CALL_NAME};
+    const struct err mine = {0};
+    struct set *set = find(&e->sets, number);
+    struct set_call call;
+    set_call_remove(&call, number);
+    int rc = set_call_compare(&v, &call, e->circle.rank, &mine, err);
+    if (rc < 0)
+        return rc;
+    return set ? remove_set(e, set, err) : no_such_set(number, err); /* on all ranks */
+}
+
+static int remove_formed(struct engine *e, int number, struct err *err)
+{
+    pthread_mutex_lock(&e->sets.lock);
+    struct set *set = find(&e->sets, number);
+    bool busy = set && set->leaving;
+    if (set)
+        set->leaving = true;
+    pthread_mutex_unlock(&e->sets.lock);
+    if (!set)
+        return no_such_set(number, err);
+    if (busy)
+        return err_set(err, EBUSY, "hvd_set_remove: another thread is removing %s", set->text);
+    int rc = remove_set(e, set, err);
+    if (rc == 0)
+        return 0;
+    pthread_mutex_lock(&e->sets.lock);
+    set->leaving = false;
+    pthread_mutex_unlock(&e->sets.lock);
+    return rc;
+}
+
 int sets_remove(struct engine *e, int set, struct err *err)
 {
     if (e->boot.elastic)
-        return err_set(err, EINVAL, "hvd_set_remove: there is no set %d to remove", set);
-    pthread_mutex_lock(&e->sets.calls);
+        return no_such_set(set, err);
+    bool formed = is_formed(set);
+    if (formed)
+        pthread_rwlock_rdlock(&e->sets.forms);
+    else
+        pthread_mutex_lock(&e->sets.calls);
     int rc = check_joined(e, err);
     if (rc == 0)
-        rc = remove_one(e, set, err);
-    pthread_mutex_unlock(&e->sets.calls);
+        rc = formed ? remove_formed(e, set, err) : remove_added(e, set, err);
+    if (formed)
+        pthread_rwlock_unlock(&e->sets.forms);
+    else
+        pthread_mutex_unlock(&e->sets.calls);
     return rc;
 }
 
@@ -317,14 +411,16 @@ int sets_ranks(struct engine *e, int number, int *ret_ranks, int n, struct err *
     return size;
 }
 
-/* ---- fork ----------------------------------------------------------------------------------- */
+/* ---- no change meanwhile --------------------------------------------------------------------- */
 
-void sets_before_fork(struct sets *sets)
+void sets_hold(struct sets *sets)
 {
     pthread_mutex_lock(&sets->calls);
+    pthread_rwlock_wrlock(&sets->forms);
 }
 
-void sets_after_fork(struct sets *sets)
+void sets_let(struct sets *sets)
 {
+    pthread_rwlock_unlock(&sets->forms);
     pthread_mutex_unlock(&sets->calls);
 }

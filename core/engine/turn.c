@@ -8,6 +8,7 @@
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
 #include "core/engine/launch.h"
+#include "core/engine/meet.h"
 #include "core/engine/turn_private.h"
 #include "core/negotiate/signature.h"
 
@@ -39,6 +40,10 @@ void turn_submit(struct circle *c, struct slot *slot, uint64_t now)
 {
     struct engine *e = c->engine;
     struct err err = {0};
+    if (slot->meet) {
+        meet_submit(c, slot, now);
+        return;
+    }
     if (c->state == CIRCLE_FAILED) {
         turn_finish_with(c, slot, &c->failure);
         return;
@@ -210,7 +215,7 @@ static int negotiation_failed(struct engine *e)
     struct circle *c;
     for (size_t i = 0; rc == 0 && (c = engine_circle(e, i)) != NULL; i++)
         rc = c->state == CIRCLE_WORKS ? negotiate_failed(c->neg) : 0;
-    return rc;
+    return rc == 0 ? rendezvous_failed(e->circle.rendezvous) : rc;
 }
 
 static void check_trouble(struct engine *e)
@@ -232,6 +237,13 @@ static void check_trouble(struct engine *e)
         engine_lost(&e->circle, e->trouble.msg, e->trouble.code);
 }
 
+static uint64_t tick_circle(struct circle *c, uint64_t now)
+{
+    uint64_t due = negotiate_tick(c->neg, now);
+    uint64_t met = c->rendezvous ? rendezvous_tick(c->rendezvous, now) : UINT64_MAX;
+    return met < due ? met : due;
+}
+
 /* moved: something has happened that negotiation may be waiting for. */
 static void tick(struct engine *e, bool moved, uint64_t now)
 {
@@ -240,7 +252,7 @@ static void tick(struct engine *e, bool moved, uint64_t now)
         if (c->state != CIRCLE_WORKS)
             c->next_tick = UINT64_MAX;
         else if (moved || now >= c->next_tick)
-            c->next_tick = negotiate_tick(c->neg, now);
+            c->next_tick = tick_circle(c, now);
 }
 
 void turn_note(struct engine *e)

@@ -89,8 +89,8 @@ static void add_waiting(void *ctx, struct slot *slot)
     char set[32] = "";
     if (slot->set)
         snprintf(set, sizeof(set), " in set %d", slot->set);
-    int n = snprintf(w->text + w->len, w->size - w->len, "%shvd_wait(%s%s)", w->n > 1 ? ", " : "",
-                     slot->name, set);
+    int n = snprintf(w->text + w->len, w->size - w->len, slot->meet ? "%s%s%s" : "%shvd_wait(%s%s)",
+                     w->n > 1 ? ", " : "", slot->name, set);
     w->len += n > 0 ? (size_t)n : 0;
 }
 

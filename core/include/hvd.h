@@ -36,8 +36,8 @@
  *
  * Fork: a forked child has no engine: every call fails there with -EPERM, hvd_init() included
  * (start a new process instead). fork() blocks while another thread is in hvd_init(), in
- * hvd_shutdown(), in hvd_enter(), in hvd_set_add(), in hvd_set_remove() or in a repair. Do not call
- * fork() in a signal handler.
+ * hvd_shutdown(), in hvd_enter(), in hvd_set_add(), in hvd_set_form(), in hvd_set_remove() or
+ * in a repair. Do not call fork() in a signal handler.
  */
 #ifndef HVD_H
 #define HVD_H
@@ -300,8 +300,8 @@ HVD_API int hvd_barrier(const char *name);
  * alltoall. (To a product with a prescale it contributes 1 / prescale, rounded; of integers 1, so
  * that the result is multiplied by the prescale once more.) An average divides by the number of all
  * ranks, also of those that have joined. The results of these operations are dropped on this rank.
- * A broadcast from it fails with -EINVAL on every rank that submits it; hvd_set_add() and
- * hvd_set_remove() fail with -EBUSY.
+ * A broadcast from it fails with -EINVAL on every rank that submits it; hvd_set_add(),
+ * hvd_set_remove() and the hvd_set_form() of this rank fail with -EBUSY.
  *
  * Operations that this rank has submitted before go on. While a rank is in this call nothing runs
  * by a frozen schedule. After it operations without a name are counted from 0 again.
@@ -321,53 +321,6 @@ HVD_API size_t hvd_dtype_size(enum hvd_dtype dtype);
 HVD_API const char *hvd_dtype_name(enum hvd_dtype dtype);
 HVD_API const char *hvd_op_name(enum hvd_op op);
 HVD_API const char *hvd_kind_name(enum hvd_kind kind);
-
-/* ---- sets ------------------------------------------------------------------------------- */
-
-/* A set is an ordered group of ranks with operations of its own: requests with its number as
- * hvd_request.set. Names of different sets have nothing to do with each other, and sets without a
- * common rank never wait for each other. A result depends on the set's members alone, as in a
- * world of these ranks. Tensors are in host memory so far, and the job is not elastic.
- *
- * If a rank of the job is lost, the operations of all sets fail, as all others do. If a rank shuts
- * down, those of its sets fail with -ESHUTDOWN, and other sets go on. */
-
-/* Makes a set. Every rank of the job calls it, members or not, with the same ranks in the same
- * order, and all ranks make and remove several sets in the same order. Each call makes a set of its
- * own, also for ranks for which there is one.
- *
- * Takes: the n ranks that are in the set. ranks[i] is number i of the set.
- * Returns: 0 and the set's number (> 0, the same on every rank) in *ret_set, when the set is ready
- *   on all its members.
- * Errors: the same on every rank, and nothing is made. -EINVAL: no rank, a rank that does not
- *   exist or that is named twice, or ranks that have asked for different sets. -ETIMEDOUT: its
- *   members could not connect. -EMFILE and others: hvd_error(). -ENOTSUP: the job is elastic.
- *   -EBUSY: a rank is in hvd_join().
- * Threads: any. Calls of one process, of hvd_set_remove(), too, are made one after the other; if
- *   several threads make them, their order has to be the same on every rank. */
-HVD_API int hvd_set_add(const int *ranks, int n, int *ret_set);
-
-/* Removes a set. Every rank of the job calls it, members or not, as hvd_set_add(). Its number is
- * not used again.
- *
- * Returns: 0 when the set is removed on this rank.
- * Errors: the same on every rank, and nothing is changed. -EBUSY: operations of the set are in
- *   flight, or a rank is in hvd_join(). -EINVAL: there is no such set, it is 0, the world, or ranks
- * have called otherwise. -ECONNRESET as hvd_wait(). Threads: any, in one order as for
- * hvd_set_add(). A request for the set that another thread submits meanwhile may fail with -EINVAL,
- * also if the set stays. */
-HVD_API int hvd_set_remove(int set);
-
-/* The number of ranks in the set. -EINVAL: there is no such set. -ENOTCONN. Any thread. */
-HVD_API int hvd_set_size(int set);
-
-/* This rank's number in the set. -ENOENT: it is not in the set. -EINVAL, -ENOTCONN as above. Any
- * thread. */
-HVD_API int hvd_set_rank(int set);
-
-/* Writes the set's ranks, at most n, to ret_ranks. Returns how many there are, or -EINVAL,
- * -ENOTCONN as above. Any thread. */
-HVD_API int hvd_set_ranks(int set, int *ret_ranks, int n);
 
 /* ---- elastic jobs ----------------------------------------------------------------------- */
 
@@ -480,5 +433,7 @@ HVD_API int hvd_backend(const char *name, struct hvd_backend *ret_backend);
 #ifdef __cplusplus
 }
 #endif
+
+#include "hvd_sets.h"
 
 #endif

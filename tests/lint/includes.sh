@@ -67,7 +67,7 @@ in_list() {
 check_ours() {
     local file=$1 line=$2 header=$3 folder=$4 target
     case $header in
-    hvd.h | core/include/hvd.h)
+    hvd.h | hvd_sets.h | core/include/hvd.h)
         case $folder in
         core/base | core/json | core/member) complain "$file" "$line" "$folder does not know hvd.h" ;;
         esac

@@ -353,8 +353,7 @@ static int busy(int rank, int set)
     if (rank == 0 && submit_in(set, &h) != 0)
         return FAIL("%s", hvd_error());
     int rc = expect(hvd_set_remove(set), -EBUSY,
-                    rank == 0 ? "operations of set 1 (ranks 1, 0) are in flight;"
-                              : "are in flight on another rank");
+                    "rank 0: hvd_set_remove: operations of set 1 (ranks 1, 0) are in flight;");
     if (rc || rank == 2)
         return rc;
     if (rank == 1 && submit_in(set, &h) != 0)

@@ -199,6 +199,21 @@ def test_optimizer():
         same(by_hand.weight.detach(), weight)
 
 
+def test_formed():
+    """Only its ranks make and remove it; there may be another set of the same ranks."""
+    if hvd.rank() in (0, 2):
+        pair = hvd.form_process_set([2, 0], "pair")
+        assert pair.ranks == [0, 2] and pair.size() == 2 and pair.included()
+        assert hvd.allreduce(torch.ones(3), op=hvd.Sum, process_set=pair).tolist() == [2.0] * 3
+        sets["formed"] = hvd.form_process_set([0, 2], "pair")
+        assert sets["formed"].process_set_id > pair.process_set_id
+        assert hvd.remove_process_set(pair) and pair.process_set_id is None and not hvd.remove_process_set(pair)
+    with raises(hvd.HvdError, "is not one of the set's ranks"):
+        hvd.form_process_set([(hvd.rank() + 1) % hvd.size()], "other")
+    with raises(ValueError, "made from ranks"):
+        hvd.form_process_set("ab", "other")
+
+
 def test_removed():
     chosen = sets.pop("upper")
     number = chosen.process_set_id

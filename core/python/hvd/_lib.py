@@ -151,6 +151,7 @@ _PROTOTYPES = {
     "hvd_barrier": (_INT, [_STR]),
     "hvd_join": (_INT, []),
     "hvd_set_add": (_INT, [ctypes.c_void_p, _INT, ctypes.c_void_p]),
+    "hvd_set_form": (_INT, [ctypes.c_char_p, ctypes.c_void_p, _INT, ctypes.c_void_p]),
     "hvd_set_remove": (_INT, [_INT]),
     "hvd_set_size": (_INT, [_INT]),
     "hvd_set_rank": (_INT, [_INT]),

@@ -110,7 +110,8 @@ class _GlobalProcessSet(ProcessSet):
 
 global_process_set = _GlobalProcessSet()
 
-_added = []  # process sets that can be used in operations
+_added = []  # process sets that can be used in operations, made by add_process_set()
+_formed = []  # the same, made by form_process_set()
 
 
 def checked(process_set):
@@ -159,22 +160,40 @@ def add_process_set(process_set):
     return process_set
 
 
+def form_process_set(ranks, name):
+    """Makes a process set with its ranks alone: only they call it, each with the same ranks and the same name. Ranks
+    that call it with the same name and other ranks make another set. Waits for all ranks of the set, for
+    HVD_START_TIMEOUT seconds at most.
+
+    Returns a new ProcessSet, also if there is one of these ranks. Raises HvdError on all ranks that have called: with
+    errno ETIMEDOUT if a rank has not, which the text names."""
+    process_set = ProcessSet(ranks)
+    number, count = ctypes.c_int(), len(process_set.ranks)
+    array = (ctypes.c_int * count)(*process_set.ranks)
+    check(lib.hvd_set_form(name.encode(), array, count, ctypes.byref(number)))
+    process_set.process_set_id = number.value
+    _formed.append(process_set)
+    return process_set
+
+
 def remove_process_set(process_set):
-    """Removes a process set. Every rank calls it, members or not, and waits for all. Returns False, and does
-    nothing, for one that is not added and for the global one. Raises HvdError on all ranks if operations of it are
-    in flight on one of them."""
+    """Removes a process set. Every rank calls it, members or not (of a set of form_process_set(): its members), and
+    waits for all. Returns False, and does nothing, for one that is not added and for the global one. Raises HvdError
+    on all ranks if operations of it are in flight on one of them."""
     if checked(process_set).process_set_id in (None, 0):
         return False
     check(lib.hvd_set_remove(process_set.process_set_id))
     process_set.process_set_id = None
-    _added[:] = [other for other in _added if other is not process_set]
+    for made in (_added, _formed):
+        made[:] = [other for other in made if other is not process_set]
     return True
 
 
 def _forget():
-    for process_set in _added:
-        process_set.process_set_id = None
-    _added.clear()
+    for made in (_added, _formed):
+        for process_set in made:
+            process_set.process_set_id = None
+        made.clear()
 
 
 at_shutdown.append(_forget)

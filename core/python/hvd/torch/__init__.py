@@ -37,6 +37,7 @@ from .optimizer import DistributedOptimizer  # noqa: F401
 from .process_sets import (  # noqa: F401
     ProcessSet,
     add_process_set,
+    form_process_set,
     global_process_set,
     remove_process_set,
 )

@@ -3,6 +3,7 @@
 from ..process_sets import (  # noqa: F401
     ProcessSet,
     add_process_set,
+    form_process_set,
     global_process_set,
     remove_process_set,
 )

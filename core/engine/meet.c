@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * meet: see meet.h.
+ */
+#include "core/engine/meet.h"
+
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/engine/engine.h"
+#include "core/engine/turn_private.h"
+
+int meet_run(struct engine *e, struct meet *m, struct err *err)
+{
+    hvd_handle handle;
+    if (m->mine.failed)
+        return err_set(err, ENOMEM, "no memory");
+    int rc = queue_submit_meet(e->queue, m, &handle, err);
+    if (rc == -EEXIST)
+        return err_set(err, EBUSY, "another thread of this rank waits in %s", m->what);
+    if (rc < 0)
+        return rc;
+    struct slot *slot = queue_find(e->queue, handle);
+    drive_submitted(e, 0);
+    drive_wait(e, slot);
+    rc = slot->status;
+    if (rc < 0)
+        err_set(err, -rc, "%s", slot->text ? slot->text : strerror(-rc));
+    queue_release(e->queue, slot, handle);
+    return rc;
+}
+
+void meet_submit(struct circle *c, struct slot *slot, uint64_t now)
+{
+    struct meet *m = slot->meet;
+    struct err err = {0};
+    slot->state = SLOT_NEGOTIATING;
+    int rc = rendezvous_enter(c->rendezvous, &m->point, m->mine.data, m->mine.len, m->limit, now,
+                              slot, &err);
+    if (rc < 0 && slot->meet)
+        turn_finish_with(c, slot, &err);
+}
+
+/* A failed engine may have ended the slot's operation before. */
+void meet_end(void *ctx, void *caller, const struct rendezvous_end *end)
+{
+    struct circle *c = ctx;
+    struct slot *slot = caller;
+    if (!slot->meet)
+        return;
+    if (end->err.code) {
+        turn_finish_with(c, slot, &end->err);
+        return;
+    }
+    slot->meet->take(slot->meet->ctx, end);
+    queue_finish(c->engine->queue, slot, NULL);
+    drive_wake_waiters(c->engine);
+}
