@@ -52,7 +52,7 @@ endif
 
 # ---- sources: a folder is a layer, a file a noun -------------------------------------------
 MPI_PLUGIN_SRC := core/backend/mpi_plugin.c
-LIB_SRCS    := $(filter-out $(MPI_PLUGIN_SRC),$(sort $(foreach d,base boot transport coll negotiate engine backend,$(wildcard core/$(d)/*.c))))
+LIB_SRCS    := $(filter-out $(MPI_PLUGIN_SRC),$(sort $(foreach d,base boot transport coll p2p negotiate engine backend,$(wildcard core/$(d)/*.c))))
 MEMBER_SRCS := $(sort $(wildcard core/json/*.c core/http/*.c core/member/*.c))
 AGENT_SRCS  := $(sort $(filter-out agent/main_%.c,$(wildcard agent/*.c)))
 DIAG_SRCS   := $(sort $(wildcard diagnostics/*.c diagnostics/checks/*.c diagnostics/probes/*.c \

@@ -6,6 +6,7 @@
 
 #include "core/engine/engine.h"
 #include "core/engine/meet.h"
+#include "core/engine/messages.h"
 #include "core/engine/turn.h"
 
 static int create_negotiation(struct circle *c, struct err *err)
@@ -56,6 +57,7 @@ void circle_dissolve(struct circle *c)
     if (c->neg)
         negotiate_destroy(c->neg);
     c->neg = NULL;
+    messages_fini(c);
     rendezvous_destroy(c->rendezvous);
     c->rendezvous = NULL;
     control_fini(&c->control);
@@ -126,7 +128,7 @@ bool circles_idle(struct engine *e)
 {
     struct circle *c;
     for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
-        if (!batches_idle(&c->batches))
+        if (!batches_idle(&c->batches) || messages_busy(c))
             return false;
     return true;
 }

@@ -21,6 +21,7 @@ struct coll;
 struct engine;
 struct mesh;
 struct negotiate;
+struct p2p;
 struct rendezvous;
 struct signature;
 struct slot;
@@ -54,6 +55,8 @@ struct circle {
     struct negotiate *neg;         /* NULL: the epoch is not complete */
     struct rendezvous *rendezvous; /* of the world; NULL: a set's circle, or no negotiation */
     struct control control;
+    struct p2p *p2p;       /* messages between two ranks; NULL: there was none yet */
+    uint64_t message_told; /* clock time of the last report about one that waits */
     struct ids ids;
     struct batches batches;
     uint64_t next_tick;      /* clock time at which negotiation has to be called; 0: at once */

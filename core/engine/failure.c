@@ -13,6 +13,7 @@
 #include "core/base/inject.h"
 #include "core/base/log.h"
 #include "core/engine/engine.h"
+#include "core/engine/messages.h"
 
 #define HEAR_MS 1000 /* from a message that tells of a failure to the abort of NCCL */
 
@@ -75,6 +76,7 @@ void engine_fail_all(struct engine *e, const struct err *why)
         abandon_tensors(e, coll_abandoned(e->circle.coll), err);
     for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
         batches_drop(c);
+        messages_fail(c, err);
         ids_fini(&c->ids);
     }
     if (e->fast_busy && !atomic_load(&e->fast.done)) {
@@ -176,6 +178,7 @@ void circle_fail(struct circle *c, const struct err *why)
     c->failure = *why;
     coll_stop(c->coll);
     batches_drop(c);
+    messages_fail(c, why);
     ids_fini(&c->ids);
     queue_fail_set(e->queue, c->set, why);
     drive_wake_waiters(e);

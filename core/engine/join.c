@@ -11,6 +11,7 @@
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
 #include "core/engine/fast.h"
+#include "core/engine/messages.h"
 #include "core/engine/neutral.h"
 #include "core/engine/set_call.h"
 #include "core/engine/vote.h"
@@ -313,6 +314,15 @@ static int cannot_end(struct engine *e, struct err *err)
     return 0;
 }
 
+static bool any_message(struct engine *e)
+{
+    bool any = false;
+    struct circle *c;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
+        any = any || messages_busy(c);
+    return any;
+}
+
 /* Looks whether operations of this rank's own are still in flight; other threads may have left
  * some. The queue's count is read before the served ones are counted: one that ends in between
  * costs another look, and never hides an own one. */
@@ -323,7 +333,7 @@ static int look(struct serving *s, struct err *err)
     int rc = cannot_end(e, err);
     s->failed = e->failed;
     size_t all = atomic_load(&e->queue->in_flight);
-    bool own = e->fast_busy || all > count_unfinished(s);
+    bool own = e->fast_busy || all > count_unfinished(s) || any_message(e);
     if (rc == 0 && s->state == NEGOTIATE_JOINED && !own)
         tell_circles(s, NEGOTIATE_DRAINED);
     drive_leave(e);

@@ -79,7 +79,7 @@ static int set_name(struct queue *q, struct queue_set *set, struct slot *s,
     return 0;
 }
 
-static void names_add(struct queue *q, struct slot *s)
+void queue_names_add(struct queue *q, struct slot *s)
 {
     struct slot **head = &q->names[s->hash % QUEUE_NAMES];
     s->name_next = *head;
@@ -198,8 +198,8 @@ static void stamp_group(struct slot *first, size_t n)
     }
 }
 
-static void publish(struct queue *q, struct slot *first, struct slot **end, size_t n,
-                    hvd_handle *ret_handles)
+void queue_publish(struct queue *q, struct slot *first, struct slot **end, size_t n,
+                   hvd_handle *ret_handles)
 {
     size_t i = 0;
     for (struct slot *s = first; s; s = s->next) {
@@ -241,13 +241,13 @@ static int submit(struct queue *q, struct queue_set *set, const struct hvd_reque
         if (sig)
             s->facts.sig = *sig;
         s->last = last;
-        names_add(q, s);
+        queue_names_add(q, s);
         *end = s;
         end = &s->next;
     }
     if (rc == 0) {
         stamp_group(first, n);
-        publish(q, first, end, n, ret_handles);
+        queue_publish(q, first, end, n, ret_handles);
     } else {
         memcpy(set->unnamed, unnamed, sizeof(unnamed));
         for (struct slot *s = first, *next; s; s = next) {
@@ -336,6 +336,7 @@ void queue_end_slot(struct queue *q, struct slot *s, const struct err *err)
 {
     names_remove(q, s);
     s->meet = NULL;
+    s->is_message = false;
     if (err) {
         s->status = err->code;
         s->text = strdup(err->msg); /* NULL when out of memory: then the error has only a code */

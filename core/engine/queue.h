@@ -21,6 +21,7 @@
 #include "core/base/err.h"
 #include "core/engine/gpu_events.h"
 #include "core/engine/request.h"
+#include "core/p2p/op.h"
 
 enum slot_state {
     SLOT_FREE,
@@ -63,6 +64,9 @@ struct slot {
     uint64_t id; /* negotiation's id for the operation */
     bool has_id;
     struct meet *meet; /* the rendezvous that the slot stands for; NULL: an operation */
+    bool is_message;   /* it stands for a message between two ranks: */
+    struct p2p_op message;
+    struct hvd_arrival *arrival; /* of a receive: what the caller is told; may be NULL */
     bool last;   /* after this operation no user operation begins in this mesh (batches.held) */
     bool waited; /* hvd_wait() returned 0; the result is kept until release */
     uint64_t submit_ns, batch_ns, start_ns;
@@ -103,6 +107,7 @@ struct queue {
     _Atomic size_t in_flight;        /* operations that were submitted and are not done */
     /* Operations submitted so far, including those of the fast path (engine/fast). */
     _Atomic uint64_t submitted;
+    uint64_t messages; /* submitted so far */
     uint64_t seq; /* the last sequence number used in a handle */
     /* The last submitted slot, for stall reports; its name stays until the slot is reused. */
     const struct slot *last_slot;
@@ -170,6 +175,14 @@ int queue_submit_neutral(struct queue *q, const struct hvd_request *request,
 /* Puts a rendezvous (engine/meet.h) into the inbox; its name is m->what. *m must stay as it is
  * until the slot is done. -EEXIST: one of this name is in flight. */
 int queue_submit_meet(struct queue *q, struct meet *m, hvd_handle *ret_handle, struct err *err);
+
+/* Checks n messages and puts them into the inbox; on failure none of them. */
+int queue_submit_messages(struct queue *q, const struct hvd_message *messages, size_t n,
+                          hvd_handle *ret_handles, struct err *err);
+
+/* Checks a message, and fills in the caller's part of its operation. */
+int queue_check_message(struct queue *q, const struct hvd_message *m, struct p2p_op *ret,
+                        struct err *err);
 
 /* From here to queue_joined() requests of the program are refused. -EBUSY: another thread is in
  * hvd_join(). queue_joined() counts unnamed operations from 0 again, since ranks have made

@@ -29,6 +29,13 @@ void queue_give_slot(struct queue *q, struct slot *s);
 /* Frees the memory that a slot owns, at the end. */
 void queue_slot_fini(struct queue *q, struct slot *s);
 
+/* Puts the slot into the table of operations in flight. */
+void queue_names_add(struct queue *q, struct slot *s);
+
+/* Gives n slots, linked by next, their handles, and appends them to the inbox. */
+void queue_publish(struct queue *q, struct slot *first, struct slot **end, size_t n,
+                   hvd_handle *ret_handles);
+
 /* Lets requests in again and wakes callers in queue_await_open(). */
 void queue_open_gate(struct queue *q);
 

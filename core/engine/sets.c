@@ -12,6 +12,7 @@
 
 #include "core/engine/drive.h"
 #include "core/engine/engine.h"
+#include "core/engine/messages.h"
 #include "core/engine/set_call.h"
 #include "core/engine/vote.h"
 #include "core/negotiate/ranklist.h"
@@ -243,13 +244,22 @@ static bool is_formed(int set)
     return set >= SETS_FORMED;
 }
 
+/* Whether operations of the set are in flight on this rank. */
+static bool is_used(struct engine *e, struct set *set)
+{
+    lock(e);
+    bool messages = set->rank >= 0 && messages_busy(&set->circle);
+    unlock(e);
+    return messages || queue_pending(e->queue, set->number) > 0;
+}
+
 /* The ranks that call hvd_set_remove() agree that none of them has operations of the set in
  * flight. */
-static int agree_idle(struct engine *e, const struct set *set, int round, struct err *err)
+static int agree_idle(struct engine *e, struct set *set, int round, struct err *err)
 {
     const struct vote v = {.engine = e, .name = SET_CALL_NAME};
     struct err mine = {0};
-    if (queue_pending(e->queue, set->number) > 0)
+    if (is_used(e, set))
         err_set(&mine, EBUSY, "hvd_set_remove: operations of %s are in flight; wait for them first",
                 set->text);
     return is_formed(set->number) ? set_form_agree(e, set, round, &mine, err)
@@ -273,7 +283,7 @@ static int agree_to_end(struct engine *e, struct set *set, struct err *err)
     if (rc < 0)
         return rc;
     queue_close_set(e->queue, set->number);
-    bool idle = queue_pending(e->queue, set->number) == 0;
+    bool idle = !is_used(e, set);
     if (idle) /* other ranks may leave as soon as they know the result */
         set_state(e, set, CIRCLE_ENDING);
     rc = agree_idle(e, set, 1, err);

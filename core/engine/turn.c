@@ -9,6 +9,7 @@
 #include "core/engine/failure.h"
 #include "core/engine/launch.h"
 #include "core/engine/meet.h"
+#include "core/engine/messages.h"
 #include "core/engine/turn_private.h"
 #include "core/negotiate/signature.h"
 
@@ -42,6 +43,10 @@ void turn_submit(struct circle *c, struct slot *slot, uint64_t now)
     struct err err = {0};
     if (slot->meet) {
         meet_submit(c, slot, now);
+        return;
+    }
+    if (slot->is_message) {
+        messages_begin(c, slot, now);
         return;
     }
     if (c->state == CIRCLE_FAILED) {
@@ -178,7 +183,7 @@ bool turn_needed(struct engine *e)
         return true;
     struct circle *c;
     for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
-        if (!batches_idle(&c->batches) || (c->ids.count > 0 && !negotiate_frozen(c->neg)))
+        if (!batches_idle(&c->batches) || messages_busy(c) || (c->ids.count > 0 && !negotiate_frozen(c->neg)))
             return true;
     return false;
 }
@@ -241,7 +246,9 @@ static uint64_t tick_circle(struct circle *c, uint64_t now)
 {
     uint64_t due = negotiate_tick(c->neg, now);
     uint64_t met = c->rendezvous ? rendezvous_tick(c->rendezvous, now) : UINT64_MAX;
-    return met < due ? met : due;
+    uint64_t message = messages_tick(c, now);
+    due = met < due ? met : due;
+    return message < due ? message : due;
 }
 
 /* moved: something has happened that negotiation may be waiting for. */
@@ -285,6 +292,8 @@ static bool run_batches(struct engine *e, enum turn_depth depth)
         if (c->state != CIRCLE_WORKS)
             continue;
         moved = batches_progress(c) || moved;
+        if (!e->failed)
+            moved = messages_progress(c) || moved;
         if (!e->failed && !e->trouble.code)
             moved = gpu_lane_progress(c, depth == TURN_FULL) || moved;
     }
@@ -295,8 +304,10 @@ static void check_peers(struct engine *e, uint64_t now)
 {
     struct circle *c;
     for (size_t i = 0; !e->failed && (c = engine_circle(e, i)) != NULL; i++) {
-        if (c->control.ndeparted > 0 && c->state == CIRCLE_WORKS)
+        if (c->control.ndeparted > 0 && c->state == CIRCLE_WORKS) {
             check_farewell(c, now);
+            messages_check_departed(c, now);
+        }
         if (c->control.moved_on && !e->failed)
             check_moved_on(c);
     }

@@ -434,6 +434,7 @@ HVD_API int hvd_backend(const char *name, struct hvd_backend *ret_backend);
 }
 #endif
 
+#include "hvd_messages.h"
 #include "hvd_sets.h"
 
 #endif

@@ -52,15 +52,29 @@ static void refuse(struct mesh_net *net, struct pending *p, const char *why)
     drop(net, p);
 }
 
+/* Whether a connection for this class comes from that side: see mesh_link(). */
+static bool fits_class(const struct mesh_net *net, const struct auth_id *id)
+{
+    if (id->cls == LINK_SEND)
+        return (int)id->from != net->mesh->rank;
+    return id->cls < LINK_SEND && (int)id->from < net->mesh->rank;
+}
+
+/* What the peer sends, this rank receives. */
+static enum link_class class_here(uint8_t cls)
+{
+    return cls == LINK_SEND ? LINK_RECV : (enum link_class)cls;
+}
+
 /* The peer has proven itself: the connection is used for its purpose. */
 static void adopt(struct mesh_net *net, struct pending *p)
 {
     struct auth_id id = p->auth.id;
     bool fits = p->local ? id.cls == AUTH_CLASS_LOCAL && local_expects(net, (int)id.from)
-                         : id.cls < LINK_CLASSES && (int)id.from < net->mesh->rank;
+                         : fits_class(net, &id);
     struct link *link = NULL;
     if (fits && !p->local) {
-        link = link_get(net, (int)id.from, (enum link_class)id.cls);
+        link = link_get(net, (int)id.from, class_here(id.cls));
         fits = link && link_expects(link);
     }
     if (!fits) {
@@ -169,10 +183,12 @@ static bool awaits_peer(const struct mesh_net *net)
 {
     if (!net->met)
         return true;
-    for (int i = 0; i < net->mesh->rank * LINK_CLASSES; i++)
-        if (net->links[i] && net->links[i]->asked && link_expects(net->links[i]))
-            return true;
-    return false;
+    bool awaits = false;
+    for (int i = 0; i < net->mesh->size * LINK_CLASSES && !awaits; i++) {
+        const struct link *link = net->links[i];
+        awaits = link && link->asked && link_expects(link) && !link_connects(link);
+    }
+    return awaits;
 }
 
 /* Connections wait until this process has free descriptors. The connecting peer waits as long as it

@@ -23,13 +23,13 @@
 #include "core/base/err.h"
 #include "core/base/mac.h"
 
-#define AUTH_VERSION        1
+#define AUTH_VERSION        2
 #define AUTH_HELLO_SIZE     56
 #define AUTH_CHALLENGE_SIZE 40
 
 /* The class of a connection says what it is for: enum link_class, or this value: */
-#define AUTH_CLASS_LOCAL 2
-#define AUTH_CLASSES     3
+#define AUTH_CLASS_LOCAL 4
+#define AUTH_CLASSES     5
 
 /* The two ranks, and their roster. */
 struct auth_id {

@@ -48,13 +48,22 @@ static const struct link_ops tcp_ops = {tcp_write, tcp_read, true};
 
 /* ---- pipe in the shared segment ---- */
 
+static enum shm_pipes pipe_of(const struct link *link)
+{
+    static const enum shm_pipes pipes[LINK_CLASSES] = {[LINK_CONTROL] = SHM_CONTROL,
+                                                       [LINK_DATA] = SHM_DATA,
+                                                       [LINK_SEND] = SHM_MESSAGES,
+                                                       [LINK_RECV] = SHM_MESSAGES};
+    return pipes[link->cls];
+}
+
 static ssize_t pipe_write(struct link *link, const struct iovec *iov, int n)
 {
     struct mesh *mesh = link->net->mesh;
     int to = mesh->local_of[link->peer];
     size_t moved = 0;
     for (int i = 0; i < n; i++) {
-        size_t put = shm_pipe_write(mesh->shm, link->cls, to, iov[i].iov_base, iov[i].iov_len);
+        size_t put = shm_pipe_write(mesh->shm, pipe_of(link), to, iov[i].iov_base, iov[i].iov_len);
         moved += put;
         if (put < iov[i].iov_len)
             break;
@@ -68,7 +77,7 @@ static ssize_t pipe_read(struct link *link, void *dst, size_t n)
 {
     struct mesh *mesh = link->net->mesh;
     int from = mesh->local_of[link->peer];
-    size_t got = shm_pipe_read(mesh->shm, link->cls, from, dst, n);
+    size_t got = shm_pipe_read(mesh->shm, pipe_of(link), from, dst, n);
     if (got)
         shm_ring(mesh->shm, from);
     return (ssize_t)got;
@@ -103,7 +112,7 @@ static void link_ready(struct mesh_net *net, struct net_watch *w, uint32_t event
 
 void link_drain(struct link *link)
 {
-    if (link->cls != LINK_DATA || link->ops != &tcp_ops || link->gone)
+    if (link->cls == LINK_CONTROL || link->ops != &tcp_ops || link->gone)
         return;
     while (link_next_header(link) == 0)
         link->rx_swallow = true;
@@ -153,6 +162,12 @@ struct link *link_get(struct mesh_net *net, int peer, enum link_class cls)
     return link;
 }
 
+bool link_connects(const struct link *link)
+{
+    return link->cls == LINK_SEND ||
+           (link->cls != LINK_RECV && link->net->mesh->rank < link->peer);
+}
+
 bool link_expects(const struct link *link)
 {
     return !link->ops && !link->error;
@@ -169,8 +184,8 @@ void link_established(struct link *link, int fd)
         link_broken(link, rc);
         return;
     }
-    log_debug("link to rank %d (%s) is up", link->peer,
-              link->cls == LINK_DATA ? "data" : "control");
+    static const char *const names[LINK_CLASSES] = {"control", "data", "send", "receive"};
+    log_debug("link to rank %d (%s) is up", link->peer, names[link->cls]);
     link_ready(link->net, &link->watch, EPOLLIN | EPOLLOUT);
 }
 

@@ -26,6 +26,11 @@
 enum link_class {
     LINK_CONTROL, /* for negotiation: small, whole messages */
     LINK_DATA,    /* for the payload of collectives */
+    /* For messages between two ranks (core/p2p), in one direction each, so that a rank can send to
+     * one that does not expect it: what this rank sends to the peer, and what the peer sends. They
+     * have no generations. */
+    LINK_SEND,
+    LINK_RECV,
     LINK_CLASSES,
 };
 
@@ -53,6 +58,10 @@ int xfer_send(struct xfer *x, size_t ready);
 /* Receives. 0: all len bytes are there; 1: call again. -EPROTO unless the message has this tag
  * and length. */
 int xfer_recv(struct xfer *x);
+
+/* Finds the next message of a link whose messages are not known beforehand (LINK_RECV). 0: *ret_tag
+ * and *ret_len are those of a message, for xfer_start(). 1: there is none yet. -errno. */
+int link_peek(struct link *link, uint64_t *ret_tag, uint64_t *ret_len);
 
 /* Cancels an unfinished transfer. The link stays in step: the rest of the message is sent as
  * zeros, or read and dropped, before the next message. */

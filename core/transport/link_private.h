@@ -72,6 +72,9 @@ struct link {
 /* The link to a peer; creates it unconnected if there is none. NULL: no memory. */
 struct link *link_get(struct mesh_net *net, int peer, enum link_class cls);
 
+/* Returns whether this rank makes the connection, rather than the peer. */
+bool link_connects(const struct link *link);
+
 /* Returns whether a connection from the peer is expected: there is none yet. */
 bool link_expects(const struct link *link);
 
@@ -94,7 +97,7 @@ int link_nonsense(struct link *link, const char *what);
 /* Sends a message of the mesh itself, if that is possible without waiting. */
 void link_say(struct link *link, uint64_t tag, const struct buf *body);
 
-/* Reads a data link to its end and drops all but a goodbye. */
+/* Reads a link that is not for control to its end and drops all but a goodbye. */
 void link_drain(struct link *link);
 
 /* Returns whether nothing has arrived for ms milliseconds, not even an acknowledgement of data or

@@ -43,11 +43,18 @@ struct link *mesh_link(struct mesh *mesh, int peer, enum link_class cls)
         return link;
     if (mesh->shm && mesh->host_of[peer] == mesh->host) {
         link_use_pipe(link);
-    } else if (mesh->rank < peer && dial_start(link) < 0) {
+    } else if (link_connects(link) && dial_start(link) < 0) {
         link->asked = false;
         return NULL;
     }
     return link;
+}
+
+struct link *mesh_incoming(struct mesh *mesh, int peer)
+{
+    if (mesh->shm && mesh->host_of[peer] == mesh->host)
+        return mesh_link(mesh, peer, LINK_RECV);
+    return mesh->net->links[(size_t)peer * LINK_CLASSES + LINK_RECV];
 }
 
 static int answer(const struct mesh_net *net, int *ret_peer, struct err *err)

@@ -81,6 +81,10 @@ int mesh_rank_at(const struct mesh *mesh, int host, int local_rank);
 /* The link to a peer (!= rank), created at the first call; NULL: no memory. */
 struct link *mesh_link(struct mesh *mesh, int peer, enum link_class cls);
 
+/* The link by which a peer (!= rank) sends messages to this rank (LINK_RECV). NULL: it has sent none,
+ * or there is no memory. */
+struct link *mesh_incoming(struct mesh *mesh, int peer);
+
 /* Accepts and makes connections, runs handshakes, flushes control queues. 0, or -ECONNRESET when
  * a peer was lost: *ret_peer (may be NULL) is its rank (-1: the agent), err says how it ended if
  * that is known. The mesh has then told the other ranks and closed every connection, and later

@@ -140,15 +140,15 @@ void shm_abort(struct shm *shm, int dead_seat)
 
 /* ---- pipes ---------------------------------------------------------------------------------- */
 
-static struct shm_pipe *pipe_of(struct shm *shm, enum link_class cls, int from, int to)
+static struct shm_pipe *pipe_of(struct shm *shm, enum shm_pipes which, int from, int to)
 {
-    return (struct shm_pipe *)((uint8_t *)shm->base + pipe_offset(cls, shm->seats, from, to));
+    return (struct shm_pipe *)((uint8_t *)shm->base + pipe_offset(which, shm->seats, from, to));
 }
 
-size_t shm_pipe_write(struct shm *shm, enum link_class cls, int to, const void *src, size_t n)
+size_t shm_pipe_write(struct shm *shm, enum shm_pipes which, int to, const void *src, size_t n)
 {
-    struct shm_pipe *pipe = pipe_of(shm, cls, shm->seat, to);
-    size_t size = shm->pipe_size[cls];
+    struct shm_pipe *pipe = pipe_of(shm, which, shm->seat, to);
+    size_t size = shm->pipe_size[which];
     uint64_t at = atomic_load_explicit(&pipe->written, memory_order_relaxed);
     uint64_t used = at - atomic_load_explicit(&pipe->read, memory_order_acquire);
     if (used >= size)
@@ -163,10 +163,10 @@ size_t shm_pipe_write(struct shm *shm, enum link_class cls, int to, const void *
     return n;
 }
 
-size_t shm_pipe_read(struct shm *shm, enum link_class cls, int from, void *dst, size_t n)
+size_t shm_pipe_read(struct shm *shm, enum shm_pipes which, int from, void *dst, size_t n)
 {
-    struct shm_pipe *pipe = pipe_of(shm, cls, from, shm->seat);
-    size_t size = shm->pipe_size[cls];
+    struct shm_pipe *pipe = pipe_of(shm, which, from, shm->seat);
+    size_t size = shm->pipe_size[which];
     uint64_t at = atomic_load_explicit(&pipe->read, memory_order_relaxed);
     uint64_t ready = atomic_load_explicit(&pipe->written, memory_order_acquire) - at;
     if (ready == 0 || ready > size) /* a damaged counter must not make us read past the pipe */

@@ -24,6 +24,9 @@
 #define SHM_INLINE_MAX 256 /* payload bytes that are stored beside the flag */
 #define SHM_CHOICES    3   /* size classes of shm_choice */
 
+/* What there is a pipe for, from each seat to each other one. */
+enum shm_pipes { SHM_CONTROL, SHM_DATA, SHM_MESSAGES, SHM_PIPES };
+
 /* n rounded up to whole lines. */
 static inline size_t shm_line_up(size_t n)
 {
@@ -64,7 +67,7 @@ struct shm {
     size_t staging_size; /* bytes of staging of each seat */
     size_t cache_size; /* bytes of the last-level cache as the creator saw it: equal on all seats */
     size_t touched;    /* bytes of the own staging that are resident */
-    size_t pipe_size[LINK_CLASSES];
+    size_t pipe_size[SHM_PIPES];
     int *doorbells;  /* [seats] eventfds, owned; -1: unknown yet */
     int usable_cpus; /* processors of all seats together, by affinity and cgroup quota */
     bool spin;       /* cpus_may_spin() */
@@ -131,9 +134,8 @@ int shm_aborted(struct shm *shm);
 void shm_abort(struct shm *shm, int dead_seat);
 
 /* A byte pipe to another seat: single producer, single consumer, lock-free, a ring buffer.
- * Returns the bytes moved, 0 when full or empty. The caller rings the doorbell. Control and data
- * have separate pipes. */
-size_t shm_pipe_write(struct shm *shm, enum link_class cls, int to, const void *src, size_t n);
-size_t shm_pipe_read(struct shm *shm, enum link_class cls, int from, void *dst, size_t n);
+ * Returns the bytes moved, 0 when full or empty. The caller rings the doorbell. */
+size_t shm_pipe_write(struct shm *shm, enum shm_pipes which, int to, const void *src, size_t n);
+size_t shm_pipe_read(struct shm *shm, enum shm_pipes which, int from, void *dst, size_t n);
 
 #endif

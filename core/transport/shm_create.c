@@ -13,7 +13,7 @@
 #include "core/transport/shm_private.h"
 
 #define SHM_MAGIC   0x31676573646876ULL /* "vhdseg1" */
-#define SHM_VERSION 3
+#define SHM_VERSION 4
 #define SHM_SEALS   (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 void shm_find_spin(struct shm *shm)
@@ -80,8 +80,8 @@ static struct shm *shm_alloc(int seat, int seats, int fd)
     shm->fd = fd;
     shm->size = segment_size(seats);
     shm->staging_size = SHM_STAGING;
-    for (int cls = 0; cls < LINK_CLASSES; cls++)
-        shm->pipe_size[cls] = pipe_size((enum link_class)cls, seats);
+    for (int i = 0; i < SHM_PIPES; i++)
+        shm->pipe_size[i] = pipe_size((enum shm_pipes)i, seats);
     shm->doorbells = malloc((size_t)seats * sizeof(*shm->doorbells));
     if (!shm->doorbells) {
         free(shm);

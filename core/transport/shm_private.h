@@ -51,17 +51,17 @@ static inline size_t page_up(size_t n)
 }
 
 /* Beyond 64 seats half the size for twice the seats: all pipes must fit into the address space. */
-static inline size_t pipe_size(enum link_class cls, int seats)
+static inline size_t pipe_size(enum shm_pipes which, int seats)
 {
-    size_t size = cls == LINK_CONTROL ? 64u << 10 : 128u << 10;
+    size_t size = which == SHM_CONTROL ? 64u << 10 : 128u << 10;
     for (int limit = 64; seats > limit; limit *= 2)
         size /= 2;
     return size;
 }
 
-static inline size_t pipe_stride(enum link_class cls, int seats)
+static inline size_t pipe_stride(enum shm_pipes which, int seats)
 {
-    return page_up(sizeof(struct shm_pipe) + pipe_size(cls, seats));
+    return page_up(sizeof(struct shm_pipe) + pipe_size(which, seats));
 }
 
 static inline size_t seat_offset(int seat)
@@ -69,17 +69,24 @@ static inline size_t seat_offset(int seat)
     return SHM_PAGE * (1 + (size_t)seat);
 }
 
-static inline size_t pipe_offset(enum link_class cls, int seats, int from, int to)
+/* which SHM_PIPES: the end of the last ones. */
+static inline size_t pipes_offset(enum shm_pipes which, int seats)
 {
-    size_t pairs = (size_t)seats * (size_t)seats;
-    size_t before = cls == LINK_CONTROL ? 0 : pairs * pipe_stride(LINK_CONTROL, seats);
+    size_t at = seat_offset(seats);
+    for (int i = 0; i < (int)which; i++)
+        at += (size_t)seats * (size_t)seats * pipe_stride((enum shm_pipes)i, seats);
+    return at;
+}
+
+static inline size_t pipe_offset(enum shm_pipes which, int seats, int from, int to)
+{
     size_t pair = (size_t)from * (size_t)seats + (size_t)to;
-    return seat_offset(seats) + before + pair * pipe_stride(cls, seats);
+    return pipes_offset(which, seats) + pair * pipe_stride(which, seats);
 }
 
 static inline size_t staging_offset(int seats, int seat)
 {
-    return pipe_offset(LINK_DATA, seats, seats, 0) + (size_t)seat * SHM_STAGING;
+    return pipes_offset(SHM_PIPES, seats) + (size_t)seat * SHM_STAGING;
 }
 
 static inline size_t segment_size(int seats)

@@ -20,10 +20,16 @@ void link_put_header(uint8_t dst[LINK_HEADER_SIZE], uint32_t generation, uint64_
         dst[i] = (uint8_t)(words[i / 8] >> (8 * (i % 8)));
 }
 
+/* Messages of links without generations have 0. */
+static uint32_t generation_at(const struct link *link)
+{
+    return link->cls == LINK_SEND || link->cls == LINK_RECV ? 0 : link->net->mesh->generation;
+}
+
 void xfer_start(struct xfer *x, struct link *link, uint64_t tag, void *data, size_t len)
 {
     *x = (struct xfer){.link = link, .tag = tag, .data = data, .len = len};
-    link_put_header(x->header, link->net->mesh->generation, tag, len);
+    link_put_header(x->header, generation_at(link), tag, len);
 }
 
 static uint32_t generation_of(const struct xfer *x)
@@ -251,6 +257,18 @@ static int begin_recv(struct xfer *x)
     if (link->rx.tag != x->tag || link->rx.length != x->len)
         return link_nonsense(link, "sent another message than the expected one");
     x->header_done = sizeof(x->header);
+    return 0;
+}
+
+int link_peek(struct link *link, uint64_t *ret_tag, uint64_t *ret_len)
+{
+    int rc = usable(link);
+    if (rc == 0)
+        rc = link_next_header(link);
+    if (rc != 0)
+        return rc;
+    *ret_tag = link->rx.tag;
+    *ret_len = link->rx.length;
     return 0;
 }
 

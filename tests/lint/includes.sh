@@ -11,10 +11,11 @@ declare -A allowed=(
     [core/boot]='core/base'
     [core/transport]='core/base core/boot'
     [core/coll]='core/base core/transport'
+    [core/p2p]='core/base core/transport'
     [core/backend]='core/backend/kernels core/base core/coll core/transport'
     [core/backend/kernels]=''
     [core/negotiate]='core/base'
-    [core/engine]='core/base core/boot core/transport core/coll core/backend core/negotiate'
+    [core/engine]='core/base core/boot core/transport core/coll core/p2p core/backend core/negotiate'
     [core/json]='core/base'
     [core/http]='core/base'
     [core/member]='core/base core/http core/json'
@@ -67,7 +68,7 @@ in_list() {
 check_ours() {
     local file=$1 line=$2 header=$3 folder=$4 target
     case $header in
-    hvd.h | hvd_sets.h | core/include/hvd.h)
+    hvd.h | hvd_messages.h | hvd_sets.h | core/include/hvd.h)
         case $folder in
         core/base | core/json | core/member) complain "$file" "$line" "$folder does not know hvd.h" ;;
         esac

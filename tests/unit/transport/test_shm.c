@@ -245,10 +245,10 @@ static bool flow_peer(struct flow *f, int peer, int cls)
         n = PIPE_BYTES - *sent;
     for (size_t i = 0; i < n; i++)
         chunk[i] = pipe_byte(me, peer, cls, *sent + i);
-    n = shm_pipe_write(f->shm, (enum link_class)cls, peer, chunk, n);
+    n = shm_pipe_write(f->shm, (enum shm_pipes)cls, peer, chunk, n);
     *sent += n;
     moved = n > 0;
-    n = shm_pipe_read(f->shm, (enum link_class)cls, peer, chunk,
+    n = shm_pipe_read(f->shm, (enum shm_pipes)cls, peer, chunk,
                       (*got * 11 + 1) % sizeof(chunk) + 1);
     for (size_t i = 0; i < n; i++)
         f->bad |= chunk[i] != pipe_byte(peer, me, cls, *got + i);
@@ -305,17 +305,17 @@ static void test_pipe_full(void **state)
     struct shm *a = NULL, *b = NULL;
     assert_int_equal(shm_create(2, token, &a, NULL), 0);
     assert_int_equal(shm_attach(again(a->fd), 1, 2, token, &b, NULL), 0);
-    size_t size = a->pipe_size[LINK_CONTROL];
+    size_t size = a->pipe_size[SHM_CONTROL];
     uint8_t *all = calloc(2, size);
     assert_non_null(all);
-    assert_int_equal(shm_pipe_read(b, LINK_CONTROL, 0, all, size), 0);
-    assert_int_equal(shm_pipe_write(a, LINK_CONTROL, 1, all, 2 * size), size);
-    assert_int_equal(shm_pipe_write(a, LINK_CONTROL, 1, &byte, 1), 0);
-    assert_int_equal(shm_pipe_write(a, LINK_DATA, 1, &byte, 1), 1);
-    assert_int_equal(shm_pipe_read(b, LINK_CONTROL, 0, all, 5), 5);
-    assert_int_equal(shm_pipe_write(a, LINK_CONTROL, 1, all, 100), 5);
-    assert_int_equal(shm_pipe_read(b, LINK_CONTROL, 0, all, 2 * size), size);
-    assert_int_equal(shm_pipe_write(a, LINK_CONTROL, 1, &byte, 0), 0);
+    assert_int_equal(shm_pipe_read(b, SHM_CONTROL, 0, all, size), 0);
+    assert_int_equal(shm_pipe_write(a, SHM_CONTROL, 1, all, 2 * size), size);
+    assert_int_equal(shm_pipe_write(a, SHM_CONTROL, 1, &byte, 1), 0);
+    assert_int_equal(shm_pipe_write(a, SHM_DATA, 1, &byte, 1), 1);
+    assert_int_equal(shm_pipe_read(b, SHM_CONTROL, 0, all, 5), 5);
+    assert_int_equal(shm_pipe_write(a, SHM_CONTROL, 1, all, 100), 5);
+    assert_int_equal(shm_pipe_read(b, SHM_CONTROL, 0, all, 2 * size), size);
+    assert_int_equal(shm_pipe_write(a, SHM_CONTROL, 1, &byte, 0), 0);
     free(all);
     shm_destroy(a);
     shm_destroy(b);

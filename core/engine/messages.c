@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * messages: see messages.h.
+ */
+#include "core/engine/messages.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/engine/engine.h"
+#include "core/engine/failure.h"
+#include "core/engine/turn_private.h"
+#include "core/p2p/p2p.h"
+
+/* What a rank has sent may come so long after its farewell. */
+#define DEPARTED_NS (1 * CLOCK_S)
+
+static struct slot *slot_of(struct p2p_op *op)
+{
+    return list_entry(op, struct slot, message);
+}
+
+static void on_done(void *ctx, struct p2p_op *op, const struct err *err)
+{
+    struct circle *c = ctx;
+    struct slot *slot = slot_of(op);
+    if (!err && slot->arrival)
+        *slot->arrival = (struct hvd_arrival){.peer = op->from, .bytes = (int64_t)op->got};
+    if (atomic_load_explicit(&slot->handle, memory_order_relaxed)) {
+        queue_finish(c->engine->queue, slot, err);
+    } else { /* messages_run() */
+        slot->status = err ? err->code : 0;
+        slot->text = err ? strdup(err->msg) : NULL;
+        atomic_store(&slot->done, 1);
+    }
+    drive_wake_waiters(c->engine);
+}
+
+void messages_begin(struct circle *c, struct slot *slot, uint64_t now)
+{
+    struct err err = {.code = 0};
+    slot->state = SLOT_BATCHED;
+    int rc = c->state == CIRCLE_FAILED ? c->failure.code : 0;
+    if (rc < 0)
+        err = c->failure;
+    else if (!c->p2p)
+        rc = p2p_create(c->mesh, on_done, c, &c->p2p, &err);
+    if (rc == 0)
+        rc = p2p_submit(c->p2p, &slot->message, now, &err);
+    if (rc < 0)
+        on_done(c, &slot->message, &err);
+    c->next_tick = 0; /* for messages_tick() */
+}
+
+bool messages_busy(const struct circle *c)
+{
+    return c->p2p && p2p_is_busy(c->p2p);
+}
+
+bool messages_progress(struct circle *c)
+{
+    int peer = -1, rc = 0;
+    if (!messages_busy(c))
+        return false;
+    bool moved = p2p_progress(c->p2p, &peer, &rc);
+    if (rc < 0 && peer >= 0 && c->control.departed[peer]) {
+        struct err err = {.code = 0};
+        err_set(&err, ESHUTDOWN, "rank %d has shut down", circle_world_rank(c, peer));
+        p2p_fail(c->p2p, peer, &err);
+    } else if (rc < 0) {
+        engine_lost(c, "a message", rc);
+    }
+    return moved;
+}
+
+void messages_check_departed(struct circle *c, uint64_t now)
+{
+    if (!c->p2p || now - c->control.departed_ns < DEPARTED_NS)
+        return;
+    for (int r = 0; r < c->size; r++) {
+        struct err err = {.code = 0};
+        if (!c->control.departed[r] || r == c->rank)
+            continue;
+        err_set(&err, ESHUTDOWN, "rank %d has shut down", circle_world_rank(c, r));
+        p2p_fail(c->p2p, r, &err);
+    }
+}
+
+/* ---- stalls --------------------------------------------------------------------------------- */
+
+static void report(struct circle *c, const struct p2p_op *op, uint64_t now)
+{
+    char peer[32] = "any rank", text[400];
+    if (op->peer != P2P_ANY)
+        snprintf(peer, sizeof(peer), "rank %d", circle_world_rank(c, op->peer));
+    snprintf(text, sizeof(text), "%s%srank %d has waited %llu s to %s %s with tag %u: %s",
+             c->name ? c->name : "", c->name ? ": " : "", circle_world_rank(c, c->rank),
+             (unsigned long long)((now - op->submitted) / CLOCK_S),
+             op->sends ? "send a message to" : "receive a message from", peer, op->tag,
+             op->sends ? "it has not been asked for" : "there is none");
+    counter_add(&c->engine->counters.stalls, 1);
+    log_warn("%s", text);
+    turn_tell_agent(c->engine, 2, text);
+}
+
+uint64_t messages_tick(struct circle *c, uint64_t now)
+{
+    uint64_t limit = c->engine->set.stall_ns;
+    const struct p2p_op *op = c->p2p && limit ? p2p_oldest(c->p2p) : NULL;
+    if (!op)
+        return UINT64_MAX;
+    uint64_t since = op->submitted > c->message_told ? op->submitted : c->message_told;
+    if (now < since + limit)
+        return since + limit;
+    report(c, op, now);
+    c->message_told = now;
+    return now + limit;
+}
+
+/* ---- a message that its caller waits for ----------------------------------------------------- */
+
+static int ended(struct slot *slot, struct err *err)
+{
+    int rc = slot->status;
+    if (rc < 0)
+        err_set(err, -rc, "%s", slot->text ? slot->text : strerror(-rc));
+    return rc;
+}
+
+static int run_queued(struct engine *e, const struct hvd_message *m, struct err *err)
+{
+    hvd_handle handle;
+    int rc = queue_submit_messages(e->queue, m, 1, &handle, err);
+    if (rc < 0)
+        return rc;
+    struct slot *slot = queue_find(e->queue, handle);
+    drive_submitted(e, m->set);
+    drive_wait(e, slot);
+    rc = ended(slot, err);
+    queue_release(e->queue, slot, handle);
+    return rc;
+}
+
+int messages_run(struct engine *e, const struct hvd_message *m, struct err *err)
+{
+    if (!drive_try(e))
+        return run_queued(e, m, err);
+    struct circle *c = sets_circle(e, m->set);
+    /* Messages that were submitted before come first. */
+    if (e->failed || !c || queue_has_new(e->queue)) {
+        drive_leave(e);
+        return run_queued(e, m, err);
+    }
+    struct slot slot = {.set = m->set, .arrival = m->ret_arrival};
+    int rc = queue_check_message(e->queue, m, &slot.message, err);
+    if (rc == 0) {
+        messages_begin(c, &slot, clock_ns());
+        drive_until(e, &slot);
+    }
+    drive_leave(e);
+    if (rc < 0)
+        return rc;
+    drive_wait(e, &slot);
+    rc = ended(&slot, err);
+    free(slot.text);
+    return rc;
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+void messages_fail(struct circle *c, const struct err *err)
+{
+    if (c->p2p)
+        p2p_fail(c->p2p, -1, err);
+}
+
+void messages_fini(struct circle *c)
+{
+    p2p_destroy(c->p2p);
+    c->p2p = NULL;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * messages: sends and receives between two ranks (hvd_messages.h) in the engine. A message is in a
+ * slot of the queue, or in one on its caller's stack, and belongs to the circle's p2p until it ends.
+ * Everything but messages_run() is called with the progress lock held.
+ */
+#ifndef HVD_ENGINE_MESSAGES_H
+#define HVD_ENGINE_MESSAGES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <hvd.h>
+
+#include "core/base/err.h"
+
+struct circle;
+struct engine;
+struct slot;
+
+/* Submits a message and waits for its end. Any thread, without the progress lock. */
+int messages_run(struct engine *e, const struct hvd_message *m, struct err *err);
+
+/* The driver has found a message in the inbox. */
+void messages_begin(struct circle *c, struct slot *slot, uint64_t now);
+
+/* Moves what can be moved. Returns whether anything was moved. */
+bool messages_progress(struct circle *c);
+
+/* Whether a message has not ended. */
+bool messages_busy(const struct circle *c);
+
+/* Ends the messages with ranks that have shut down, when what they have sent has come. */
+void messages_check_departed(struct circle *c, uint64_t now);
+
+/* Reports a message that has waited for long. Returns when to call it next (UINT64_MAX: never). */
+uint64_t messages_tick(struct circle *c, uint64_t now);
+
+/* Ends all messages with err. */
+void messages_fail(struct circle *c, const struct err *err);
+
+void messages_fini(struct circle *c);
+
+#endif

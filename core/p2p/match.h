@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * match: which message goes to which receive. A receive takes the oldest message of its sender and
+ * tag (P2P_ANY: of its tag, in the order of arrival); a message goes to the oldest receive that
+ * takes it. Pure: no I/O. Messages of one sender must be told in the order in which they were sent.
+ */
+#ifndef HVD_P2P_MATCH_H
+#define HVD_P2P_MATCH_H
+
+#include "core/p2p/op.h"
+
+/* A message that has come before its receive. */
+struct arrival {
+    struct list by_sender, by_tag; /* match's own */
+    int from;
+    uint32_t tag;
+    size_t bytes;
+    /* What the message is: exactly one of these. */
+    uint8_t *data;       /* its bytes, of which `have` have been received; owned */
+    uint64_t id;         /* > 0: the sender waits until a receive asks for this id (large) */
+    struct p2p_op *self; /* this rank sends it to itself */
+    size_t have;
+    struct p2p_op *op; /* data is not complete yet: the receive that waits for it */
+};
+
+#define MATCH_BUCKETS 256
+
+struct match {
+    struct list posted[MATCH_BUCKETS];   /* receives from one sender */
+    struct list posted_any[MATCH_BUCKETS]; /* those from any, by tag */
+    struct list by_sender[MATCH_BUCKETS];  /* arrivals */
+    struct list by_tag[MATCH_BUCKETS];
+    uint64_t orders;
+    size_t nany; /* receives from any that wait */
+};
+
+void match_init(struct match *m);
+
+/* Frees the arrivals. The receives are the caller's. */
+void match_fini(struct match *m);
+
+/* A receive: returns the arrival that it takes, which is the caller's now. NULL: there is none, and
+ * the receive waits. */
+struct arrival *match_post(struct match *m, struct p2p_op *op);
+
+/* A message: returns the receive that it goes to. NULL: there is none; see match_keep(). */
+struct p2p_op *match_arrive(struct match *m, int from, uint32_t tag);
+
+/* Keeps a message for a later receive. Takes it over. */
+void match_keep(struct match *m, struct arrival *arrival);
+
+/* Takes out a receive that waits. */
+void match_cancel(struct match *m, struct p2p_op *op);
+
+/* Drops the arrivals of a sender whose bytes are not all here; P2P_ANY: all arrivals. */
+void match_forget(struct match *m, int from);
+
+void arrival_free(struct arrival *arrival);
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * p2p: see p2p.h and p2p_private.h: operations from submission to end.
+ */
+#include "core/p2p/p2p.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/p2p/p2p_private.h"
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+int p2p_create(struct mesh *mesh, p2p_done_f *done, void *ctx, struct p2p **ret, struct err *err)
+{
+    struct p2p *p = calloc(1, sizeof(*p));
+    struct channel **of = calloc((size_t)mesh->size, sizeof(*of));
+    if (!p || !of) {
+        free(p);
+        free(of);
+        return err_set(err, ENOMEM, "no memory for messages");
+    }
+    p->mesh = mesh;
+    p->done = done;
+    p->ctx = ctx;
+    p->of = of;
+    match_init(&p->match);
+    list_init(&p->channels);
+    list_init(&p->ops);
+    *ret = p;
+    return 0;
+}
+
+void p2p_destroy(struct p2p *p)
+{
+    if (!p)
+        return;
+    list_for_each(at, next, &p->channels)
+    {
+        channel_destroy(list_entry(at, struct channel, at));
+    }
+    match_fini(&p->match);
+    free(p->of);
+    free(p);
+}
+
+struct channel *p2p_channel(struct p2p *p, int peer)
+{
+    if (p->of[peer])
+        return p->of[peer];
+    struct channel *c = channel_create(peer);
+    if (c)
+        list_append(&p->channels, &c->at);
+    p->of[peer] = c;
+    return c;
+}
+
+/* ---- ends ----------------------------------------------------------------------------------- */
+
+void p2p_end(struct p2p *p, struct p2p_op *op, const struct err *err)
+{
+    list_remove(&op->all);
+    p->done(p->ctx, op, err);
+}
+
+void p2p_received(struct p2p *p, struct p2p_op *op, int from, size_t bytes)
+{
+    op->from = from;
+    op->got = bytes;
+    p2p_end(p, op, NULL);
+}
+
+void p2p_too_small(struct p2p *p, struct p2p_op *op, int from, size_t bytes)
+{
+    struct err err = {.code = 0};
+    err_set(&err, EMSGSIZE, "a message of %zu bytes from rank %d with tag %u: there is room for %zu",
+            bytes, from, op->tag, op->bytes);
+    p2p_end(p, op, &err);
+}
+
+void p2p_deliver(struct p2p *p, struct p2p_op *op, int from, const uint8_t *data, size_t bytes)
+{
+    if (bytes > op->bytes) {
+        p2p_too_small(p, op, from, bytes);
+        return;
+    }
+    if (bytes > 0)
+        memcpy(op->data, data, bytes);
+    p2p_received(p, op, from, bytes);
+}
+
+struct p2p_op *p2p_take_posted(struct p2p *p, struct channel *c, uint32_t tag)
+{
+    struct p2p_op *op = match_arrive(&p->match, c->peer, tag);
+    if (op && op->peer != P2P_ANY)
+        c->nposted--;
+    return op;
+}
+
+/* ---- submission ----------------------------------------------------------------------------- */
+
+static int send_to_self(struct p2p *p, struct p2p_op *op)
+{
+    struct p2p_op *to = match_arrive(&p->match, op->peer, op->tag);
+    if (to) {
+        p2p_deliver(p, to, op->peer, op->data, op->bytes);
+        p2p_end(p, op, NULL);
+        return 0;
+    }
+    struct arrival *a = calloc(1, sizeof(*a));
+    if (!a)
+        return -ENOMEM;
+    *a = (struct arrival){.from = op->peer, .tag = op->tag, .bytes = op->bytes, .self = op};
+    match_keep(&p->match, a);
+    return 0;
+}
+
+/* The receive takes a message that has come before it. */
+static void take_arrival(struct p2p *p, struct p2p_op *op, struct arrival *a)
+{
+    struct channel *c = p->of[a->from]; /* NULL: of this rank, or the peer is gone */
+    if (a->data && a->have < a->bytes) {
+        op->from = a->from;
+        a->op = op; /* the channel goes on receiving it, and frees it */
+        return;
+    }
+    if (a->self) {
+        p2p_deliver(p, op, a->from, a->self->data, a->bytes);
+        p2p_end(p, a->self, NULL);
+    } else if (a->data) {
+        if (c) {
+            c->holds -= a->bytes;
+            c->freed += a->bytes;
+        }
+        p2p_deliver(p, op, a->from, a->data, a->bytes);
+    } else {
+        channel_take_large(c, op, a->id, a->bytes);
+    }
+    arrival_free(a);
+}
+
+static int post(struct p2p *p, struct p2p_op *op)
+{
+    struct channel *c = NULL;
+    bool distant = op->peer != P2P_ANY && op->peer != p->mesh->rank;
+    if (distant && !(c = p2p_channel(p, op->peer)))
+        return -ENOMEM;
+    struct arrival *a = match_post(&p->match, op);
+    if (a)
+        take_arrival(p, op, a);
+    else if (c)
+        c->nposted++;
+    return 0;
+}
+
+static int send(struct p2p *p, struct p2p_op *op)
+{
+    if (op->peer == p->mesh->rank)
+        return send_to_self(p, op);
+    struct channel *c = p2p_channel(p, op->peer);
+    if (!c)
+        return -ENOMEM;
+    list_append(&c->waiting, &op->at);
+    return 0;
+}
+
+int p2p_submit(struct p2p *p, struct p2p_op *op, uint64_t now, struct err *err)
+{
+    op->submitted = now;
+    op->moved = op->expected = op->got = 0;
+    op->from = P2P_ANY;
+    list_init(&op->at);
+    list_append(&p->ops, &op->all);
+    int rc = op->sends ? send(p, op) : post(p, op);
+    if (rc == 0)
+        return 0;
+    list_remove(&op->all);
+    return err_set(err, ENOMEM, "no memory for a message");
+}
+
+/* ---- progress ------------------------------------------------------------------------------- */
+
+static int read_from(struct p2p *p, struct channel *c, bool *moved)
+{
+    c->in = c->in ? c->in : mesh_link(p->mesh, c->peer, LINK_RECV);
+    return c->in ? channel_recv(p, c, moved) : -ENOMEM;
+}
+
+static int move(struct p2p *p, struct channel *c, bool *moved)
+{
+    int rc = 0;
+    if (channel_has_output(c)) {
+        c->out = c->out ? c->out : mesh_link(p->mesh, c->peer, LINK_SEND);
+        rc = c->out ? channel_send(p, c, moved) : -ENOMEM;
+    }
+    if (rc == 0 && channel_needs_input(c))
+        rc = read_from(p, c, moved);
+    /* What was received may have to be answered. */
+    if (rc == 0 && channel_has_output(c) && c->out)
+        rc = channel_send(p, c, moved);
+    return rc;
+}
+
+/* A receive takes a message of anybody: also peers that this rank has not met. */
+static int move_any(struct p2p *p, bool *moved, int *ret_peer)
+{
+    for (int r = 0; p->match.nany > 0 && r < p->mesh->size; r++) {
+        struct link *in = r == p->mesh->rank ? NULL : mesh_incoming(p->mesh, r);
+        struct channel *c = in ? p2p_channel(p, r) : NULL;
+        int rc = in ? c ? read_from(p, c, moved) : -ENOMEM : 0;
+        if (rc < 0) {
+            *ret_peer = r;
+            return rc;
+        }
+    }
+    return 0;
+}
+
+bool p2p_progress(struct p2p *p, int *ret_peer, int *ret_rc)
+{
+    bool moved = false;
+    int rc = 0;
+    list_for_each(at, next, &p->channels)
+    {
+        struct channel *c = list_entry(at, struct channel, at);
+        rc = move(p, c, &moved);
+        if (rc < 0) {
+            *ret_peer = c->peer;
+            *ret_rc = rc;
+            return true;
+        }
+    }
+    rc = move_any(p, &moved, ret_peer);
+    if (rc < 0)
+        *ret_rc = rc;
+    return moved || rc < 0;
+}
+
+bool p2p_is_busy(const struct p2p *p)
+{
+    bool busy = !list_empty(&p->ops);
+    list_for_each(at, next, &p->channels)
+    {
+        busy = busy || channel_has_output(list_entry(at, struct channel, at));
+    }
+    return busy;
+}
+
+const struct p2p_op *p2p_oldest(struct p2p *p)
+{
+    return list_empty(&p->ops) ? NULL : list_first(&p->ops, struct p2p_op, all);
+}
+
+/* ---- failure -------------------------------------------------------------------------------- */
+
+/* Forgets what is in flight with the peer: the memory of operations is not touched any more. */
+static void cut(struct p2p *p, struct channel *c)
+{
+    p->of[c->peer] = NULL;
+    list_remove(&c->at);
+    channel_destroy(c);
+}
+
+void p2p_fail(struct p2p *p, int peer, const struct err *err)
+{
+    list_for_each(op_at, op_next, &p->ops)
+    {
+        struct p2p_op *op = list_entry(op_at, struct p2p_op, all);
+        if (peer >= 0 && op->peer != peer && (op->sends || op->from != peer))
+            continue;
+        if (op->posted)
+            match_cancel(&p->match, op);
+        else
+            list_remove(&op->at);
+        p2p_end(p, op, err);
+    }
+    list_for_each(at, next, &p->channels)
+    {
+        struct channel *c = list_entry(at, struct channel, at);
+        if (peer < 0 || c->peer == peer)
+            cut(p, c);
+    }
+    match_forget(&p->match, peer);
+}
