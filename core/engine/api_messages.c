@@ -23,7 +23,7 @@ int hvd_exchange_sized(const struct hvd_message *messages, size_t size, size_t n
         return err->code;
     int rc = queue_submit_messages(e->queue, messages, n, ret_handles, err);
     if (rc == 0)
-        drive_submitted(e, messages[0].set);
+        messages_submitted(e, messages[0].set);
     life_end();
     return rc;
 }

@@ -55,8 +55,10 @@ struct circle {
     struct negotiate *neg;         /* NULL: the epoch is not complete */
     struct rendezvous *rendezvous; /* of the world; NULL: a set's circle, or no negotiation */
     struct control control;
-    struct p2p *p2p;       /* messages between two ranks; NULL: there was none yet */
-    uint64_t message_told; /* clock time of the last report about one that waits */
+    struct p2p *p2p; /* messages between two ranks; NULL: there was none yet */
+    /* The number of the oldest message that has not ended, since when it is that, and when it was
+     * reported last. */
+    uint64_t message_oldest, message_since, message_told;
     struct ids ids;
     struct batches batches;
     uint64_t next_tick;      /* clock time at which negotiation has to be called; 0: at once */

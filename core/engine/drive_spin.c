@@ -7,6 +7,7 @@
 #include "core/base/clock.h"
 #include "core/base/pause.h"
 #include "core/engine/engine.h"
+#include "core/engine/messages.h"
 
 /* How long to spin (only where every rank of the host has a processor of its own), and how often to
  * yield before sleeping, by enum coll_wait.
@@ -26,6 +27,8 @@ static const int yields[] = {
 static enum coll_wait wait_of(const struct circle *c)
 {
     enum coll_wait wait = coll_wait(c->coll), on_gpu = gpu_lane_wait(&c->batches.gpu);
+    if (wait == COLL_WAKES && messages_move(c))
+        return COLL_MOVES;
     return wait != COLL_WAKES || on_gpu == COLL_WAKES ? wait : on_gpu;
 }
 
@@ -52,7 +55,7 @@ static bool may_spin(struct engine *e, enum coll_wait wait)
     struct circle *c;
     bool idle = true;
     for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
-        if (batches_idle(&c->batches) && c->ids.count == 0)
+        if (batches_idle(&c->batches) && c->ids.count == 0 && !messages_busy(c))
             continue;
         if (spins_for(c, wait))
             return true;

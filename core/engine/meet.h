@@ -28,8 +28,9 @@ struct meet {
     void *ctx;
 };
 
-/* Any thread, without the progress lock; blocks for the limit at most. -EBUSY: a thread of this rank
- * is in a meet of the same name. Others as rendezvous_end, and those with which the engine fails. */
+/* Any thread, without the progress lock; blocks for the limit at most. -EBUSY: a thread of this
+ * rank is in a meet of the same name. Others as rendezvous_end, and those with which the engine
+ * fails. */
 int meet_run(struct engine *e, struct meet *m, struct err *err);
 
 /* (lock) Negotiation's place is taken by the rendezvous: the driver has found the slot in the

@@ -10,13 +10,16 @@
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/base/pause.h"
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
+#include "core/engine/turn.h"
 #include "core/engine/turn_private.h"
 #include "core/p2p/p2p.h"
 
 /* What a rank has sent may come so long after its farewell. */
 #define DEPARTED_NS (1 * CLOCK_S)
+#define SPINS       500
 
 static struct slot *slot_of(struct p2p_op *op)
 {
@@ -39,7 +42,7 @@ static void on_done(void *ctx, struct p2p_op *op, const struct err *err)
     drive_wake_waiters(c->engine);
 }
 
-void messages_begin(struct circle *c, struct slot *slot, uint64_t now)
+void messages_begin(struct circle *c, struct slot *slot)
 {
     struct err err = {.code = 0};
     slot->state = SLOT_BATCHED;
@@ -49,15 +52,19 @@ void messages_begin(struct circle *c, struct slot *slot, uint64_t now)
     else if (!c->p2p)
         rc = p2p_create(c->mesh, on_done, c, &c->p2p, &err);
     if (rc == 0)
-        rc = p2p_submit(c->p2p, &slot->message, now, &err);
+        rc = p2p_submit(c->p2p, &slot->message, &err);
     if (rc < 0)
         on_done(c, &slot->message, &err);
-    c->next_tick = 0; /* for messages_tick() */
 }
 
 bool messages_busy(const struct circle *c)
 {
     return c->p2p && p2p_is_busy(c->p2p);
+}
+
+bool messages_move(const struct circle *c)
+{
+    return c->p2p && p2p_moves(c->p2p);
 }
 
 bool messages_progress(struct circle *c)
@@ -89,6 +96,16 @@ void messages_check_departed(struct circle *c, uint64_t now)
     }
 }
 
+void messages_text(const struct slot *slot, char *text, size_t size)
+{
+    const struct p2p_op *op = &slot->message;
+    if (op->peer == P2P_ANY)
+        snprintf(text, size, "message from any rank, tag %u", op->tag);
+    else
+        snprintf(text, size, "message %s rank %d, tag %u", op->sends ? "to" : "from", op->peer,
+                 op->tag);
+}
+
 /* ---- stalls --------------------------------------------------------------------------------- */
 
 static void report(struct circle *c, const struct p2p_op *op, uint64_t now)
@@ -98,7 +115,7 @@ static void report(struct circle *c, const struct p2p_op *op, uint64_t now)
         snprintf(peer, sizeof(peer), "rank %d", circle_world_rank(c, op->peer));
     snprintf(text, sizeof(text), "%s%srank %d has waited %llu s to %s %s with tag %u: %s",
              c->name ? c->name : "", c->name ? ": " : "", circle_world_rank(c, c->rank),
-             (unsigned long long)((now - op->submitted) / CLOCK_S),
+             (unsigned long long)((now - c->message_since) / CLOCK_S),
              op->sends ? "send a message to" : "receive a message from", peer, op->tag,
              op->sends ? "it has not been asked for" : "there is none");
     counter_add(&c->engine->counters.stalls, 1);
@@ -112,9 +129,12 @@ uint64_t messages_tick(struct circle *c, uint64_t now)
     const struct p2p_op *op = c->p2p && limit ? p2p_oldest(c->p2p) : NULL;
     if (!op)
         return UINT64_MAX;
-    uint64_t since = op->submitted > c->message_told ? op->submitted : c->message_told;
-    if (now < since + limit)
-        return since + limit;
+    if (op->number != c->message_oldest) {
+        c->message_oldest = op->number;
+        c->message_since = c->message_told = now;
+    }
+    if (now < c->message_told + limit)
+        return c->message_told + limit;
     report(c, op, now);
     c->message_told = now;
     return now + limit;
@@ -130,6 +150,16 @@ static int ended(struct slot *slot, struct err *err)
     return rc;
 }
 
+void messages_submitted(struct engine *e, int set)
+{
+    if (!drive_try(e)) {
+        drive_submitted(e, set);
+        return;
+    }
+    turn(e, TURN_SPIN);
+    drive_leave(e);
+}
+
 static int run_queued(struct engine *e, const struct hvd_message *m, struct err *err)
 {
     hvd_handle handle;
@@ -137,11 +167,39 @@ static int run_queued(struct engine *e, const struct hvd_message *m, struct err 
     if (rc < 0)
         return rc;
     struct slot *slot = queue_find(e->queue, handle);
-    drive_submitted(e, m->set);
+    messages_submitted(e, m->set);
     drive_wait(e, slot);
     rc = ended(slot, err);
     queue_release(e->queue, slot, handle);
     return rc;
+}
+
+/* What the driver reads of a slot that is not in the queue. */
+static void init_slot(struct slot *slot, const struct hvd_message *m)
+{
+    atomic_init(&slot->handle, 0);
+    atomic_init(&slot->open, 0);
+    atomic_init(&slot->done, 0);
+    atomic_init(&slot->aloft, 0);
+    atomic_init(&slot->prioritized, 0);
+    slot->set = m->set;
+    slot->arrival = m->ret_arrival;
+    slot->flight = NULL;
+    slot->text = NULL;
+    slot->has_id = false;
+}
+
+/* The peer is often in its call, too. Returns whether the message has ended. */
+static bool spin(struct circle *c, struct slot *slot)
+{
+    for (int i = 0; c->spin && c->mesh->shm && i < SPINS; i++) {
+        messages_progress(c);
+        if (atomic_load_explicit(&slot->done, memory_order_relaxed))
+            return true;
+        if (i > SPINS / 2)
+            cpu_pause();
+    }
+    return false;
 }
 
 int messages_run(struct engine *e, const struct hvd_message *m, struct err *err)
@@ -150,20 +208,24 @@ int messages_run(struct engine *e, const struct hvd_message *m, struct err *err)
         return run_queued(e, m, err);
     struct circle *c = sets_circle(e, m->set);
     /* Messages that were submitted before come first. */
-    if (e->failed || !c || queue_has_new(e->queue)) {
+    if (e->failed || !c || c->state != CIRCLE_WORKS || queue_has_new(e->queue)) {
         drive_leave(e);
         return run_queued(e, m, err);
     }
-    struct slot slot = {.set = m->set, .arrival = m->ret_arrival};
-    int rc = queue_check_message(e->queue, m, &slot.message, err);
-    if (rc == 0) {
-        messages_begin(c, &slot, clock_ns());
-        drive_until(e, &slot);
-    }
-    drive_leave(e);
-    if (rc < 0)
+    struct slot slot;
+    int rc = queue_check_message(e->queue, m, c->size, &slot.message, err);
+    if (rc < 0) {
+        drive_leave(e);
         return rc;
-    drive_wait(e, &slot);
+    }
+    init_slot(&slot, m);
+    messages_begin(c, &slot);
+    bool done = spin(c, &slot);
+    if (!done)
+        drive_until(e, &slot);
+    drive_leave(e);
+    if (!done)
+        drive_wait(e, &slot);
     rc = ended(&slot, err);
     free(slot.text);
     return rc;

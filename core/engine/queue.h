@@ -108,7 +108,7 @@ struct queue {
     /* Operations submitted so far, including those of the fast path (engine/fast). */
     _Atomic uint64_t submitted;
     uint64_t messages; /* submitted so far */
-    uint64_t seq; /* the last sequence number used in a handle */
+    uint64_t seq;      /* the last sequence number used in a handle */
     /* The last submitted slot, for stall reports; its name stays until the slot is reused. */
     const struct slot *last_slot;
     _Atomic uint64_t allocations;
@@ -180,8 +180,9 @@ int queue_submit_meet(struct queue *q, struct meet *m, hvd_handle *ret_handle, s
 int queue_submit_messages(struct queue *q, const struct hvd_message *messages, size_t n,
                           hvd_handle *ret_handles, struct err *err);
 
-/* Checks a message, and fills in the caller's part of its operation. */
-int queue_check_message(struct queue *q, const struct hvd_message *m, struct p2p_op *ret,
+/* Checks a message in a set of so many ranks, and fills in the caller's part of its operation. Any
+ * thread that holds the queue's lock or the progress lock. */
+int queue_check_message(struct queue *q, const struct hvd_message *m, int size, struct p2p_op *ret,
                         struct err *err);
 
 /* From here to queue_joined() requests of the program are refused. -EBUSY: another thread is in

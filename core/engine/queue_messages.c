@@ -2,28 +2,21 @@
  *
  * queue_messages: the part of queue.h about messages between two ranks.
  */
-#include <stdio.h>
-
 #include "core/base/hash.h"
 #include "core/engine/queue_private.h"
 
-/* Called with the queue's lock held. */
-static int check(struct queue *q, const struct hvd_message *m, struct p2p_op *ret, struct err *err)
+int queue_check_message(struct queue *q, const struct hvd_message *m, int size, struct p2p_op *ret,
+                        struct err *err)
 {
-    const struct hvd_request r = {.name = "a message", .set = m->set, .device = -1};
-    const struct queue_set *set = queue_set_of(q, &r, false, err);
-    if (!set)
-        return err->code;
-    if (atomic_load(&q->joined))
+    if (atomic_load_explicit(&q->joined, memory_order_relaxed))
         return err_set(err, EBUSY, "a message: another thread is in hvd_join()");
     if (q->world != 0)
         return err_set(err, ENOTSUP, "messages between ranks are not possible in elastic jobs yet");
     if (m->direction != HVD_SEND && m->direction != HVD_RECV)
         return err_set(err, EINVAL, "a message is sent or received, not %d", (int)m->direction);
     bool any = m->direction == HVD_RECV && m->peer == HVD_ANY;
-    if (!any && (m->peer < 0 || m->peer >= set->size))
-        return err_set(err, EINVAL, "a message: there is no rank %d in a set of %d", m->peer,
-                       set->size);
+    if (!any && (m->peer < 0 || m->peer >= size))
+        return err_set(err, EINVAL, "a message: there is no rank %d in a set of %d", m->peer, size);
     if (m->tag < 0)
         return err_set(err, EINVAL, "a message: tag %d is negative", m->tag);
     if (m->bytes < 0 || (m->bytes > 0 && !m->data))
@@ -38,16 +31,13 @@ static int check(struct queue *q, const struct hvd_message *m, struct p2p_op *re
     return 0;
 }
 
-int queue_check_message(struct queue *q, const struct hvd_message *m, struct p2p_op *ret,
-                        struct err *err)
+static int check(struct queue *q, const struct hvd_message *m, struct p2p_op *ret, struct err *err)
 {
-    pthread_mutex_lock(&q->lock);
-    int rc = check(q, m, ret, err);
-    pthread_mutex_unlock(&q->lock);
-    return rc;
+    const struct hvd_request r = {.name = "a message", .set = m->set, .device = -1};
+    const struct queue_set *set = queue_set_of(q, &r, false, err);
+    return set ? queue_check_message(q, m, set->size, ret, err) : err->code;
 }
 
-/* The name is for stall reports. */
 static void fill(struct queue *q, struct slot *s, const struct hvd_message *m)
 {
     s->set = m->set;
@@ -64,11 +54,7 @@ static void fill(struct queue *q, struct slot *s, const struct hvd_message *m)
     atomic_store_explicit(&s->done, 0, memory_order_relaxed);
     atomic_store_explicit(&s->aloft, 0, memory_order_relaxed);
     atomic_store_explicit(&s->prioritized, 0, memory_order_relaxed);
-    if (m->peer == HVD_ANY)
-        snprintf(s->name, sizeof(s->name), "message from any rank, tag %d", m->tag);
-    else
-        snprintf(s->name, sizeof(s->name), "message %s rank %d, tag %d",
-                 m->direction == HVD_SEND ? "to" : "from", m->peer, m->tag);
+    s->name[0] = 0;
     s->hash = hash_mix(++q->messages);
 }
 

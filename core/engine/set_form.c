@@ -71,11 +71,8 @@ static int meet(struct engine *e, const struct rendezvous_point *point, const ch
                 uint64_t limit_ms, const struct err *mine, const struct buf *card,
                 struct outcome *o, struct err *err)
 {
-    struct meet m = {.point = *point,
-                     .what = what,
-                     .limit = limit_ms * CLOCK_MS,
-                     .take = take,
-                     .ctx = o};
+    struct meet m = {
+        .point = *point, .what = what, .limit = limit_ms * CLOCK_MS, .take = take, .ctx = o};
     o->point = point;
     buf_put_u32(&m.mine, (uint32_t)mine->code);
     if (mine->code)

@@ -46,7 +46,7 @@ void turn_submit(struct circle *c, struct slot *slot, uint64_t now)
         return;
     }
     if (slot->is_message) {
-        messages_begin(c, slot, now);
+        messages_begin(c, slot);
         return;
     }
     if (c->state == CIRCLE_FAILED) {
@@ -183,7 +183,8 @@ bool turn_needed(struct engine *e)
         return true;
     struct circle *c;
     for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
-        if (!batches_idle(&c->batches) || messages_busy(c) || (c->ids.count > 0 && !negotiate_frozen(c->neg)))
+        if (!batches_idle(&c->batches) || messages_busy(c) ||
+            (c->ids.count > 0 && !negotiate_frozen(c->neg)))
             return true;
     return false;
 }

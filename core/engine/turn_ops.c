@@ -11,6 +11,7 @@
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
 #include "core/engine/launch.h"
+#include "core/engine/messages.h"
 #include "core/engine/turn.h"
 #include "core/engine/turn_private.h"
 
@@ -86,11 +87,15 @@ static void add_waiting(void *ctx, struct slot *slot)
     if (!atomic_load_explicit(&slot->prioritized, memory_order_relaxed) || w->n++ >= 3 ||
         w->len + 1 >= w->size)
         return;
-    char set[32] = "";
+    char set[32] = "", name[sizeof(slot->name)];
     if (slot->set)
         snprintf(set, sizeof(set), " in set %d", slot->set);
+    if (slot->is_message)
+        messages_text(slot, name, sizeof(name));
+    else
+        snprintf(name, sizeof(name), "%s", slot->name);
     int n = snprintf(w->text + w->len, w->size - w->len, slot->meet ? "%s%s%s" : "%shvd_wait(%s%s)",
-                     w->n > 1 ? ", " : "", slot->name, set);
+                     w->n > 1 ? ", " : "", name, set);
     w->len += n > 0 ? (size_t)n : 0;
 }
 

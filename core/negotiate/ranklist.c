@@ -40,8 +40,7 @@ int ranklist_find(const int *ranks, int n, int rank)
 static int run_length(const int *ranks, int n)
 {
     int length = n < 2 ? n : 2;
-    while (length >= 2 && length < n &&
-           ranks[length] - ranks[length - 1] == ranks[1] - ranks[0])
+    while (length >= 2 && length < n && ranks[length] - ranks[length - 1] == ranks[1] - ranks[0])
         length++;
     return length;
 }

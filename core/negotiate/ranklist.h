@@ -13,8 +13,8 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 
-/* -EINVAL: the list is empty, or has a rank twice or one that is not in 0 ... size - 1. what: begins
- * err's text. */
+/* -EINVAL: the list is empty, or has a rank twice or one that is not in 0 ... size - 1. what:
+ * begins err's text. */
 int ranklist_check(const char *what, const int *ranks, int n, int size, struct err *err);
 
 /* The position of rank in the list; -1: it is not in it. */

@@ -45,9 +45,9 @@ struct point {
     void *caller; /* who has entered on this rank; NULL: nobody */
     bool *via;    /* [children] ranks at or below this child have entered */
     /* on rank 0: */
-    struct buf *of;         /* [n] what the ranks have entered with */
-    bool *entered;          /* [n] */
-    int nentered;           /* ranks */
+    struct buf *of;           /* [n] what the ranks have entered with */
+    bool *entered;            /* [n] */
+    int nentered;             /* ranks */
     uint64_t limit, deadline; /* ns, clock time */
 };
 
@@ -60,7 +60,7 @@ struct rendezvous {
     struct list points;
     int npoints;
     uint32_t serial;
-    bool *departed;  /* [size] */
+    bool *departed;   /* [size] */
     struct err apart; /* why rank 0 cannot be reached any more; code 0: it can */
     struct buf out;
     int failed;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rendezvous: some ranks of a world exchange bytes over its tree (negotiate.h has its shape), and no
- * other rank has to call anything. A point of rendezvous has a name, a round and a list of ranks.
- * Each of these ranks enters it with bytes of its own, and gets those of all when all have entered.
+ * rendezvous: some ranks of a world exchange bytes over its tree (negotiate.h has its shape), and
+ * no other rank has to call anything. A point of rendezvous has a name, a round and a list of
+ * ranks. Each of these ranks enters it with bytes of its own, and gets those of all when all have
+ * entered.
  *
  * What a rank enters with travels up to rank 0. Rank 0 answers all ranks that have entered: when
  * the last one has, when the time limit of the first one is over, or when one of the list's ranks
@@ -43,7 +44,7 @@ struct rendezvous_end {
     struct rendezvous_bytes {
         const uint8_t *data;
         size_t len;
-    } *of; /* [n] in the order of the list */
+    } * of; /* [n] in the order of the list */
 };
 
 /* Must not call rendezvous. */
@@ -62,8 +63,8 @@ int rendezvous_create(int size, int rank, int parent, const int *children, int n
 /* Ends without calling ops.end. NULL is allowed. */
 void rendezvous_destroy(struct rendezvous *v);
 
-/* This rank enters. bytes: at most RENDEZVOUS_BYTES_MAX. limit: ns that the first rank waits for the
- * last one. caller: for ops.end, not NULL, which may be called at once. -EBUSY: this rank has
+/* This rank enters. bytes: at most RENDEZVOUS_BYTES_MAX. limit: ns that the first rank waits for
+ * the last one. caller: for ops.end, not NULL, which may be called at once. -EBUSY: this rank has
  * entered this point already. -ENOMEM. */
 int rendezvous_enter(struct rendezvous *v, const struct rendezvous_point *point, const void *bytes,
                      size_t len, uint64_t limit, uint64_t now, void *caller, struct err *err);

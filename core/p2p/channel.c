@@ -3,6 +3,7 @@
  * channel: see p2p_private.h: the life of a channel, and what this rank sends.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/err.h"
 #include "core/p2p/p2p_private.h"
@@ -11,17 +12,19 @@
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-struct channel *channel_create(int peer)
+struct channel *channel_create(int peer, bool introduces)
 {
     struct channel *c = calloc(1, sizeof(*c));
     if (!c)
         return NULL;
     c->peer = peer;
+    c->introduces = introduces;
     list_init(&c->at);
     list_init(&c->waiting);
     list_init(&c->asked);
     list_init(&c->granted);
     list_init(&c->granting);
+    list_init(&c->copying);
     list_init(&c->receiving);
     return c;
 }
@@ -49,12 +52,33 @@ bool channel_needs_input(const struct channel *c)
            c->kept > P2P_KEPT / 2;
 }
 
-void channel_take_large(struct channel *c, struct p2p_op *op, uint64_t id, size_t bytes)
+bool channel_moves(const struct channel *c)
+{
+    return c->sending || c->reading || !list_empty(&c->granted) || !list_empty(&c->receiving) ||
+           !list_empty(&c->copying) || c->copied > 0;
+}
+
+void channel_take_large(struct channel *c, struct p2p_op *op, const struct arrival *large)
 {
     op->from = c->peer;
-    op->peer_id = id;
+    op->peer_id = large->id;
     op->id = ++c->ids;
-    op->expected = bytes;
+    op->expected = large->bytes;
+    op->address = large->address;
+    list_append(&c->granting, &op->at);
+}
+
+void channel_copy(struct channel *c)
+{
+    struct p2p_op *op = list_first(&c->copying, struct p2p_op, at);
+    size_t left = op->expected - op->moved, n = left < FRAME_CHUNK ? left : FRAME_CHUNK;
+    bool failed = direct_read(c->pid, op->data + op->moved, op->address + op->moved, n) < 0;
+    op->moved = failed ? 0 : op->moved + n;
+    if (!failed && op->moved < op->expected)
+        return;
+    if (failed)
+        c->pid = 0; /* if the process has ended, the mesh finds out */
+    list_remove(&op->at);
     list_append(&c->granting, &op->at);
 }
 
@@ -72,11 +96,27 @@ static void put_u64(uint8_t *dst, uint64_t v)
         dst[i] = (uint8_t)(v >> (8 * i));
 }
 
+static void begin_process(struct p2p *p, struct channel *c)
+{
+    put_u64(c->tx_body, p->own.pid);
+    put_u64(c->tx_body + 8, p->own.address);
+    memcpy(c->tx_body + 16, p->own.mark, DIRECT_MARK);
+    c->introduces = false;
+    begin(c, FRAME_PROCESS, 0, c->tx_body, 32);
+}
+
+/* Whether no bytes of the large message are to be sent: it does not fit, or was copied. */
+static bool is_over(const struct p2p_op *op)
+{
+    return op->expected > op->bytes || (op->moved == op->expected && op->expected > 0);
+}
+
 static void begin_grant(struct channel *c)
 {
     struct p2p_op *op = list_first(&c->granting, struct p2p_op, at);
     c->tx_op = op;
-    put_u64(c->tx_body, op->expected <= op->bytes ? op->id : 0);
+    op->copies = c->pid > 0;
+    put_u64(c->tx_body, is_over(op) ? 0 : op->copies ? GRANT_COPIES : op->id);
     begin(c, FRAME_GRANT, op->peer_id, c->tx_body, 8);
 }
 
@@ -92,7 +132,8 @@ static void begin_data(struct channel *c)
     struct p2p_op *op = list_first(&c->granted, struct p2p_op, at);
     size_t left = op->bytes - op->moved;
     c->tx_op = op;
-    begin(c, FRAME_DATA, op->peer_id, op->data + op->moved, left < FRAME_CHUNK ? left : FRAME_CHUNK);
+    begin(c, FRAME_DATA, op->peer_id, op->data + op->moved,
+          left < FRAME_CHUNK ? left : FRAME_CHUNK);
 }
 
 static void begin_message(struct channel *c)
@@ -104,17 +145,21 @@ static void begin_message(struct channel *c)
         return;
     }
     op->id = ++c->ids;
+    op->peer_id = 0;
     put_u64(c->tx_body, op->bytes);
     put_u64(c->tx_body + 8, op->id);
-    begin(c, FRAME_REQUEST, op->tag, c->tx_body, 16);
+    put_u64(c->tx_body + 16, (uintptr_t)op->data);
+    begin(c, FRAME_REQUEST, op->tag, c->tx_body, 24);
 }
 
 /* Begins the next frame. false: there is none. */
-static bool begin_next(struct channel *c)
+static bool begin_next(struct p2p *p, struct channel *c)
 {
     bool messages = !list_empty(&c->waiting), data = !list_empty(&c->granted);
     c->tx_op = NULL;
-    if (!list_empty(&c->granting))
+    if (c->introduces)
+        begin_process(p, c);
+    else if (!list_empty(&c->granting))
         begin_grant(c);
     else if (c->freed >= CREDIT_BYTES)
         begin_credit(c);
@@ -136,10 +181,12 @@ static void sent(struct p2p *p, struct channel *c)
     c->sending = 0;
     if (op)
         list_remove(&op->at);
-    if (type == FRAME_GRANT && op->expected <= op->bytes) {
-        list_append(&c->receiving, &op->at);
-    } else if (type == FRAME_GRANT) {
+    if (type == FRAME_GRANT && !is_over(op)) {
+        list_append(op->copies ? &c->copying : &c->receiving, &op->at);
+    } else if (type == FRAME_GRANT && op->expected > op->bytes) {
         p2p_too_small(p, op, c->peer, op->expected);
+    } else if (type == FRAME_GRANT) {
+        p2p_received(p, op, c->peer, op->expected);
     } else if (type == FRAME_REQUEST) {
         list_append(&c->asked, &op->at);
     } else if (type == FRAME_EAGER) {
@@ -156,7 +203,7 @@ static void sent(struct p2p *p, struct channel *c)
 
 int channel_send(struct p2p *p, struct channel *c, bool *moved)
 {
-    while (c->sending || begin_next(c)) {
+    while (c->sending || begin_next(p, c)) {
         size_t before = c->tx.done + c->tx.header_done;
         int rc = xfer_send(&c->tx, c->tx.len);
         *moved = *moved || c->tx.done + c->tx.header_done > before;

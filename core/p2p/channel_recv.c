@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/buf.h"
 #include "core/p2p/p2p_private.h"
@@ -18,17 +19,19 @@ static void read_into(struct channel *c, enum frame type, uint64_t tag, void *da
 }
 
 /* Keeps the message, in its place among those of the peer. */
-static int keep(struct p2p *p, struct channel *c, uint32_t tag, size_t len, uint64_t id)
+static int keep(struct p2p *p, const struct arrival *message, struct arrival **ret)
 {
     struct arrival *a = calloc(1, sizeof(*a));
-    uint8_t *data = a && !id ? malloc(len > 0 ? len : 1) : NULL;
-    if (!a || (!id && !data)) {
+    if (a)
+        *a = *message;
+    if (a && !a->id)
+        a->data = malloc(a->bytes > 0 ? a->bytes : 1);
+    if (!a || (!a->id && !a->data)) {
         free(a);
         return -ENOMEM;
     }
-    *a = (struct arrival){.from = c->peer, .tag = tag, .bytes = len, .data = data, .id = id};
     match_keep(&p->match, a);
-    c->rx_new = id ? NULL : a;
+    *ret = a;
     return 0;
 }
 
@@ -46,7 +49,8 @@ static int begin_eager(struct p2p *p, struct channel *c, uint64_t tag, uint64_t 
     if (op && len > op->bytes && !(data = c->rx_waste = malloc(len)))
         return -ENOMEM;
     if (!op) {
-        int rc = keep(p, c, number, len, 0);
+        const struct arrival message = {.from = c->peer, .tag = number, .bytes = len};
+        int rc = keep(p, &message, &c->rx_new);
         if (rc < 0)
             return rc;
         c->holds += len;
@@ -88,7 +92,8 @@ static int begin(struct p2p *p, struct channel *c, uint64_t tag, uint64_t len)
     case FRAME_REQUEST:
     case FRAME_GRANT:
     case FRAME_CREDIT:
-        if (len != (type == FRAME_REQUEST ? 16 : 8))
+    case FRAME_PROCESS:
+        if (len != (type == FRAME_REQUEST ? 24 : type == FRAME_PROCESS ? 32 : 8))
             return -EPROTO;
         read_into(c, type, tag, c->rx_body, len);
         return 0;
@@ -127,14 +132,32 @@ static void end_eager(struct p2p *p, struct channel *c)
 
 static int end_request(struct p2p *p, struct channel *c)
 {
-    struct reader r = reader_over(c->rx_body, 16);
-    uint64_t bytes = reader_u64(&r), id = reader_u64(&r);
-    if (id == 0 || id > FRAME_NUMBER || c->rx_number > UINT32_MAX || bytes > SIZE_MAX / 2)
+    struct reader r = reader_over(c->rx_body, 24);
+    struct arrival *unused, message = {.from = c->peer, .tag = (uint32_t)c->rx_number};
+    message.bytes = reader_u64(&r);
+    message.id = reader_u64(&r);
+    message.address = reader_u64(&r);
+    if (message.id == 0 || message.id > FRAME_NUMBER || c->rx_number > UINT32_MAX ||
+        message.bytes > SIZE_MAX / 2)
         return -EPROTO;
-    struct p2p_op *op = p2p_take_posted(p, c, (uint32_t)c->rx_number);
+    struct p2p_op *op = p2p_take_posted(p, c, message.tag);
     if (!op)
-        return keep(p, c, (uint32_t)c->rx_number, bytes, id);
-    channel_take_large(c, op, id, bytes);
+        return keep(p, &message, &unused);
+    channel_take_large(c, op, &message);
+    return 0;
+}
+
+/* Only of a rank of this host: the address means nothing elsewhere. */
+static int end_process(struct p2p *p, struct channel *c)
+{
+    const struct mesh *mesh = p->mesh;
+    struct reader r = reader_over(c->rx_body, 32);
+    struct direct_process process = {.pid = reader_u64(&r)};
+    process.address = reader_u64(&r);
+    memcpy(process.mark, c->rx_body + 16, DIRECT_MARK);
+    if (!mesh->shm || mesh->host_of[c->peer] != mesh->host)
+        return -EPROTO;
+    c->pid = direct_works(&process) ? process.pid : 0;
     return 0;
 }
 
@@ -144,12 +167,17 @@ static int end_grant(struct p2p *p, struct channel *c)
     struct p2p_op *op = find(&c->asked, c->rx_number);
     if (!op)
         return -EPROTO;
-    list_remove(&op->at);
-    op->peer_id = reader_u64(&r);
-    if (op->peer_id > FRAME_NUMBER)
+    uint64_t before = op->peer_id, id = reader_u64(&r);
+    if (id > FRAME_NUMBER && (id != GRANT_COPIES || before == GRANT_COPIES))
         return -EPROTO;
-    if (op->peer_id == 0)
-        p2p_end(p, op, NULL); /* the receiver has no room, and says so there */
+    op->peer_id = id;
+    c->copied += id == GRANT_COPIES;
+    c->copied -= before == GRANT_COPIES;
+    if (id == GRANT_COPIES)
+        return 0;
+    list_remove(&op->at);
+    if (id == 0)
+        p2p_end(p, op, NULL);
     else
         list_append(&c->granted, &op->at);
     return 0;
@@ -189,6 +217,8 @@ static int end(struct p2p *p, struct channel *c)
             return -EPROTO;
         c->kept -= bytes;
         return 0;
+    case FRAME_PROCESS:
+        return end_process(p, c);
     }
     return -EPROTO;
 }

@@ -15,7 +15,7 @@ static size_t bucket(int from, uint32_t tag)
 
 void match_init(struct match *m)
 {
-    *m = (struct match){.orders = 0};
+    *m = (struct match){.nany = 0};
     for (size_t i = 0; i < MATCH_BUCKETS; i++) {
         list_init(&m->posted[i]);
         list_init(&m->posted_any[i]);
@@ -70,7 +70,6 @@ static struct arrival *oldest(struct match *m, const struct p2p_op *op)
 struct arrival *match_post(struct match *m, struct p2p_op *op)
 {
     struct arrival *a = oldest(m, op);
-    op->order = m->orders++;
     op->posted = false;
     if (a) {
         list_remove(&a->by_sender);
@@ -107,7 +106,7 @@ struct p2p_op *match_arrive(struct match *m, int from, uint32_t tag)
 {
     struct p2p_op *op = first_in(&m->posted[bucket(from, tag)], from, tag);
     struct p2p_op *any = first_in(&m->posted_any[bucket(0, tag)], P2P_ANY, tag);
-    if (!op || (any && any->order < op->order))
+    if (!op || (any && any->number < op->number))
         op = any;
     if (op)
         match_cancel(m, op);

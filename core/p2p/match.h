@@ -18,6 +18,7 @@ struct arrival {
     /* What the message is: exactly one of these. */
     uint8_t *data;       /* its bytes, of which `have` have been received; owned */
     uint64_t id;         /* > 0: the sender waits until a receive asks for this id (large) */
+    uint64_t address;    /* of the bytes of that, in its process */
     struct p2p_op *self; /* this rank sends it to itself */
     size_t have;
     struct p2p_op *op; /* data is not complete yet: the receive that waits for it */
@@ -26,11 +27,10 @@ struct arrival {
 #define MATCH_BUCKETS 256
 
 struct match {
-    struct list posted[MATCH_BUCKETS];   /* receives from one sender */
+    struct list posted[MATCH_BUCKETS];     /* receives from one sender */
     struct list posted_any[MATCH_BUCKETS]; /* those from any, by tag */
     struct list by_sender[MATCH_BUCKETS];  /* arrivals */
     struct list by_tag[MATCH_BUCKETS];
-    uint64_t orders;
     size_t nany; /* receives from any that wait */
 };
 
@@ -39,8 +39,8 @@ void match_init(struct match *m);
 /* Frees the arrivals. The receives are the caller's. */
 void match_fini(struct match *m);
 
-/* A receive: returns the arrival that it takes, which is the caller's now. NULL: there is none, and
- * the receive waits. */
+/* A receive, of a higher number than those before: returns the arrival that it takes, which is the
+ * caller's now. NULL: there is none, and the receive waits. */
 struct arrival *match_post(struct match *m, struct p2p_op *op);
 
 /* A message: returns the receive that it goes to. NULL: there is none; see match_keep(). */

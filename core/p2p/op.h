@@ -27,15 +27,16 @@ struct p2p_op {
     size_t got; /* its bytes */
 
     /* p2p's own. */
-    struct list at;     /* in the list that its state has */
-    struct list all;    /* in p2p.ops */
-    uint64_t submitted; /* ns, for stall reports */
-    uint64_t order;     /* of a receive: rises with every submission */
-    bool posted;        /* of a receive: it waits in match */
-    uint64_t id;        /* of a large message: its number on this rank, and */
-    uint64_t peer_id;   /* on the other rank */
-    size_t moved;       /* bytes of a large message that were sent or received, */
-    size_t expected;    /* of a receive: and of the whole message */
+    struct list at;   /* in the list that its state has */
+    struct list all;  /* in p2p.ops */
+    uint64_t number;  /* rises with every submission */
+    bool posted;      /* of a receive: it waits in match */
+    uint64_t id;      /* of a large message: its number on this rank, and */
+    uint64_t peer_id; /* on the other rank */
+    uint64_t address; /* of the bytes, in the sender's process */
+    bool copies;      /* they are read from there */
+    size_t moved;     /* bytes of a large message that were sent or received, */
+    size_t expected;  /* of a receive: and of the whole message */
 };
 
 #endif

@@ -24,6 +24,8 @@ int p2p_create(struct mesh *mesh, p2p_done_f *done, void *ctx, struct p2p **ret,
     p->done = done;
     p->ctx = ctx;
     p->of = of;
+    if (!direct_own(p->mark, &p->own))
+        p->own.pid = 0;
     match_init(&p->match);
     list_init(&p->channels);
     list_init(&p->ops);
@@ -48,7 +50,9 @@ struct channel *p2p_channel(struct p2p *p, int peer)
 {
     if (p->of[peer])
         return p->of[peer];
-    struct channel *c = channel_create(peer);
+    const struct mesh *mesh = p->mesh;
+    bool here = mesh->shm && mesh->host_of[peer] == mesh->host;
+    struct channel *c = channel_create(peer, here && p->own.pid > 0);
     if (c)
         list_append(&p->channels, &c->at);
     p->of[peer] = c;
@@ -73,8 +77,9 @@ void p2p_received(struct p2p *p, struct p2p_op *op, int from, size_t bytes)
 void p2p_too_small(struct p2p *p, struct p2p_op *op, int from, size_t bytes)
 {
     struct err err = {.code = 0};
-    err_set(&err, EMSGSIZE, "a message of %zu bytes from rank %d with tag %u: there is room for %zu",
-            bytes, from, op->tag, op->bytes);
+    err_set(&err, EMSGSIZE,
+            "a message of %zu bytes from rank %d with tag %u: there is room for %zu", bytes, from,
+            op->tag, op->bytes);
     p2p_end(p, op, &err);
 }
 
@@ -134,7 +139,7 @@ static void take_arrival(struct p2p *p, struct p2p_op *op, struct arrival *a)
         }
         p2p_deliver(p, op, a->from, a->data, a->bytes);
     } else {
-        channel_take_large(c, op, a->id, a->bytes);
+        channel_take_large(c, op, a);
     }
     arrival_free(a);
 }
@@ -164,9 +169,10 @@ static int send(struct p2p *p, struct p2p_op *op)
     return 0;
 }
 
-int p2p_submit(struct p2p *p, struct p2p_op *op, uint64_t now, struct err *err)
+int p2p_submit(struct p2p *p, struct p2p_op *op, struct err *err)
 {
-    op->submitted = now;
+    op->number = ++p->numbers;
+    op->posted = false;
     op->moved = op->expected = op->got = 0;
     op->from = P2P_ANY;
     list_init(&op->at);
@@ -195,6 +201,10 @@ static int move(struct p2p *p, struct channel *c, bool *moved)
     }
     if (rc == 0 && channel_needs_input(c))
         rc = read_from(p, c, moved);
+    if (rc == 0 && !list_empty(&c->copying)) {
+        channel_copy(c);
+        *moved = true;
+    }
     /* What was received may have to be answered. */
     if (rc == 0 && channel_has_output(c) && c->out)
         rc = channel_send(p, c, moved);
@@ -244,6 +254,16 @@ bool p2p_is_busy(const struct p2p *p)
         busy = busy || channel_has_output(list_entry(at, struct channel, at));
     }
     return busy;
+}
+
+bool p2p_moves(const struct p2p *p)
+{
+    bool moves = false;
+    list_for_each(at, next, &p->channels)
+    {
+        moves = moves || channel_moves(list_entry(at, struct channel, at));
+    }
+    return moves;
 }
 
 const struct p2p_op *p2p_oldest(struct p2p *p)

@@ -8,8 +8,8 @@
  * has taken it, and then the data goes from the sender's memory to the receiver's. The messages of
  * one sender that are kept have at most P2P_KEPT bytes: beyond that all are sent as large ones.
  *
- * Links are made at the first message. This rank reads a peer's only while it waits for something of
- * that peer, so a sender that nobody listens to is stopped by a full link.
+ * Links are made at the first message. This rank reads a peer's only while it waits for something
+ * of that peer, so a sender that nobody listens to is stopped by a full link.
  */
 #ifndef HVD_P2P_P2P_H
 #define HVD_P2P_P2P_H
@@ -32,16 +32,20 @@ int p2p_create(struct mesh *mesh, p2p_done_f *done, void *ctx, struct p2p **ret,
 /* Without calling done. NULL is allowed. */
 void p2p_destroy(struct p2p *p);
 
-/* Begins an operation whose caller's part is filled in. Ends it at once if that is possible. now:
- * clock_ns(). -ENOMEM: it does not begin. */
-int p2p_submit(struct p2p *p, struct p2p_op *op, uint64_t now, struct err *err);
+/* Begins an operation whose caller's part is filled in. Ends it at once if that is possible.
+ * -ENOMEM: it does not begin. */
+int p2p_submit(struct p2p *p, struct p2p_op *op, struct err *err);
 
-/* Moves what can be moved. Returns whether anything was moved. On a failure of a link or a malformed
- * message: *ret_rc -errno, *ret_peer the other rank; otherwise they are left as they are. */
+/* Moves what can be moved. Returns whether anything was moved. On a failure of a link or a
+ * malformed message: *ret_rc -errno, *ret_peer the other rank; otherwise they are left as they are.
+ */
 bool p2p_progress(struct p2p *p, int *ret_peer, int *ret_rc);
 
 /* Whether an operation has not ended: otherwise p2p_progress() has nothing to do. */
 bool p2p_is_busy(const struct p2p *p);
+
+/* Whether the bytes of a message are on their way. */
+bool p2p_moves(const struct p2p *p);
 
 /* Ends all operations with a peer, -1: all operations, with err. Of -1 no more may begin. */
 void p2p_fail(struct p2p *p, int peer, const struct err *err);

@@ -6,24 +6,28 @@
  *
  *   type     number             body
  *   EAGER    tag of the message its bytes
- *   REQUEST  tag of the message u64 bytes, u64 the sender's id: the sender has a large message
- *   GRANT    the sender's id    u64 the receiver's id: send it. 0: it does not fit, and is dropped
- *   DATA     the receiver's id  at most CHUNK bytes of the message, in order
- *   CREDIT   0                  u64 bytes of EAGER messages that the receiver does not keep any more
+ *   REQUEST  tag of the message u64 bytes, u64 the sender's id, u64 address of the bytes: the
+ * sender has a large message GRANT    the sender's id    u64 the receiver's id: send it.
+ * GRANT_COPIES: the receiver copies it. 0: it has copied it, or has no room DATA     the receiver's
+ * id  at most CHUNK bytes of the message, in order CREDIT   0                  u64 bytes of EAGER
+ * messages that the receiver does not keep any more PROCESS  0                  u64 pid, u64
+ * address, 16 bytes: the sender's process (direct.h); the first frame to a rank of the same host
  *
  * EAGER and REQUEST have the order of the submissions.
  */
 #ifndef HVD_P2P_P2P_PRIVATE_H
 #define HVD_P2P_P2P_PRIVATE_H
 
+#include "core/p2p/direct.h"
 #include "core/p2p/match.h"
 #include "core/p2p/p2p.h"
 
-enum frame { FRAME_EAGER = 1, FRAME_REQUEST, FRAME_GRANT, FRAME_DATA, FRAME_CREDIT };
+enum frame { FRAME_EAGER = 1, FRAME_REQUEST, FRAME_GRANT, FRAME_DATA, FRAME_CREDIT, FRAME_PROCESS };
 
 #define FRAME_NUMBER ((1ULL << 56) - 1)
-#define FRAME_BODY   16 /* most bytes of a body other than a message's */
-#define FRAME_CHUNK  ((size_t)1 << 20)
+#define GRANT_COPIES UINT64_MAX
+#define FRAME_BODY   32                /* most bytes of a body other than a message's */
+#define FRAME_CHUNK  ((size_t)1 << 20) /* also of one visit to another process */
 
 static inline uint64_t frame_tag(enum frame type, uint64_t number)
 {
@@ -37,13 +41,15 @@ struct channel {
 
     /* sending */
     struct link *out;
-    struct list waiting; /* sends that are not announced, in order */
-    struct list asked;   /* large sends that wait for a GRANT */
-    struct list granted; /* large sends whose data is sent, in turns */
-    size_t kept;         /* bytes of EAGER messages that the peer may still keep */
+    struct list waiting;  /* sends that are not announced, in order */
+    struct list asked;    /* large sends that wait for a GRANT */
+    size_t copied;        /* of those: how many the peer copies */
+    struct list granted;  /* large sends whose data is sent, in turns */
+    bool introduces;      /* PROCESS is to be sent */
+    size_t kept;          /* bytes of EAGER messages that the peer may still keep */
     struct list granting; /* receives for whose large message a GRANT is to be sent */
     uint64_t ids;         /* of large messages, in both directions */
-    enum frame sending;  /* 0: no frame is sent in part */
+    enum frame sending;   /* 0: no frame is sent in part */
     struct xfer tx;
     struct p2p_op *tx_op; /* NULL: a frame without message */
     bool chunk_sent;      /* the last frame was DATA: now it is the turn of `waiting` */
@@ -51,15 +57,17 @@ struct channel {
 
     /* receiving */
     struct link *in;
+    uint64_t pid;          /* > 0: the peer's memory can be read */
+    struct list copying;   /* receives whose large message is read from there */
     struct list receiving; /* receives whose large message is coming */
     size_t holds;          /* bytes of EAGER messages that wait for a receive */
     size_t freed;          /* bytes of them that the peer has not been told of */
     enum frame reading;    /* 0: no frame is received in part */
     struct xfer rx;
     uint64_t rx_number;
-    struct p2p_op *rx_op;  /* of EAGER and DATA; NULL: rx_new */
+    struct p2p_op *rx_op; /* of EAGER and DATA; NULL: rx_new */
     struct arrival *rx_new;
-    uint8_t *rx_waste;     /* the message does not fit: its bytes, to be freed */
+    uint8_t *rx_waste; /* the message does not fit: its bytes, to be freed */
     uint8_t rx_body[FRAME_BODY];
 };
 
@@ -70,7 +78,10 @@ struct p2p {
     struct match match;
     struct channel **of;  /* [size] by peer; NULL: not used yet */
     struct list channels; /* all of them */
-    struct list ops;      /* operations that have not ended, in the order of submission */
+    uint64_t numbers;
+    uint8_t mark[DIRECT_MARK];
+    struct direct_process own; /* pid 0: no other process can read this one's memory */
+    struct list ops;           /* operations that have not ended, in the order of submission */
 };
 
 /* ---- p2p.c ---- */
@@ -95,7 +106,8 @@ struct p2p_op *p2p_take_posted(struct p2p *p, struct channel *c, uint32_t tag);
 
 /* ---- channel.c: what this rank sends ---- */
 
-struct channel *channel_create(int peer);
+/* introduces: the peer is on this host. */
+struct channel *channel_create(int peer, bool introduces);
 void channel_destroy(struct channel *c);
 
 /* Whether a frame is to be sent. */
@@ -104,8 +116,14 @@ bool channel_has_output(const struct channel *c);
 /* Whether this rank waits for a frame of the peer. */
 bool channel_needs_input(const struct channel *c);
 
+/* Whether the bytes of a message are on their way. */
+bool channel_moves(const struct channel *c);
+
 /* The receive takes a large message of the peer's, which has the id there. */
-void channel_take_large(struct channel *c, struct p2p_op *op, uint64_t id, size_t bytes);
+void channel_take_large(struct channel *c, struct p2p_op *op, const struct arrival *large);
+
+/* Reads a part of a message from the peer's memory. */
+void channel_copy(struct channel *c);
 
 /* Sends what the link takes. 0 or -errno; *moved is set if anything was sent. */
 int channel_send(struct p2p *p, struct channel *c, bool *moved);

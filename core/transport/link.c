@@ -44,9 +44,11 @@ static ssize_t tcp_read(struct link *link, void *dst, size_t n)
     return got == 0 ? -ECONNRESET : got;
 }
 
-static const struct link_ops tcp_ops = {tcp_write, tcp_read, true};
+static const struct link_ops tcp_ops = {tcp_write, tcp_read, LINK_AHEAD, true};
 
 /* ---- pipe in the shared segment ---- */
+
+#define PIPE_AHEAD 128 /* saves the fence of a second read for small messages */
 
 static enum shm_pipes pipe_of(const struct link *link)
 {
@@ -61,13 +63,7 @@ static ssize_t pipe_write(struct link *link, const struct iovec *iov, int n)
 {
     struct mesh *mesh = link->net->mesh;
     int to = mesh->local_of[link->peer];
-    size_t moved = 0;
-    for (int i = 0; i < n; i++) {
-        size_t put = shm_pipe_write(mesh->shm, pipe_of(link), to, iov[i].iov_base, iov[i].iov_len);
-        moved += put;
-        if (put < iov[i].iov_len)
-            break;
-    }
+    size_t moved = shm_pipe_write(mesh->shm, pipe_of(link), to, iov, n, &link->pipe_read);
     if (moved)
         shm_ring(mesh->shm, to);
     return (ssize_t)moved;
@@ -83,7 +79,7 @@ static ssize_t pipe_read(struct link *link, void *dst, size_t n)
     return (ssize_t)got;
 }
 
-static const struct link_ops pipe_ops = {pipe_write, pipe_read, false};
+static const struct link_ops pipe_ops = {pipe_write, pipe_read, PIPE_AHEAD, false};
 
 /* ---- life ---- */
 
@@ -164,8 +160,7 @@ struct link *link_get(struct mesh_net *net, int peer, enum link_class cls)
 
 bool link_connects(const struct link *link)
 {
-    return link->cls == LINK_SEND ||
-           (link->cls != LINK_RECV && link->net->mesh->rank < link->peer);
+    return link->cls == LINK_SEND || (link->cls != LINK_RECV && link->net->mesh->rank < link->peer);
 }
 
 bool link_expects(const struct link *link)

@@ -29,7 +29,9 @@
 struct link_ops {
     ssize_t (*write)(struct link *link, const struct iovec *iov, int n);
     ssize_t (*read)(struct link *link, void *dst, size_t n);
-    bool reads_ahead; /* a call costs more than copying a few bytes twice, so read ahead */
+    /* A call costs more than copying so many bytes twice: they are read ahead. */
+    size_t ahead;
+    bool wakes; /* the descriptor becomes readable when there is more to read */
 };
 
 struct link_header {
@@ -49,7 +51,8 @@ struct link {
     bool hup;      /* the peer has closed its side; data that it sent before may still be unread */
     bool readable; /* control: the socket may have more data */
 
-    bool tx_open; /* a message has been sent in part */
+    uint64_t pipe_read; /* of a pipe: see shm_pipe_write() */
+    bool tx_open;       /* a message has been sent in part */
     uint8_t debt_header[LINK_HEADER_SIZE];
     /* how many bytes at the end of a cancelled message's header are unsent */
     size_t debt_header_left;

@@ -81,8 +81,8 @@ int mesh_rank_at(const struct mesh *mesh, int host, int local_rank);
 /* The link to a peer (!= rank), created at the first call; NULL: no memory. */
 struct link *mesh_link(struct mesh *mesh, int peer, enum link_class cls);
 
-/* The link by which a peer (!= rank) sends messages to this rank (LINK_RECV). NULL: it has sent none,
- * or there is no memory. */
+/* The link by which a peer (!= rank) sends messages to this rank (LINK_RECV). NULL: it has sent
+ * none, or there is no memory. */
 struct link *mesh_incoming(struct mesh *mesh, int peer);
 
 /* Accepts and makes connections, runs handshakes, flushes control queues. 0, or -ECONNRESET when

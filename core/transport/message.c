@@ -122,7 +122,7 @@ int link_take(struct link *link, struct buf *msg)
 {
     ssize_t len = first_length(link);
     if (len < 0) {
-        if (link->ops && (link->readable || !link->ops->reads_ahead))
+        if (link->ops && (link->readable || !link->ops->wakes))
             link_pull(link);
         len = first_length(link);
     }

@@ -145,22 +145,36 @@ static struct shm_pipe *pipe_of(struct shm *shm, enum shm_pipes which, int from,
     return (struct shm_pipe *)((uint8_t *)shm->base + pipe_offset(which, shm->seats, from, to));
 }
 
-size_t shm_pipe_write(struct shm *shm, enum shm_pipes which, int to, const void *src, size_t n)
+/* Copies into the ring, from position at on. */
+static void put(struct shm_pipe *pipe, size_t size, uint64_t at, const struct iovec *iov, size_t n)
 {
-    struct shm_pipe *pipe = pipe_of(shm, which, shm->seat, to);
-    size_t size = shm->pipe_size[which];
-    uint64_t at = atomic_load_explicit(&pipe->written, memory_order_relaxed);
-    uint64_t used = at - atomic_load_explicit(&pipe->read, memory_order_acquire);
-    if (used >= size)
-        return 0;
-    if (n > size - used)
-        n = size - (size_t)used;
     size_t start = (size_t)(at & (size - 1));
     size_t first = n < size - start ? n : size - start;
-    memcpy(pipe->data + start, src, first);
-    memcpy(pipe->data, (const uint8_t *)src + first, n - first);
-    atomic_store_explicit(&pipe->written, at + n, memory_order_release);
-    return n;
+    memcpy(pipe->data + start, iov->iov_base, first);
+    memcpy(pipe->data, (const uint8_t *)iov->iov_base + first, n - first);
+}
+
+size_t shm_pipe_write(struct shm *shm, enum shm_pipes which, int to, const struct iovec *iov, int n,
+                      uint64_t *read)
+{
+    struct shm_pipe *pipe = pipe_of(shm, which, shm->seat, to);
+    size_t size = shm->pipe_size[which], all = 0;
+    uint64_t at = atomic_load_explicit(&pipe->written, memory_order_relaxed), end = at;
+    for (int i = 0; i < n; i++)
+        all += iov[i].iov_len;
+    if (size - (at - *read) < all || at - *read > size)
+        *read = atomic_load_explicit(&pipe->read, memory_order_acquire);
+    if (at - *read >= size)
+        return 0;
+    for (int i = 0; i < n && end - *read < size; i++) {
+        size_t room = size - (size_t)(end - *read);
+        size_t part = iov[i].iov_len < room ? iov[i].iov_len : room;
+        if (part > 0)
+            put(pipe, size, end, &iov[i], part);
+        end += part;
+    }
+    atomic_store_explicit(&pipe->written, end, memory_order_release);
+    return (size_t)(end - at);
 }
 
 size_t shm_pipe_read(struct shm *shm, enum shm_pipes which, int from, void *dst, size_t n)

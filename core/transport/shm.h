@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "core/base/err.h"
 #include "core/transport/link.h"
@@ -134,8 +135,11 @@ int shm_aborted(struct shm *shm);
 void shm_abort(struct shm *shm, int dead_seat);
 
 /* A byte pipe to another seat: single producer, single consumer, lock-free, a ring buffer.
- * Returns the bytes moved, 0 when full or empty. The caller rings the doorbell. */
-size_t shm_pipe_write(struct shm *shm, enum shm_pipes which, int to, const void *src, size_t n);
+ * Returns the bytes moved, 0 when full or empty. The caller rings the doorbell. The n parts appear
+ * to the reader at once. *read: 0 at first; how far the writer knows the reader to be: asking costs
+ * a cache miss. */
+size_t shm_pipe_write(struct shm *shm, enum shm_pipes which, int to, const struct iovec *iov, int n,
+                      uint64_t *read);
 size_t shm_pipe_read(struct shm *shm, enum shm_pipes which, int from, void *dst, size_t n);
 
 #endif

@@ -3,6 +3,7 @@
  * xfer: transfers over a link (link.h): framing, cancelling, dropping messages of older
  * generations.
  */
+#include <endian.h>
 #include <errno.h>
 #include <string.h>
 
@@ -15,9 +16,19 @@ static const uint8_t zeros[16384];
 void link_put_header(uint8_t dst[LINK_HEADER_SIZE], uint32_t generation, uint64_t tag,
                      uint64_t length)
 {
-    const uint64_t words[] = {LINK_MAGIC | (uint64_t)generation << 32, tag, length};
-    for (size_t i = 0; i < LINK_HEADER_SIZE; i++)
-        dst[i] = (uint8_t)(words[i / 8] >> (8 * (i % 8)));
+    const uint64_t words[] = {htole64(LINK_MAGIC | (uint64_t)generation << 32), htole64(tag),
+                              htole64(length)};
+    memcpy(dst, words, LINK_HEADER_SIZE);
+}
+
+static struct link_header get_header(const uint8_t src[LINK_HEADER_SIZE])
+{
+    uint64_t words[3];
+    memcpy(words, src, LINK_HEADER_SIZE);
+    return (struct link_header){.magic = (uint32_t)le64toh(words[0]),
+                                .generation = (uint32_t)(le64toh(words[0]) >> 32),
+                                .tag = le64toh(words[1]),
+                                .length = le64toh(words[2])};
 }
 
 /* Messages of links without generations have 0. */
@@ -30,13 +41,6 @@ void xfer_start(struct xfer *x, struct link *link, uint64_t tag, void *data, siz
 {
     *x = (struct xfer){.link = link, .tag = tag, .data = data, .len = len};
     link_put_header(x->header, generation_at(link), tag, len);
-}
-
-static uint32_t generation_of(const struct xfer *x)
-{
-    struct reader r = reader_over(x->header, sizeof(x->header));
-    reader_u32(&r);
-    return reader_u32(&r);
 }
 
 /* The first check of every transfer: 0 continue, 1 not now, -errno. */
@@ -142,8 +146,9 @@ static int fill_ahead(struct link *link, size_t n)
             memmove(link->ahead, link->ahead + link->ahead_pos, link->ahead_len);
             link->ahead_pos = 0;
         }
-        size_t room =
-            link->ops->reads_ahead ? sizeof(link->ahead) - link->ahead_len : n - link->ahead_len;
+        size_t most =
+            n + link->ops->ahead < sizeof(link->ahead) ? n + link->ops->ahead : sizeof(link->ahead);
+        size_t room = most - link->ahead_len;
         ssize_t got = read_carrier(link, link->ahead + link->ahead_len, room);
         if (got <= 0)
             return got < 0 ? (int)got : 1;
@@ -207,11 +212,7 @@ static int take_own(struct link *link)
 
 static int parse_header(struct link *link)
 {
-    struct reader r = reader_over(link->ahead + link->ahead_pos, LINK_HEADER_SIZE);
-    link->rx.magic = reader_u32(&r);
-    link->rx.generation = reader_u32(&r);
-    link->rx.tag = reader_u64(&r);
-    link->rx.length = reader_u64(&r);
+    link->rx = get_header(link->ahead + link->ahead_pos);
     link->ahead_pos += LINK_HEADER_SIZE;
     if (link->rx.magic != LINK_MAGIC)
         return link_nonsense(link, "sent a malformed frame");
@@ -247,7 +248,7 @@ static int begin_recv(struct xfer *x)
         int rc = link_next_header(link);
         if (rc != 0)
             return rc;
-        int32_t newer = (int32_t)(link->rx.generation - generation_of(x));
+        int32_t newer = (int32_t)(link->rx.generation - get_header(x->header).generation);
         if (newer > 0)
             return 1; /* the peer has cancelled the operation already; this rank will learn of it */
         if (newer == 0)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# bench: programs that measure. bench_mpi, bench_mpi_sets and bench_both are there only where mpicc and mpi.h are.
+# bench: programs that measure. bench_mpi, bench_mpi_sets, bench_mpi_messages and bench_both are there only where mpicc and mpi.h are.
 
-BENCH_BINS := $(filter-out $(if $(HAS_MPI),,%/bench_mpi %/bench_mpi_sets %/bench_both),$(BENCH_BINS))
+BENCH_BINS := $(filter-out $(if $(HAS_MPI),,%/bench_mpi %/bench_mpi_sets %/bench_mpi_messages %/bench_both),$(BENCH_BINS))
 
-$(BUILD)/tests/bench/bench_mpi $(BUILD)/tests/bench/bench_mpi_sets: $(BUILD)/%: %.c $(BUILD)/mpi.seen
+$(addprefix $(BUILD)/tests/bench/,bench_mpi bench_mpi_sets bench_mpi_messages): $(BUILD)/%: %.c $(BUILD)/mpi.seen
 	@mkdir -p $(@D)
 	$(call say,MPICC,$@)
 	$(Q)OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC) $(CPPFLAGS) -O2 -g -std=gnu11 -Wall -Wextra -o $@ $<
@@ -41,6 +41,9 @@ bench-mpi: all  ## HVD_BACKEND=mpi beside bare MPI_Allreduce, 4 B to 64 MB
 bench-sets: all  ## sets of ranks beside worlds of their size and communicators of MPI; all-to-alls beside MPI_Alltoallv
 	$(Q)$(PY) tests/bench/sets.py $(BUILD)
 
+bench-messages: all  ## messages between two ranks of one host, beside Open MPI's
+	$(Q)$(PY) tests/bench/messages.py $(BUILD)
+
 bench-gradients: all  ## 161 gradients of ResNet-50 through hvd.torch
 	$(Q)$(PY) tests/bench/gradients.py $(BUILD)
 
@@ -77,4 +80,4 @@ bench-operator: all $(addprefix $(BUILD)/tests/,bench/bench_pods bench/bench_que
 bench-doctor: all  ## a level-1 look of hvd-doctor: seconds and memory
 	$(Q)$(PY) tests/bench/doctor.py $(BUILD)
 
-.PHONY: bench bench-gpu-model bench-compare bench-mpi bench-sets bench-lifeline bench-elastic bench-operator bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life
+.PHONY: bench bench-gpu-model bench-compare bench-mpi bench-sets bench-messages bench-lifeline bench-elastic bench-operator bench-match bench-doctor bench-collectives bench-gradients bench-network bench-life

@@ -17,6 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
 #include <cmocka.h>
 
 #include <hvd.h>
@@ -162,8 +167,7 @@ static int exchange(struct group *groups, int n, uint64_t *random)
         int order[MOST];
         rank_shuffle(order, g->size, random);
         for (int r = 0; r < g->size && rc == 0; r++)
-            rc = rank_random(random) % 2 ? send_all(g, order[r])
-                                         : receive_all(g, order[r], random);
+            rc = rank_random(random) % 2 ? send_all(g, order[r]) : receive_all(g, order[r], random);
         for (int r = 0; r < g->size && rc == 0; r++)
             rc = g->sent[order[r]][0] ? receive_all(g, order[r], random) : send_all(g, order[r]);
     }
@@ -191,7 +195,8 @@ static int random_exchanges(int rank, int size, void *arg)
         groups[1] = (struct group){
             .set = set, .rank = hvd_set_rank(set), .size = size, .round = (uint64_t)round + 1000};
         rc = exchange(groups, 2, &random);
-        if (rc == 0 && (hvd_allreduce("x", &x, &x, 1, HVD_FLOAT32, HVD_SUM) != 0 || x != (float)size))
+        if (rc == 0 &&
+            (hvd_allreduce("x", &x, &x, 1, HVD_FLOAT32, HVD_SUM) != 0 || x != (float)size))
             rc = FAIL("%s", hvd_error());
     }
     if (rc == 0 && hvd_set_remove(set) != 0)
@@ -205,6 +210,28 @@ static void test_random(void **state)
     assert_int_equal(world_run(1, random_exchanges, &rounds), 0);
     assert_int_equal(world_run(2, random_exchanges, &rounds), 0);
     assert_int_equal(world_run(4, random_exchanges, &rounds), 0);
+}
+
+/* As in containers that forbid process_vm_readv(): large messages go through the shared segment. */
+static int forbid_direct(int rank, int size, void *arg)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_process_vm_readv, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {.len = 4, .filter = code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        return FAIL("no filter for system calls: %s", strerror(errno));
+    return random_exchanges(rank, size, arg);
+}
+
+static void test_not_direct(void **state)
+{
+    int rounds = 12;
+    assert_int_equal(world_run(3, forbid_direct, &rounds), 0);
 }
 
 static void test_hosts(void **state)
@@ -397,9 +424,10 @@ static int leaves(int rank, int size, void *arg)
     if (hvd_exchange(&large, 1, &h) != 0)
         return FAIL("%s", hvd_error());
     nap_ms(1500);
-    int rc = dies ? 0 : hvd_recv(x, 5, 1, 1, 0, NULL) != 0 || strcmp(x, "last") != 0
-                            ? FAIL("%s", hvd_error())
-                            : 0;
+    int rc = dies ? 0
+             : hvd_recv(x, 5, 1, 1, 0, NULL) != 0 || strcmp(x, "last") != 0
+                 ? FAIL("%s", hvd_error())
+                 : 0;
     int want = dies ? -ECONNRESET : -ESHUTDOWN;
     rc = rc ? rc : expect(hvd_wait(h), want, dies ? "rank 1" : "rank 1 has shut down");
     rc = rc ? rc : expect(hvd_recv(x, 5, 1, 1, 0, NULL), want, "rank 1");
@@ -463,9 +491,11 @@ static void test_stalls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random), cmocka_unit_test(test_any),    cmocka_unit_test(test_ring),
-        cmocka_unit_test(test_flood),  cmocka_unit_test(test_refused), cmocka_unit_test(test_leaves),
-        cmocka_unit_test(test_dies),   cmocka_unit_test(test_stalls), cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_random), cmocka_unit_test(test_not_direct),
+        cmocka_unit_test(test_any),    cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_flood),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_leaves), cmocka_unit_test(test_dies),
+        cmocka_unit_test(test_stalls), cmocka_unit_test(test_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,9 +42,9 @@ struct node {
     struct world *w;
     int rank, parent, children[RANKS], nchildren;
     struct rendezvous *v;
-    int at;      /* the group that the rank enters next */
-    bool waits;  /* in the group at `at` */
-    bool gone;   /* it has shut down */
+    int at;     /* the group that the rank enters next */
+    bool waits; /* in the group at `at` */
+    bool gone;  /* it has shut down */
 };
 
 struct message {
@@ -131,8 +131,8 @@ static void build(struct world *w)
     }
     for (int r = 0; r < w->size; r++) {
         struct node *n = &w->nodes[r];
-        assert_int_equal(rendezvous_create(w->size, r, n->parent, n->children, n->nchildren, &ops, n,
-                                           &n->v, &err),
+        assert_int_equal(rendezvous_create(w->size, r, n->parent, n->children, n->nchildren, &ops,
+                                           n, &n->v, &err),
                          0);
     }
 }
@@ -166,8 +166,8 @@ static void leave(struct node *n)
             put(n->w, (struct message){.to = n->children[i], .farewell = true});
         return;
     }
-    put(n->w, (struct message){
-                  .from = n->rank, .to = n->parent, .farewell = true, .departed = n->rank});
+    put(n->w,
+        (struct message){.from = n->rank, .to = n->parent, .farewell = true, .departed = n->rank});
 }
 
 /* The rank's program goes on. Returns whether it can. */
@@ -209,10 +209,9 @@ static void forward(struct node *n, const struct message *m)
         return;
     }
     for (int i = 0; i < n->nchildren; i++)
-        put(n->w, (struct message){.from = n->rank,
-                                   .to = n->children[i],
-                                   .farewell = true,
-                                   .departed = m->departed});
+        put(n->w,
+            (struct message){
+                .from = n->rank, .to = n->children[i], .farewell = true, .departed = m->departed});
     rendezvous_departed(n->v, m->departed);
 }
 

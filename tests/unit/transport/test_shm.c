@@ -230,7 +230,8 @@ static uint8_t pipe_byte(int from, int to, int cls, size_t i)
 
 struct flow {
     struct shm *shm;
-    size_t sent[SHM_MAX_SEATS][LINK_CLASSES], got[SHM_MAX_SEATS][LINK_CLASSES];
+    size_t sent[SHM_MAX_SEATS][SHM_PIPES], got[SHM_MAX_SEATS][SHM_PIPES];
+    uint64_t read[SHM_MAX_SEATS][SHM_PIPES];
     int bad;
 };
 
@@ -245,7 +246,9 @@ static bool flow_peer(struct flow *f, int peer, int cls)
         n = PIPE_BYTES - *sent;
     for (size_t i = 0; i < n; i++)
         chunk[i] = pipe_byte(me, peer, cls, *sent + i);
-    n = shm_pipe_write(f->shm, (enum shm_pipes)cls, peer, chunk, n);
+    n = shm_pipe_write(f->shm, (enum shm_pipes)cls, peer,
+                       (struct iovec[]){{chunk, n / 3}, {chunk + n / 3, n - n / 3}}, 2,
+                       &f->read[peer][cls]);
     *sent += n;
     moved = n > 0;
     n = shm_pipe_read(f->shm, (enum shm_pipes)cls, peer, chunk,
@@ -260,7 +263,7 @@ static bool flow_once(struct flow *f, bool *ret_done)
 {
     bool done = true, moved = false;
     for (int peer = 0; peer < f->shm->seats; peer++)
-        for (int cls = 0; peer != f->shm->seat && cls < LINK_CLASSES; cls++) {
+        for (int cls = 0; peer != f->shm->seat && cls < SHM_PIPES; cls++) {
             moved |= flow_peer(f, peer, cls);
             done &= f->sent[peer][cls] == PIPE_BYTES && f->got[peer][cls] == PIPE_BYTES;
         }
@@ -298,6 +301,13 @@ static void test_pipes(void **state)
     assert_int_equal(shm_host_run(4, pump, NULL, SECONDS), 0);
 }
 
+static size_t write_pipe(struct shm *shm, enum shm_pipes which, void *src, size_t n)
+{
+    static uint64_t read[SHM_PIPES];
+    const struct iovec iov = {src, n};
+    return shm_pipe_write(shm, which, 1, &iov, 1, &read[which]);
+}
+
 static void test_pipe_full(void **state)
 {
     (void)state;
@@ -309,13 +319,13 @@ static void test_pipe_full(void **state)
     uint8_t *all = calloc(2, size);
     assert_non_null(all);
     assert_int_equal(shm_pipe_read(b, SHM_CONTROL, 0, all, size), 0);
-    assert_int_equal(shm_pipe_write(a, SHM_CONTROL, 1, all, 2 * size), size);
-    assert_int_equal(shm_pipe_write(a, SHM_CONTROL, 1, &byte, 1), 0);
-    assert_int_equal(shm_pipe_write(a, SHM_DATA, 1, &byte, 1), 1);
+    assert_int_equal(write_pipe(a, SHM_CONTROL, all, 2 * size), size);
+    assert_int_equal(write_pipe(a, SHM_CONTROL, &byte, 1), 0);
+    assert_int_equal(write_pipe(a, SHM_DATA, &byte, 1), 1);
     assert_int_equal(shm_pipe_read(b, SHM_CONTROL, 0, all, 5), 5);
-    assert_int_equal(shm_pipe_write(a, SHM_CONTROL, 1, all, 100), 5);
+    assert_int_equal(write_pipe(a, SHM_CONTROL, all, 100), 5);
     assert_int_equal(shm_pipe_read(b, SHM_CONTROL, 0, all, 2 * size), size);
-    assert_int_equal(shm_pipe_write(a, SHM_CONTROL, 1, &byte, 0), 0);
+    assert_int_equal(write_pipe(a, SHM_CONTROL, &byte, 0), 0);
     free(all);
     shm_destroy(a);
     shm_destroy(b);
