@@ -66,6 +66,12 @@ enum hvd_dtype {
     HVD_FLOAT64,
     HVD_BOOL, /* one byte, 0 or not 0; results are 0 or 1 */
     HVD_BFLOAT16,
+    /* 8-bit floats: sign, exponent of 4 bits and fraction of 3, without infinities; and exponent of
+     * 5 bits and fraction of 2. They are only moved, bit for bit: broadcast, allgather, alltoall.
+     * What combines elements (allreduce, reducescatter) is refused with -EINVAL: convert such a
+     * tensor to bfloat16 first. */
+    HVD_FLOAT8_E4M3FN,
+    HVD_FLOAT8_E5M2,
     HVD_DTYPES, /* number of types */
 };
 
