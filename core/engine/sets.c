@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "core/base/fd.h"
 #include "core/engine/drive.h"
 #include "core/engine/engine.h"
 #include "core/engine/set_call.h"
@@ -121,6 +122,16 @@ static void forget_circle(struct sets *sets, struct set *set)
     if (kept < sets->ncircles)
         epoll_ctl(sets->epoll_fd, EPOLL_CTL_DEL, mesh_fd(set->circle.mesh), NULL);
     sets->ncircles = kept;
+}
+
+int sets_need_fds(struct engine *e, int n, struct err *err)
+{
+    size_t fds = 1 + mesh_most_fds(n); /* 1: the epoll set of all meshes */
+    lock(e);
+    for (size_t i = 0; i < e->sets.ncircles; i++)
+        fds += mesh_fds_to_come(e->sets.circles[i]->mesh);
+    unlock(e);
+    return fd_limit_need(fds, err);
 }
 
 /* ---- making and removing -------------------------------------------------------------------- */
