@@ -444,8 +444,10 @@ HVD_API int hvd_commit(void);
 /* ---- a look inside ---------------------------------------------------------------------- */
 
 /* Starts writing a timeline (Chrome trace format as a JSON array, for Perfetto) to path. Rank 0
- * writes it; if path contains "%r" every rank writes one, with its rank in place of "%r".
- * mark_cycles: also marks each cycle of the engine. Returns 0 or a negative errno. Any thread. */
+ * writes it; if path contains "%r" every rank writes one, with its rank in place of "%r". It has
+ * the operations of that rank, in the world and in its sets: those of a set are called "name (set
+ * 1)" and have the set's number among their arguments. mark_cycles: also marks each cycle of the
+ * engine. Returns 0 or a negative errno. Any thread. */
 HVD_API int hvd_start_timeline(const char *path, bool mark_cycles);
 /* Ends the timeline and closes its file. */
 HVD_API int hvd_stop_timeline(void);

@@ -26,7 +26,7 @@
 #include "tests/harness/world.h"
 
 #define MOST  4
-#define ROOM  180 /* descriptors that a rank may open in addition to those it has */
+#define ROOM  180   /* descriptors that a rank may open in addition to those it has */
 #define ROWS  39996 /* for 2, 3 and 4 ranks */
 #define LIMIT "this process needs "
 
@@ -35,7 +35,8 @@ static const int all[MOST] = {0, 1, 2, 3};
 /* Lets this process open n more descriptors, and never more than that. */
 static int limit(int n)
 {
-    struct rlimit l = {.rlim_cur = (rlim_t)(open_fds() - 3 + n)}; /* without ".", ".." and opendir's */
+    struct rlimit l = {.rlim_cur =
+                           (rlim_t)(open_fds() - 3 + n)}; /* without ".", ".." and opendir's */
     l.rlim_max = l.rlim_cur;
     return setrlimit(RLIMIT_NOFILE, &l);
 }
