@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "core/base/ctl.h"
 #include "core/base/fd.h"
 #include "core/engine/drive.h"
 #include "core/engine/engine.h"
@@ -165,6 +166,18 @@ void sets_take_back(struct engine *e, struct set *set)
     queue_drop_set(e->queue, set->number);
 }
 
+/* (lock) Tells the agent, if there is one, in how many sets this rank is now. */
+static void tell_agent(struct engine *e)
+{
+    struct ctl *agent = mesh_agent(e->circle.mesh);
+    struct buf body = {0};
+    buf_put_u32(&body, (uint32_t)e->sets.ncircles);
+    /* A failed send is ignored here: the mesh notices a lost agent. */
+    if (agent && !body.failed)
+        ctl_send(agent, CTL_SETS, &body, NULL, 0);
+    buf_fini(&body);
+}
+
 static int add_one(struct engine *e, const int *ranks, int n, int *ret_set, struct err *err)
 {
     struct set *set = NULL;
@@ -175,6 +188,7 @@ static int add_one(struct engine *e, const int *ranks, int n, int *ret_set, stru
     e->sets.table[e->sets.n++] = set;
     set->circle.state = CIRCLE_WORKS;
     queue_open_set(e->queue, set->number);
+    tell_agent(e);
     unlock(e);
     *ret_set = set->number;
     return 0;
@@ -260,6 +274,7 @@ static int remove_one(struct engine *e, int number, struct err *err)
     if (set->rank >= 0)
         circle_keep_counters(&set->circle);
     forget_circle(&e->sets, set);
+    tell_agent(e);
     unlock(e);
     if (set->rank >= 0)
         set_leave(set);

@@ -452,7 +452,7 @@ HVD_API int hvd_start_timeline(const char *path, bool mark_cycles);
 /* Ends the timeline and closes its file. */
 HVD_API int hvd_stop_timeline(void);
 
-/* Counters since hvd_init(), for tests and metrics. */
+/* Counters since hvd_init(), of the world and all sets together, for tests and metrics. */
 struct hvd_stats {
     uint64_t size;        /* in: sizeof(struct hvd_stats) of the caller */
     uint64_t ops;         /* tensors finished */
@@ -466,6 +466,7 @@ struct hvd_stats {
     uint64_t allocations; /* heap allocations of the engine on the data path */
     uint64_t stalls;      /* stall reports */
     uint64_t submitted;   /* tensors that were submitted, finished or not */
+    uint64_t sets;        /* sets that this rank is in now, without the world */
 };
 
 /* Fills *ret_stats (the caller sets size). 0; -ENOTCONN before hvd_init(). Any thread. */

@@ -146,6 +146,9 @@ static void take_progress(struct roster *r, struct roster_member *m, const struc
         r->work.bytes += it->bytes - m->bytes;
     m->batches = it->batches;
     m->bytes = it->bytes;
+    m->sets = it->sets;
+    m->descriptors = it->descriptors;
+    m->descriptors_max = it->descriptors_max;
 }
 
 /* Replaces the first "old" in dst; text that does not fit is cut. */

@@ -89,6 +89,9 @@ static int one_rank(int rank, int size, void *arg)
         rc = FAIL("%d descriptors before, %d after it; number %d", before, open_fds(), other);
     if (rc == 0 && hvd_set_add((int[]){2, 0}, 2, &other) < 0)
         rc = FAIL("without rank 1: %s", hvd_error());
+    struct hvd_stats stats = {.size = sizeof(stats)};
+    if (rc == 0 && (hvd_stats(&stats) < 0 || stats.sets != (rank == 1 ? 1 : 2)))
+        rc = FAIL("it is in %d sets by its counters", (int)stats.sets);
     if (rc == 0 && other != set + 1)
         rc = FAIL("set %d follows set %d", other, set);
     if (rc == 0)

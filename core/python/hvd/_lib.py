@@ -91,7 +91,7 @@ class Stats(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_uint64)
         for name in (
-            "size ops batches bytes negotiated cached frozen thaws refused allocations stalls submitted".split()
+            "size ops batches bytes negotiated cached frozen thaws refused allocations stalls submitted sets".split()
         )
     ]
 
