@@ -233,6 +233,7 @@ static int report_one(struct roster *r, const struct report_item *it, uint64_t n
         return roster_step(r, it->member, RANK_START, now, err);
     case REPORT_BYE:
         roster_note_done(r, it->done);
+        m->sets = 0;
         m->disturbed |= !r->is_elastic && it->code < 0;
         if (!r->is_elastic || it->code >= 0)
             return roster_step(r, it->member, RANK_BYE, now, err);
