@@ -64,8 +64,10 @@ static void post_progress(struct agent *a)
     a->progress_at = clock_ns();
     for (int i = 0; i < a->ranks.n; i++) {
         struct rank *rank = a->ranks.list[i];
-        if (rank->progress_new && !rank->reaped)
+        if (rank->progress_new && !rank->reaped) {
+            rank_count_descriptors(rank);
             outbox_report(&a->outbox, &rank->progress);
+        }
         rank->progress_new = false;
     }
 }

@@ -5,6 +5,8 @@
 #include "agent/agent_pages.h"
 
 #include <math.h>
+#include <stddef.h>
+#include <string.h>
 
 #include "core/base/log.h"
 #include "diagnostics/report/prometheus.h"
@@ -21,16 +23,35 @@ static void put_ranks(struct buf *out, const struct agent_pages *p)
         text_put(out, "hvd_rank_in_world{rank=\"%d\"} %d\n", p->ranks->list[i]->assignment.member,
                  rank_in_epoch(p->ranks->list[i]));
     }
-    prometheus_head(out, "hvd_rank_batches_total", "counter", "batches of fused collectives done");
-    for (int i = 0; i < p->ranks->n; i++)
-        text_put(out, "hvd_rank_batches_total{rank=\"%d\"} %llu\n",
-                 p->ranks->list[i]->assignment.member,
-                 (unsigned long long)p->ranks->list[i]->progress.batches);
-    prometheus_head(out, "hvd_rank_bytes_total", "counter", "bytes of tensors reduced or moved");
-    for (int i = 0; i < p->ranks->n; i++)
-        text_put(out, "hvd_rank_bytes_total{rank=\"%d\"} %llu\n",
-                 p->ranks->list[i]->assignment.member,
-                 (unsigned long long)p->ranks->list[i]->progress.bytes);
+}
+
+/* What the ranks' last reports of progress say. */
+static void put_progress(struct buf *out, const struct agent_pages *p)
+{
+    static const struct {
+        const char *name, *type, *help;
+        size_t at; /* of the value in a report */
+    } all[] = {
+        {"hvd_rank_batches_total", "counter", "batches of fused collectives done",
+         offsetof(struct report_item, batches)},
+        {"hvd_rank_bytes_total", "counter", "bytes of tensors reduced or moved",
+         offsetof(struct report_item, bytes)},
+        {"hvd_rank_sets", "gauge", "sets that the rank is in", offsetof(struct report_item, sets)},
+        {"hvd_rank_descriptors", "gauge", "open descriptors of a rank that is in sets",
+         offsetof(struct report_item, descriptors)},
+        {"hvd_rank_descriptors_max", "gauge", "the hard limit of hvd_rank_descriptors",
+         offsetof(struct report_item, descriptors_max)},
+    };
+    for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
+        prometheus_head(out, all[k].name, all[k].type, all[k].help);
+        for (int i = 0; i < p->ranks->n; i++) {
+            const struct rank *rank = p->ranks->list[i];
+            uint64_t value;
+            memcpy(&value, (const char *)&rank->progress + all[k].at, sizeof(value));
+            text_put(out, "%s{rank=\"%d\"} %llu\n", all[k].name, rank->assignment.member,
+                     (unsigned long long)value);
+        }
+    }
 }
 
 static void put_watch(struct buf *out, const struct agent_pages *p)
@@ -67,6 +88,7 @@ static int fill_metrics(void *arg, struct buf *out)
     prometheus_head(out, "hvd_epoch", "gauge", "epoch of this host's last roster");
     text_put(out, "hvd_epoch %u\n", p->relay->epoch);
     put_ranks(out, p);
+    put_progress(out, p);
     put_watch(out, p);
     put_preflight(out, p);
     return 200;

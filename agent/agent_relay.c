@@ -197,6 +197,7 @@ static void on_hello(struct agent_relay *relay, struct rank *rank, const struct 
     buf_put(&rank->card, frame->body + r.pos, n);
     rank_watch_hello(rank, (int)pid);
     agent_relay_give_lifeline(relay, rank);
+    rank->progress.sets = 0;
     rank->hello = rank->waiting = true;
     rank->bye = rank->posted = rank->arrived = false;
     rank->bye_status = 0;
@@ -385,11 +386,34 @@ static void on_repaired(struct agent_relay *relay, struct rank *rank, const stru
         outbox_report(relay->outbox, &item);
 }
 
+/* What the rank's next report of its progress says besides the progress. */
+static struct report_item progress_of(const struct rank *rank)
+{
+    return (struct report_item){.type = REPORT_PROGRESS,
+                                .member = rank->assignment.member,
+                                .pid = (int)rank->pid,
+                                .sets = rank->progress.sets,
+                                .descriptors = rank->progress.descriptors,
+                                .descriptors_max = rank->progress.descriptors_max};
+}
+
+static void on_sets(struct rank *rank, const struct ctl_frame *frame)
+{
+    struct reader r = reader_over(frame->body, frame->len);
+    struct report_item item = progress_of(rank);
+    item.batches = rank->progress.batches;
+    item.bytes = rank->progress.bytes;
+    item.sets = reader_u32(&r);
+    if (r.failed)
+        return;
+    rank->progress = item;
+    rank->progress_new = true;
+}
+
 static void on_progress(struct rank *rank, const struct ctl_frame *frame)
 {
     struct reader r = reader_over(frame->body, frame->len);
-    struct report_item item = {
-        .type = REPORT_PROGRESS, .member = rank->assignment.member, .pid = (int)rank->pid};
+    struct report_item item = progress_of(rank);
     item.batches = reader_u64(&r);
     item.bytes = reader_u64(&r);
     reader_u8(&r);
@@ -413,6 +437,9 @@ void agent_relay_frame(struct agent_relay *relay, struct rank *rank, struct ctl_
         break;
     case CTL_PROGRESS:
         on_progress(rank, frame);
+        break;
+    case CTL_SETS:
+        on_sets(rank, frame);
         break;
     case CTL_BYE:
         on_bye(relay, rank, frame);

@@ -15,12 +15,14 @@
 #include "agent/spawn.h"
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "core/base/fd.h"
 #include "core/base/log.h"
 #include "core/member/roster.h"
 
 /* Processes left in a rank's group get SIGTERM at once, and SIGKILL after this. */
 #define REST_GRACE_MS 1000
 #define POLL_MS       20
+#define COUNT_MS      5000 /* least time between two counts of a rank's descriptors */
 
 static void on_ctl(void *arg, uint32_t events);
 
@@ -252,6 +254,18 @@ static void on_hello_end(void *arg, uint32_t events)
     (void)events;
     loop_fd_stop(rank->loop, &rank->hello_lfd);
     rank->ops->hello_ended(rank->arg, rank);
+}
+
+void rank_count_descriptors(struct rank *rank)
+{
+    struct report_item *p = &rank->progress;
+    uint64_t now = clock_ns();
+    bool known = rank->counted_at && now - rank->counted_at < COUNT_MS * CLOCK_MS;
+    if (p->sets > 0 && known)
+        return;
+    rank->counted_at = p->sets > 0 ? now : 0;
+    if (p->sets == 0 || !fd_count(rank->hello_pid, &p->descriptors, &p->descriptors_max))
+        p->descriptors = p->descriptors_max = 0;
 }
 
 void rank_watch_hello(struct rank *rank, int pid)

@@ -93,6 +93,7 @@ struct rank {
     struct buf card;
     struct report_item progress;
     bool progress_new;
+    uint64_t counted_at; /* clock_ns() when its descriptors were counted; 0: never */
 };
 
 /* Makes the control socket. *ret_child_fd is the child's end, its HVD_AGENT_FD. */
@@ -123,6 +124,10 @@ void rank_read_frames(struct rank *rank);
 /* Sends or queues a frame. fds NULL: without descriptors. If descriptors cannot be passed, the
  * rank is ended and rank->text says why. */
 void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body, struct ctl_fds *fds);
+
+/* Counts the descriptors of a rank that is in sets, for its report of progress. Takes the last
+ * count again for some seconds, because the time for it grows with their number. */
+void rank_count_descriptors(struct rank *rank);
 
 /* Watches the process that said HELLO, if it is a child of the rank's process, whose own end is
  * reported anyway. */

@@ -59,6 +59,9 @@ static void read_member(const json_t *j, int index, struct status_member *m)
     m->pid = get_int(j, "pid", 0);
     m->batches = get_count(j, "batches", 0);
     m->idle_ms = get_count(j, "idle_ms", -1);
+    m->sets = get_count(j, "sets", 0);
+    m->descriptors = get_count(j, "descriptors", 0);
+    m->descriptors_max = get_count(j, "descriptors_max", 0);
 }
 
 static int read_members(const json_t *j, struct status *s, struct err *err)
@@ -185,6 +188,30 @@ static void print_head(const struct status *s, const char *name, int64_t started
         fprintf(out, "  waiting for   %s\n", s->waiting_for);
 }
 
+/* How many sets a rank is in at most, and the rank that is nearest to its limit of descriptors. */
+static void print_sets(const struct status *s, FILE *out)
+{
+    const struct status_member *most = NULL, *near = NULL;
+    for (int i = 0; i < s->n; i++) {
+        const struct status_member *m = &s->members[i];
+        if (m->sets <= 0 || is_over(m))
+            continue;
+        if (!most || m->sets > most->sets)
+            most = m;
+        if (m->descriptors_max > 0 &&
+            (!near || (double)m->descriptors * (double)near->descriptors_max >
+                          (double)near->descriptors * (double)m->descriptors_max))
+            near = m;
+    }
+    if (!most)
+        return;
+    fprintf(out, "  sets          rank %d is in %lld", most->rank, (long long)most->sets);
+    if (near)
+        fprintf(out, "; rank %d has %lld of at most %lld descriptors", near->rank,
+                (long long)near->descriptors, (long long)near->descriptors_max);
+    fputc('\n', out);
+}
+
 static void print_changes(const struct status *s, int64_t now, FILE *out)
 {
     char ago[48];
@@ -209,6 +236,7 @@ static void print_changes(const struct status *s, int64_t now, FILE *out)
         print_bytes(s->bytes_per_s > 0 ? s->bytes_per_s : 0, out);
         fputc('\n', out);
     }
+    print_sets(s, out);
     if (s->findings > 0)
         fprintf(out, "  the doctor    has %d finding%s: run hvd-doctor on the hosts to see all\n",
                 s->findings, s->findings == 1 ? "" : "s");

@@ -19,7 +19,9 @@ struct status_member {
     char state[24]; /* as in the protocol, but "leaving" if asked to leave, and for a joiner
                        "starting" or "ready to enter" */
     int pid;
-    int64_t batches, idle_ms; /* idle_ms -1: not known */
+    int64_t batches, idle_ms;             /* idle_ms -1: not known */
+    int64_t sets;                         /* that it is in */
+    int64_t descriptors, descriptors_max; /* of a member in sets: open ones, and their limit */
 };
 
 struct status {

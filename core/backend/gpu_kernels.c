@@ -38,7 +38,7 @@ const char *const gpu_kernel_names[GPU_KERNELS] = {
 };
 
 /* Indices into the table above. */
-enum { MOVE_BYTES, MOVE_SAME, MOVE_CONVERT = MOVE_SAME + HVD_DTYPES };
+enum { MOVE_BYTES, MOVE_SAME, MOVE_CONVERT = MOVE_SAME + REDUCE_DTYPES };
 
 static const struct {
     enum hvd_dtype from, to;

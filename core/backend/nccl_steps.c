@@ -13,7 +13,7 @@
 #include "core/coll/reduce.h"
 
 /* NCCL's type, -1: it has none. */
-static const int types[HVD_DTYPES] = {
+static const int types[] = {
     [HVD_UINT8] = NCCL_ABI_UINT8,
     [HVD_INT8] = NCCL_ABI_INT8,
     [HVD_UINT16] = -1,
@@ -26,6 +26,7 @@ static const int types[HVD_DTYPES] = {
     [HVD_BOOL] = NCCL_ABI_UINT8,
     [HVD_BFLOAT16] = NCCL_ABI_BFLOAT16,
 };
+_Static_assert(sizeof(types) / sizeof(*types) == REDUCE_DTYPES, "one for each that it combines");
 
 /* NCCL's operator, -1: it has none. */
 static const int ops[HVD_OPS] = {
@@ -124,6 +125,8 @@ int nccl_form_of(const struct nccl_means *means, const struct coll_op *op, int s
         *ret = f;
         return 0;
     }
+    if (op->dtype >= REDUCE_DTYPES)
+        return err_set(err, ENOTSUP, "NCCL does not reduce %s", hvd_dtype_name(op->dtype));
     f.dtype = travels_as(means, op->dtype);
     f.type = types[f.dtype];
     f.to_bool = op->dtype == HVD_BOOL;

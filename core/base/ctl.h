@@ -32,6 +32,7 @@
  *                           cross rank, u32 cross size: the numbers of this joiner if it joined
  *                           now, while the members train. Its card is forgotten; it says HELLO
  *                           again, with CTL_ENTER, when it is ready to join
+ *   SETS     rank > agent   u32 number of sets (hvd_set_add()) that the rank is in
  *   AWAY     agent > rank   u32 ms: for so long more the coordinator has not served the agent. Sent
  *                           to a rank that waits for ROSTER, whose limit it extends
  */
@@ -60,6 +61,7 @@ enum ctl_type {
     CTL_REPAIRED,
     CTL_NUMBERS,
     CTL_AWAY,
+    CTL_SETS,
 };
 
 /* Why a rank says HELLO. */

@@ -56,17 +56,31 @@ void fd_limit_restore(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Returns how many descriptors this process has open; 0 when /proc cannot be read. */
-static size_t count_open(void)
+/* Returns how many descriptors a process has open, and this call's own if it is this process; 0
+ * when /proc cannot be read. */
+static size_t count_in(const char *path)
 {
-    DIR *d = opendir("/proc/self/fd");
+    DIR *d = opendir(path);
     size_t n = 0;
     if (!d)
         return 0;
     for (struct dirent *e; (e = readdir(d));)
         n += e->d_name[0] != '.';
     closedir(d);
-    return n - 1; /* without the descriptor of d itself */
+    return n;
+}
+
+bool fd_count(pid_t pid, uint64_t *ret_open, uint64_t *ret_most)
+{
+    char path[64];
+    struct rlimit limit;
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    size_t n = count_in(path);
+    if (n == 0 || prlimit(pid, RLIMIT_NOFILE, NULL, &limit) < 0)
+        return false;
+    *ret_open = n;
+    *ret_most = limit.rlim_max;
+    return true;
 }
 
 int fd_limit_need(size_t n, struct err *err)
@@ -74,7 +88,7 @@ int fd_limit_need(size_t n, struct err *err)
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return 0;
-    size_t open = count_open(), all = open + n;
+    size_t with_dir = count_in("/proc/self/fd"), open = with_dir ? with_dir - 1 : 0, all = open + n;
     if (all <= limit.rlim_cur)
         return 0;
     if (all > limit.rlim_max)

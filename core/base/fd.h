@@ -34,6 +34,10 @@ void fd_limit_restore(void);
  * hard limit is too low; err names both numbers. */
 int fd_limit_need(size_t n, struct err *err);
 
+/* Counts the descriptors of a process. *ret_most: how many it may have, its hard limit. False,
+ * without a result, if the process has ended or may not be looked into. */
+bool fd_count(pid_t pid, uint64_t *ret_open, uint64_t *ret_most);
+
 int fd_set_nonblock(int fd);
 int fd_set_cloexec(int fd, int on);
 

@@ -10,6 +10,7 @@
 #include "core/base/cleanup.h"
 #include "core/base/log.h"
 #include "core/coll/algorithm.h"
+#include "core/coll/reduce.h"
 #include "core/coll/shm_pieces.h"
 #include "core/coll/shm_steps.h"
 #include "core/transport/shm.h"
@@ -172,6 +173,10 @@ static int check(const struct coll *coll, const struct coll_op *op, struct err *
         return 0;
     if ((unsigned)op->dtype >= HVD_DTYPES)
         return err_set(err, EINVAL, "unknown dtype %d", (int)op->dtype);
+    bool combines = op->kind == HVD_ALLREDUCE || op->kind == HVD_REDUCESCATTER;
+    if (combines && op->dtype >= REDUCE_DTYPES)
+        return err_set(err, EINVAL, "no %s of %s", hvd_kind_name(op->kind),
+                       hvd_dtype_name(op->dtype));
     if (op->kind == HVD_ALLREDUCE)
         return 0;
     if (op->n != 1)

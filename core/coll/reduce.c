@@ -66,6 +66,8 @@ bool reduce_is_float(enum hvd_dtype dtype)
 
 bool reduce_possible(enum hvd_dtype dtype, enum hvd_op op)
 {
+    if (dtype >= REDUCE_DTYPES)
+        return false;
     if (is_bitwise(op))
         return !reduce_is_float(dtype);
     return op != HVD_ADASUM && !(op == HVD_AVERAGE && dtype == HVD_BOOL);

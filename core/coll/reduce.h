@@ -17,6 +17,11 @@
 
 #include <hvd.h>
 
+/* Types whose elements can be combined have the numbers below this one; the others are only moved.
+ */
+#define REDUCE_DTYPES HVD_FLOAT8_E4M3FN
+
+/* Of types whose elements can be combined. */
 bool reduce_is_float(enum hvd_dtype dtype);
 
 /* Whether elements of this type can be combined so. False for adasum, which is computed elsewhere.

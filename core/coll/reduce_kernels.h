@@ -13,6 +13,8 @@
 
 #include <hvd.h>
 
+#include "core/coll/reduce.h"
+
 enum reduce_op {
     REDUCE_SUM,
     REDUCE_MIN,
@@ -32,14 +34,14 @@ typedef void reduce_divide_f(void *dst, const void *src, int divisor, size_t n);
 struct reduce_kernels {
     const char *name;
     /* dst = a op b; 16-bit floats: in float32, rounded; NULL where there is no such op */
-    reduce_combine_f *combine[HVD_DTYPES][REDUCE_OPS];
+    reduce_combine_f *combine[REDUCE_DTYPES][REDUCE_OPS];
     /* 16-bit floats only: dst and a are float32, b has the 16-bit type */
-    reduce_combine_f *fold[HVD_DTYPES][REDUCE_OPS];
-    reduce_convert_f *widen[HVD_DTYPES];  /* to float32 */
-    reduce_convert_f *narrow[HVD_DTYPES]; /* from float32 */
+    reduce_combine_f *fold[REDUCE_DTYPES][REDUCE_OPS];
+    reduce_convert_f *widen[REDUCE_DTYPES];  /* to float32 */
+    reduce_convert_f *narrow[REDUCE_DTYPES]; /* from float32 */
     /* NULL for 16-bit floats (float32 is used) and bool */
-    reduce_scale_f *scale[HVD_DTYPES];
-    reduce_divide_f *divide[HVD_DTYPES];
+    reduce_scale_f *scale[REDUCE_DTYPES];
+    reduce_divide_f *divide[REDUCE_DTYPES];
     reduce_convert_f *copy, *stream; /* of n bytes; stream: past the cache, the caller
                                         fences */
 };

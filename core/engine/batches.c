@@ -103,9 +103,7 @@ void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t star
 {
     const struct signature *sig = &s->facts.sig;
     uint64_t now = clock_ns(), ready = s->batch_ns ? s->batch_ns : start_ns;
-    char name[HVD_MAX_NAME + 32];
-    if (s->set)
-        snprintf(name, sizeof(name), "%s (set %d)", s->name, s->set);
+    const struct circle *c = sets_circle(e, s->set);
     struct timeline_op op = {
         .kind = (enum hvd_kind)sig->kind,
         .dtype = (enum hvd_dtype)sig->dtype,
@@ -118,7 +116,9 @@ void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t star
         .start_ns = start_ns,
         .end_ns = now,
         .algorithm = algorithm,
-        .name = s->set ? name : s->name,
+        .name = s->name,
+        .set = s->set,
+        .set_text = c ? c->name : NULL,
     };
     memcpy(op.shape, sig->shape, sizeof(op.shape));
     if (sig->kind == HVD_ALLTOALL) /* see signature_has_dim0() */

@@ -243,6 +243,7 @@ void engine_stats(struct engine *e, struct hvd_stats *ret)
             allocations + atomic_load(&c->allocations) + atomic_load(&e->queue->allocations),
         .stalls = atomic_load(&c->stalls),
         .submitted = atomic_load(&e->queue->submitted),
+        .sets = locked ? e->sets.ncircles : 0,
     };
     if (locked)
         drive_leave(e);

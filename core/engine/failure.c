@@ -20,8 +20,8 @@
 void engine_explain(struct err *err)
 {
     char advice[128];
-    if (!fd_limit_reached(err->code))
-        return;
+    if (!fd_limit_reached(err->code) || strstr(err->msg, "(ulimit"))
+        return; /* or fd_limit_need() has said it already */
     fd_out_text(err->code, advice, sizeof(advice));
     err_prefix(err, "%s", advice);
 }

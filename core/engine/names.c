@@ -9,14 +9,22 @@
 static const struct {
     const char *name;
     size_t size;
-} dtypes[HVD_DTYPES] = {
-    [HVD_UINT8] = {"uint8", 1},       [HVD_INT8] = {"int8", 1},
-    [HVD_UINT16] = {"uint16", 2},     [HVD_INT16] = {"int16", 2},
-    [HVD_INT32] = {"int32", 4},       [HVD_INT64] = {"int64", 8},
-    [HVD_FLOAT16] = {"float16", 2},   [HVD_FLOAT32] = {"float32", 4},
-    [HVD_FLOAT64] = {"float64", 8},   [HVD_BOOL] = {"bool", 1},
+} dtypes[] = {
+    [HVD_UINT8] = {"uint8", 1},
+    [HVD_INT8] = {"int8", 1},
+    [HVD_UINT16] = {"uint16", 2},
+    [HVD_INT16] = {"int16", 2},
+    [HVD_INT32] = {"int32", 4},
+    [HVD_INT64] = {"int64", 8},
+    [HVD_FLOAT16] = {"float16", 2},
+    [HVD_FLOAT32] = {"float32", 4},
+    [HVD_FLOAT64] = {"float64", 8},
+    [HVD_BOOL] = {"bool", 1},
     [HVD_BFLOAT16] = {"bfloat16", 2},
+    [HVD_FLOAT8_E4M3FN] = {"float8_e4m3fn", 1},
+    [HVD_FLOAT8_E5M2] = {"float8_e5m2", 1},
 };
+_Static_assert(COUNT(dtypes) == HVD_DTYPES, "a name and a size for each");
 
 static const char *const ops[HVD_OPS] = {
     [HVD_AVERAGE] = "average", [HVD_SUM] = "sum", [HVD_ADASUM] = "adasum",

@@ -67,7 +67,7 @@ static int make_room(struct set *set, struct err *err)
 void making_open(struct making *m, struct engine *e, const int *ranks, int n)
 {
     struct set *set = m->set = new_set(e, ranks, n, &m->mine);
-    if (!set || make_room(set, &m->mine) < 0 || set->rank < 0)
+    if (!set || make_room(set, &m->mine) < 0 || set->rank < 0 || sets_need_fds(e, n, &m->mine) < 0)
         return;
     mesh_listen_within(e->circle.mesh, &set->boot, &m->listener, &m->card, &m->mine);
     if (m->card.len > CARD_BYTES - 2)

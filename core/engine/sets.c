@@ -10,6 +10,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "core/base/ctl.h"
+#include "core/base/fd.h"
 #include "core/engine/drive.h"
 #include "core/engine/engine.h"
 #include "core/engine/messages.h"
@@ -145,6 +147,16 @@ static void forget_circle(struct sets *sets, struct set *set)
     sets->ncircles = kept;
 }
 
+int sets_need_fds(struct engine *e, int n, struct err *err)
+{
+    size_t fds = 1 + mesh_most_fds(n); /* 1: the epoll set of all meshes */
+    lock(e);
+    for (size_t i = 0; i < e->sets.ncircles; i++)
+        fds += mesh_fds_to_come(e->sets.circles[i]->mesh);
+    unlock(e);
+    return fd_limit_need(fds, err);
+}
+
 /* ---- making and removing -------------------------------------------------------------------- */
 
 int sets_prepare(struct engine *e, struct set *set, struct err *err)
@@ -180,6 +192,18 @@ void sets_take_back(struct engine *e, struct set *set)
     queue_drop_set(e->queue, set->number);
 }
 
+/* (lock) Tells the agent, if there is one, in how many sets this rank is now. */
+static void tell_agent(struct engine *e)
+{
+    struct ctl *agent = mesh_agent(e->circle.mesh);
+    struct buf body = {0};
+    buf_put_u32(&body, (uint32_t)e->sets.ncircles);
+    /* A failed send is ignored here: the mesh notices a lost agent. */
+    if (agent && !body.failed)
+        ctl_send(agent, CTL_SETS, &body, NULL, 0);
+    buf_fini(&body);
+}
+
 void sets_open(struct engine *e, struct set *set)
 {
     lock(e);
@@ -188,6 +212,7 @@ void sets_open(struct engine *e, struct set *set)
     set->circle.state = CIRCLE_WORKS;
     set->circle.next_tick = 0;
     queue_open_set(e->queue, set->number);
+    tell_agent(e);
     unlock(e);
 }
 
@@ -307,6 +332,7 @@ static int remove_set(struct engine *e, struct set *set, struct err *err)
     if (set->rank >= 0)
         circle_keep_counters(&set->circle);
     forget_circle(&e->sets, set);
+    tell_agent(e);
     unlock(e);
     if (set->rank >= 0)
         set_leave(set);

@@ -69,6 +69,11 @@ struct circle *sets_circle(struct engine *e, int set);
 /* (lock) Tells all circles but the world's why this rank gives up. */
 void sets_abort(struct engine *e, const char *why);
 
+/* Makes sure that this process may open all descriptors that a new set of n ranks needs here, and
+ * those that its other sets may still open. Without the progress lock. -EMFILE with the numbers:
+ * the limit is too low. */
+int sets_need_fds(struct engine *e, int n, struct err *err);
+
 /* Adds the ranks of a set that is being made to its text, and makes room for it everywhere: opening
  * it cannot fail then. Its circle is driven from here on, so that slower ranks get answers. Below:
  * takes that back. */

@@ -29,6 +29,7 @@ struct record {
     struct timeline_op op;
     char algorithm[32];
     char name[HVD_MAX_NAME + 1];
+    char set_text[128];
 };
 
 struct timeline {
@@ -122,6 +123,7 @@ static void drain(struct timeline *t)
         struct record *r = &t->ring[tail % RING];
         r->op.algorithm = r->algorithm;
         r->op.name = r->name;
+        r->op.set_text = r->set_text;
         if (r->cycle)
             trace_cycle(&t->trace, r->op.end_ns, &t->out);
         else
@@ -259,6 +261,7 @@ void timeline_add(struct timeline *t, const struct timeline_op *op)
     r->op = *op;
     snprintf(r->algorithm, sizeof(r->algorithm), "%s", op->algorithm ? op->algorithm : "none");
     snprintf(r->name, sizeof(r->name), "%s", op->name);
+    snprintf(r->set_text, sizeof(r->set_text), "%s", op->set_text ? op->set_text : "");
     record_done(t);
 }
 

@@ -34,6 +34,8 @@ struct timeline_op {
     uint64_t end_ns;       /* done */
     const char *algorithm; /* copied, cut at 31 bytes */
     const char *name;      /* copied */
+    int set;               /* 0: the world */
+    const char *set_text;  /* "set 1 (ranks 0, 2)", copied, cut at 127 bytes; NULL: the world */
 };
 
 struct timeline;

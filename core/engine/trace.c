@@ -147,21 +147,10 @@ static uint32_t new_process(struct trace *t, const char *name, uint64_t hash)
     return t->count;
 }
 
-/* The tensor's pid. On first use also writes the events that introduce it. */
-static uint32_t process_of(struct trace *t, const struct timeline_op *op, struct buf *out)
+/* The events that introduce a tensor. */
+static void introduce(struct trace *t, uint32_t pid, const char *name, const struct timeline_op *op,
+                      struct buf *out)
 {
-    char name[HVD_MAX_NAME + 32];
-    const char *kind = hvd_kind_name(op->kind);
-    size_t len = strlen(kind);
-    bool prefixed = strncmp(op->name, kind, len) == 0 && op->name[len] == '.';
-    snprintf(name, sizeof(name), "%s%s%s", prefixed ? "" : kind, prefixed ? "" : ".", op->name);
-    uint64_t hash = hash_str(name);
-    uint32_t pid = *place(t, name, hash);
-    if (pid)
-        return pid;
-    pid = new_process(t, name, hash);
-    if (!pid)
-        return 0;
     begin(t, out);
     put(out, "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":\"", pid);
     put_text(out, name);
@@ -169,6 +158,32 @@ static uint32_t process_of(struct trace *t, const struct timeline_op *op, struct
         "\"}},\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%u,\"args\":{"
         "\"sort_index\":%u}}",
         pid, pid);
+    if (op->set == 0)
+        return;
+    put(out, ",\n{\"name\":\"process_labels\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"labels\":\"",
+        pid);
+    put_text(out, op->set_text);
+    put(out, "\"}}");
+}
+
+/* The tensor's pid. On first use also introduces it. */
+static uint32_t process_of(struct trace *t, const struct timeline_op *op, struct buf *out)
+{
+    char name[HVD_MAX_NAME + 64], set[32] = "";
+    const char *kind = hvd_kind_name(op->kind);
+    size_t len = strlen(kind);
+    bool prefixed = strncmp(op->name, kind, len) == 0 && op->name[len] == '.';
+    if (op->set)
+        snprintf(set, sizeof(set), " (set %d)", op->set);
+    snprintf(name, sizeof(name), "%s%s%s%s", prefixed ? "" : kind, prefixed ? "" : ".", op->name,
+             set);
+    uint64_t hash = hash_str(name);
+    uint32_t pid = *place(t, name, hash);
+    if (pid)
+        return pid;
+    pid = new_process(t, name, hash);
+    if (pid)
+        introduce(t, pid, name, op, out);
     return pid;
 }
 
@@ -200,14 +215,20 @@ static void put_end(struct trace *t, struct buf *out, uint32_t pid, const struct
     put(out, "{\"ph\":\"E\",\"pid\":%u,\"tid\":0,", pid);
     put_ts(t, out, op->end_ns);
     put(out, ",\"args\":{");
+    const char *comma = "";
     if (op->kind != HVD_BARRIER) {
         put(out, "\"dtype\":\"%s\",\"shape\":\"[", hvd_dtype_name(op->dtype));
         for (int i = 0; i < op->ndim; i++)
             put(out, "%s%lld", i ? ", " : "", (long long)op->shape[i]);
-        put(out, "]\"%s", op->status ? "," : "");
+        put(out, "]\"");
+        comma = ",";
+    }
+    if (op->set) {
+        put(out, "%s\"set\":%d", comma, op->set);
+        comma = ",";
     }
     if (op->status)
-        put(out, "\"status\":%d", op->status);
+        put(out, "%s\"status\":%d", comma, op->status);
     put(out, "}}");
 }
 

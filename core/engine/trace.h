@@ -3,7 +3,9 @@
  * trace: writes the JSON of a Chrome trace, event by event, into a buffer. Pure; does no file I/O.
  *
  * Each tensor is a process of the trace: "NEGOTIATE_<KIND>" lasts from submission until every rank
- * has submitted the tensor, then "<KIND>" with "QUEUE" and the algorithm inside.
+ * has submitted the tensor, then "<KIND>" with "QUEUE" and the algorithm inside. A tensor of a set
+ * is a process of its own for each set: its name ends with "(set 1)", its label has the set's
+ * ranks, and the arguments of its operations have the set's number.
  */
 #ifndef HVD_ENGINE_TRACE_H
 #define HVD_ENGINE_TRACE_H

@@ -66,6 +66,12 @@ enum hvd_dtype {
     HVD_FLOAT64,
     HVD_BOOL, /* one byte, 0 or not 0; results are 0 or 1 */
     HVD_BFLOAT16,
+    /* 8-bit floats: sign, exponent of 4 bits and fraction of 3, without infinities; and exponent of
+     * 5 bits and fraction of 2. They are only moved, bit for bit: broadcast, allgather, alltoall.
+     * What combines elements (allreduce, reducescatter) is refused with -EINVAL: convert such a
+     * tensor to bfloat16 first. */
+    HVD_FLOAT8_E4M3FN,
+    HVD_FLOAT8_E5M2,
     HVD_DTYPES, /* number of types */
 };
 
@@ -390,13 +396,15 @@ HVD_API int hvd_commit(void);
 /* ---- a look inside ---------------------------------------------------------------------- */
 
 /* Starts writing a timeline (Chrome trace format as a JSON array, for Perfetto) to path. Rank 0
- * writes it; if path contains "%r" every rank writes one, with its rank in place of "%r".
- * mark_cycles: also marks each cycle of the engine. Returns 0 or a negative errno. Any thread. */
+ * writes it; if path contains "%r" every rank writes one, with its rank in place of "%r". It has
+ * the operations of that rank, in the world and in its sets: those of a set are called "name (set
+ * 1)" and have the set's number among their arguments. mark_cycles: also marks each cycle of the
+ * engine. Returns 0 or a negative errno. Any thread. */
 HVD_API int hvd_start_timeline(const char *path, bool mark_cycles);
 /* Ends the timeline and closes its file. */
 HVD_API int hvd_stop_timeline(void);
 
-/* Counters since hvd_init(), for tests and metrics. */
+/* Counters since hvd_init(), of the world and all sets together, for tests and metrics. */
 struct hvd_stats {
     uint64_t size;        /* in: sizeof(struct hvd_stats) of the caller */
     uint64_t ops;         /* tensors finished */
@@ -410,6 +418,7 @@ struct hvd_stats {
     uint64_t allocations; /* heap allocations of the engine on the data path */
     uint64_t stalls;      /* stall reports */
     uint64_t submitted;   /* tensors that were submitted, finished or not */
+    uint64_t sets;        /* sets that this rank is in now, without the world */
 };
 
 /* Fills *ret_stats (the caller sets size). 0; -ENOTCONN before hvd_init(). Any thread. */

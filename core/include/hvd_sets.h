@@ -30,8 +30,9 @@ extern "C" {
  *   on all its members.
  * Errors: the same on every rank, and nothing is made. -EINVAL: no rank, a rank that does not
  *   exist or that is named twice, or ranks that have asked for different sets. -ETIMEDOUT: its
- *   members could not connect. -EMFILE and others: hvd_error(). -ENOTSUP: the job is elastic.
- *   -EBUSY: a rank is in hvd_join().
+ *   members could not connect. -EMFILE: a member may not open as many files as the set, and its
+ *   other sets, may need: hvd_error() has the numbers. Others: hvd_error(). -ENOTSUP: the job is
+ *   elastic. -EBUSY: a rank is in hvd_join().
  * Threads: any. Calls of one process, of hvd_set_remove(), too, are made one after the other; if
  *   several threads make them, their order has to be the same on every rank. */
 HVD_API int hvd_set_add(const int *ranks, int n, int *ret_set);

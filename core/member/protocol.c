@@ -312,6 +312,11 @@ char *report_write(const struct report_body *body)
                       json_lossy_string(it->text, strlen(it->text)), "tail",
                       json_lossy_string(it->tail, strlen(it->tail)), "batches",
                       (json_int_t)it->batches, "bytes", (json_int_t)it->bytes);
+        if (it->sets) {
+            json_put(&one, "sets", json_integer((json_int_t)it->sets));
+            json_put(&one, "descriptors", json_integer((json_int_t)it->descriptors));
+            json_put(&one, "descriptors_max", json_integer((json_int_t)it->descriptors_max));
+        }
         if (it->type == REPORT_BYE)
             json_put(&one, "done", json_integer((json_int_t)it->done));
         if (it->type == REPORT_REPAIRED) {
@@ -328,11 +333,13 @@ char *report_write(const struct report_body *body)
 static int report_item_read(json_t *j, struct report_item *ret, struct err *err)
 {
     const char *state = "", *text = "", *tail = "";
-    json_int_t done = 0, batches = 0, bytes = 0, epoch = 0, ns = 0;
-    int rc = json_expect(
-        j, "report: rank", err, "{s:s, s:i, s?i, s?i, s?s, s?s, s?I, s?I, s?I, s?I, s?I}", "state",
-        &state, "member", &ret->member, "pid", &ret->pid, "code", &ret->code, "text", &text, "tail",
-        &tail, "done", &done, "batches", &batches, "bytes", &bytes, "epoch", &epoch, "ns", &ns);
+    json_int_t done = 0, batches = 0, bytes = 0, epoch = 0, ns = 0, sets = 0, fds = 0, most = 0;
+    int rc = json_expect(j, "report: rank", err,
+                         "{s:s, s:i, s?i, s?i, s?s, s?s, s?I, s?I, s?I, s?I, s?I, s?I, s?I, s?I}",
+                         "state", &state, "member", &ret->member, "pid", &ret->pid, "code",
+                         &ret->code, "text", &text, "tail", &tail, "done", &done, "batches",
+                         &batches, "bytes", &bytes, "epoch", &epoch, "ns", &ns, "sets", &sets,
+                         "descriptors", &fds, "descriptors_max", &most);
     if (rc < 0)
         return rc;
     int t = find_name(report_names, REPORT_TYPES, state);
@@ -346,6 +353,9 @@ static int report_item_read(json_t *j, struct report_item *ret, struct err *err)
     ret->bytes = (uint64_t)bytes;
     ret->epoch = (uint32_t)epoch;
     ret->ns = (uint64_t)ns;
+    ret->sets = sets > 0 ? (uint64_t)sets : 0;
+    ret->descriptors = fds > 0 ? (uint64_t)fds : 0;
+    ret->descriptors_max = most > 0 ? (uint64_t)most : 0;
     rc = member_copy_text(ret->text, sizeof(ret->text), text, "report: text", err);
     return rc < 0 ? rc : member_copy_text(ret->tail, sizeof(ret->tail), tail, "report: tail", err);
 }

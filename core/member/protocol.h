@@ -149,8 +149,10 @@ struct report_item {
     char tail[MEMBER_TEXT_MAX]; /* last lines of the rank's stderr */
     uint64_t done;              /* bye: operations that the rank has finished */
     uint64_t batches, bytes;    /* progress */
-    uint32_t epoch;             /* repaired */
-    uint64_t ns;                /* repaired */
+    uint64_t sets;              /* progress: sets that the rank is in; 0: the next two are 0, too */
+    uint64_t descriptors, descriptors_max; /* progress: open ones, and their limit; 0: not known */
+    uint32_t epoch;                        /* repaired */
+    uint64_t ns;                           /* repaired */
 };
 
 struct report_body {

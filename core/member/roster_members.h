@@ -41,6 +41,7 @@ struct roster_member {
     char *text;        /* why it could not start, or how its agent was lost; owned, NULL: no text */
     char *tail;        /* last lines of its stderr; owned, NULL: none */
     uint64_t batches, bytes;
+    uint64_t sets, descriptors, descriptors_max; /* as in struct report_item */
     uint64_t moved; /* clock: when batches last grew, or when it joined the world; 0: never */
     struct buf card;
 };

@@ -22,6 +22,10 @@
 #include "core/transport/shm.h"
 #include "core/transport/verdict.h"
 
+/* Descriptors of a mesh that belong to no peer: an epoll set, an eventfd, a timer, the segment, a
+ * Unix socket and SOCK_MAX_ADDRS others that listen, and some handshakes. */
+#define OWN_FDS (5 + SOCK_MAX_ADDRS + 4)
+
 int mesh_rank_at(const struct mesh *mesh, int host, int local_rank)
 {
     for (int r = 0; r < mesh->size; r++)
@@ -145,6 +149,23 @@ void mesh_wake(struct mesh *mesh)
 void mesh_next_generation(struct mesh *mesh)
 {
     mesh->generation++; /* negotiation ensures that it stays within MESH_GENERATION_MAX */
+}
+
+size_t mesh_most_fds(int n)
+{
+    /* For a rank of this host a doorbell, and a connection that shows its end. */
+    _Static_assert(LINK_CLASSES >= 2, "as many at least for a rank of another host");
+    return OWN_FDS + LINK_CLASSES * (size_t)n;
+}
+
+size_t mesh_fds_to_come(const struct mesh *mesh)
+{
+    size_t n = 0;
+    for (int i = 0; !mesh->net->failed && i < mesh->size * LINK_CLASSES; i++) {
+        const struct link *link = mesh->net->links[i];
+        n += mesh->host_of[i / LINK_CLASSES] != mesh->host && (!link || link->watch.fd < 0);
+    }
+    return n;
 }
 
 uint64_t mesh_refused(const struct mesh *mesh)

@@ -49,6 +49,13 @@ int mesh_listen(const struct boot *boot, struct mesh_listener **ret, struct buf 
 int mesh_listen_within(const struct mesh *mesh, const struct boot *boot, struct mesh_listener **ret,
                        struct buf *ret_card, struct err *err);
 
+/* The most descriptors that a mesh of n ranks has on one of them. */
+size_t mesh_most_fds(int n);
+
+/* How many connections to ranks of other hosts this rank may still make: each is made when it is
+ * first used. */
+size_t mesh_fds_to_come(const struct mesh *mesh);
+
 /* Closes the sockets that peers connect to: for a mesh whose ranks all share memory. */
 void mesh_close_listener(struct mesh *mesh);
 

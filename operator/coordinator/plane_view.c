@@ -45,6 +45,17 @@ static void put_ranks(int *ranks, int n, char *dst, size_t size)
     }
 }
 
+static void add_sets(struct plane_worker *w, const struct roster_member *m)
+{
+    double used = (double)m->descriptors * (double)w->descriptors_max;
+    w->sets = m->sets > w->sets ? m->sets : w->sets;
+    if (m->sets == 0 || m->descriptors_max == 0 ||
+        (w->descriptors_max && used <= (double)w->descriptors * (double)m->descriptors_max))
+        return;
+    w->descriptors = m->descriptors;
+    w->descriptors_max = m->descriptors_max;
+}
+
 /* ranks: a buffer with room for agent->nslots. */
 static struct plane_worker worker_of(const struct roster *r, const struct job_coordinator_pod *pod,
                                      int *ranks, uint64_t now)
@@ -68,6 +79,7 @@ static struct plane_worker worker_of(const struct roster *r, const struct job_co
             ranks[n++] = m->rank;
         w.batches = m->batches < w.batches ? m->batches : w.batches;
         w.idle_ms = idle > w.idle_ms ? idle : w.idle_ms;
+        add_sets(&w, m);
     }
     w.batches = w.batches == UINT64_MAX ? 0 : w.batches;
     put_ranks(ranks, n, w.ranks, sizeof(w.ranks));

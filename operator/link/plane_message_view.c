@@ -29,9 +29,12 @@ json_t *plane_write_view(const struct plane_view *v)
     for (int i = 0; i < v->nworkers; i++) {
         const struct plane_worker *w = &v->workers[i];
         json_append(&workers,
-                    json_pack("{s:s, s:b, s:s, s:s, s:I, s:I}", "pod", w->pod_uid, "connected",
-                              w->connected, "state", w->state, "ranks", w->ranks, "batches",
-                              (json_int_t)w->batches, "idleMs", (json_int_t)w->idle_ms));
+                    json_pack("{s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "pod", w->pod_uid,
+                              "connected", w->connected, "state", w->state, "ranks", w->ranks,
+                              "batches", (json_int_t)w->batches, "idleMs", (json_int_t)w->idle_ms,
+                              "sets", (json_int_t)w->sets, "descriptors",
+                              (json_int_t)w->descriptors, "descriptorsMax",
+                              (json_int_t)w->descriptors_max));
     }
     for (int i = 0; i < v->nepochs; i++) {
         const struct plane_epoch *e = &v->epochs[i];
@@ -52,11 +55,12 @@ json_t *plane_write_view(const struct plane_view *v)
 static int read_worker(json_t *j, struct plane_worker *ret, struct err *err)
 {
     const char *pod, *state, *ranks;
-    json_int_t batches, idle;
+    json_int_t batches, idle, sets = 0, open = 0, most = 0;
     int connected;
-    int rc = json_expect(j, "a worker of a view", err, "{s:s, s:b, s:s, s:s, s:I, s:I !}", "pod",
-                         &pod, "connected", &connected, "state", &state, "ranks", &ranks, "batches",
-                         &batches, "idleMs", &idle);
+    int rc = json_expect(
+        j, "a worker of a view", err, "{s:s, s:b, s:s, s:s, s:I, s:I, s?I, s?I, s?I !}", "pod",
+        &pod, "connected", &connected, "state", &state, "ranks", &ranks, "batches", &batches,
+        "idleMs", &idle, "sets", &sets, "descriptors", &open, "descriptorsMax", &most);
     rc = rc < 0 ? rc : plane_copy_text("pod", pod, ret->pod_uid, sizeof(ret->pod_uid), err);
     rc = rc < 0 ? rc : plane_copy_text("state", state, ret->state, sizeof(ret->state), err);
     rc = rc < 0 ? rc : plane_copy_text("ranks", ranks, ret->ranks, sizeof(ret->ranks), err);
@@ -65,6 +69,9 @@ static int read_worker(json_t *j, struct plane_worker *ret, struct err *err)
     ret->connected = connected;
     ret->batches = (uint64_t)batches;
     ret->idle_ms = idle;
+    ret->sets = (uint64_t)sets;
+    ret->descriptors = (uint64_t)open;
+    ret->descriptors_max = (uint64_t)most;
     return 0;
 }
 

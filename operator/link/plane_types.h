@@ -87,6 +87,9 @@ struct plane_worker {
     char ranks[64];   /* in the current epoch: "8-15", "": none */
     uint64_t batches; /* least number of batches of one of its ranks */
     int64_t idle_ms;  /* longest time since the last new batch of a rank; -1: no batch yet */
+    uint64_t sets;    /* largest number of sets that one of its ranks is in */
+    /* of the rank in sets that is nearest to its limit; 0: not known, or no rank is in sets */
+    uint64_t descriptors, descriptors_max;
 };
 
 struct plane_epoch {

@@ -169,6 +169,11 @@ function drawFindings(all) {
   });
 }
 
+function setsOf(m) {
+  if (!m.sets) return "";
+  return m.descriptorsMax ? m.sets + " (" + m.descriptors + " of " + m.descriptorsMax + ")" : String(m.sets);
+}
+
 function drawMembers(members, now) {
   put(at("membercount"), members.total === 0 ? "none yet" :
     [members.bad && members.bad + " with problems", members.busy && members.busy + " starting or waiting",
@@ -176,7 +181,7 @@ function drawMembers(members, now) {
   fill(at("members"), members.list.map(m => ({key: m.pod, cells: [
     [String(m.worker), "n"], [m.state, "state " + m.level], [m.ranks || "", "n"], [m.pod, "where"], [m.node, "where"],
     [m.batches ? m.batches.toLocaleString("en") : "", "n"],
-    [m.batches && m.idleMs >= 0 ? span(m.idleMs) : "", "n"], [span(now - m.created), "n"], [m.why, "words"]]})));
+    [m.batches && m.idleMs >= 0 ? span(m.idleMs) : "", "n"], [setsOf(m), "n"], [span(now - m.created), "n"], [m.why, "words"]]})));
   const left = members.total - members.list.length;
   put(at("membernote"), left > 0 ? left + " more are not shown; the ones with problems come first." : "");
 }

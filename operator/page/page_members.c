@@ -134,6 +134,11 @@ static json_t *row_of(const struct member *m)
     json_put(&j, "ranks", json_string(m->worker.ranks));
     json_put(&j, "batches", json_integer((json_int_t)m->worker.batches));
     json_put(&j, "idleMs", json_integer(m->worker.idle_ms));
+    if (m->worker.sets > 0) {
+        json_put(&j, "sets", json_integer((json_int_t)m->worker.sets));
+        json_put(&j, "descriptors", json_integer((json_int_t)m->worker.descriptors));
+        json_put(&j, "descriptorsMax", json_integer((json_int_t)m->worker.descriptors_max));
+    }
     return j;
 }
 

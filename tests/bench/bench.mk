@@ -38,7 +38,7 @@ bench-compare: all  ## OLD=FOLDER, where another revision was built: collectives
 bench-mpi: all  ## HVD_BACKEND=mpi beside bare MPI_Allreduce, 4 B to 64 MB
 	$(Q)$(PY) tests/bench/mpi.py $(BUILD)
 
-bench-sets: all  ## sets of ranks beside worlds of their size and communicators of MPI; all-to-alls beside MPI_Alltoallv
+bench-sets: all  ## sets of ranks beside worlds of their size, communicators of MPI and groups of gloo; all-to-alls, too
 	$(Q)$(PY) tests/bench/sets.py $(BUILD)
 
 bench-messages: all  ## messages between two ranks of one host, beside Open MPI's

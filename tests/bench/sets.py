@@ -4,20 +4,23 @@
 
     sets.py BUILD [--rounds 5] [--ms 200]
 
-- set/world: a sum of 2 of 4 ranks, in a set, beside the same of a world of 2 ranks.
+- sums: of 2 of 4 ranks, in a set, beside the same of a world of 2 ranks.
 - pairs: the rate of 4 pairs of 8 ranks at once, beside communicators of MPI.
 - exchange: all-to-alls of 8 ranks with splits that change in each call, beside MPI_Alltoallv, which is given the
   numbers that hvd has to exchange.
 - make: microseconds from the making to the removal of a set of all ranks, which is used once.
 
-A ratio is that of the medians of one round; the median of the rounds is printed."""
+Beside all of them the groups of torch.distributed's gloo, if PyTorch is installed. Medians of the rounds; a ratio is
+that of the medians of one round, and the median of the rounds is printed."""
 import argparse
 import os
 import statistics
+import subprocess
 
 from collectives import MPIRUN
 from output import output_of, stamp
 
+TORCH_PYTHON = "/usr/bin/python3"  # Debian's, for which its PyTorch is
 SIZES = [4, 1024, 65536, 1 << 20, 16 << 20]
 
 
@@ -36,25 +39,45 @@ class Bench:
         self.run = [os.path.join(build, "hvdrun"), "--no-prefix", "--doctor=off", "-np"]
         self.program = os.path.join(build, "tests", "bench", "bench_sets")
         self.mpi_program = os.path.join(build, "tests", "bench", "bench_mpi_sets")
+        self.gloo_program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bench_gloo_sets.py")
+        self.has_mpi = os.path.exists(self.mpi_program)
+        self.has_gloo = subprocess.run([TORCH_PYTHON, "-c", "import torch"], capture_output=True).returncode == 0
         self.end = ["-t", str(ms)] + [str(s) for s in SIZES]
 
     def hvd(self, ranks, *what):
-        return lines(self.run + [str(ranks), self.program, *what] + self.end)
-
-    def make(self, ranks):
-        return lines(self.run + [str(ranks), self.program, "make", "200"])[200][0]
+        return lines(self.run + [str(ranks), self.program, *what])
 
     def mpi(self, ranks, *what):
         bind = ["--bind-to", "core" if ranks <= len(os.sched_getaffinity(0)) else "none"]
-        return lines(MPIRUN + bind + ["-np", str(ranks), self.mpi_program, *what] + self.end)
+        return {"MPI": lines(MPIRUN + bind + ["-np", str(ranks), self.mpi_program, *what])} if self.has_mpi else {}
+
+    def gloo(self, ranks, *what):
+        return {"gloo": lines([TORCH_PYTHON, self.gloo_program, str(ranks), *what])} if self.has_gloo else {}
+
+    def sums(self):
+        """What each library needs, one after the other: name -> result. So do the others below."""
+        what = ["sums", "2"] + self.end
+        return {"world": self.hvd(2, *what), "hvd": self.hvd(4, *what), **self.gloo(4, *what)}
+
+    def beside(self, *what):
+        return {**self.mpi(8, *what, *self.end), "hvd": self.hvd(8, *what, *self.end), **self.gloo(8, *what, *self.end)}
+
+    def made(self, ranks):
+        found = {"hvd": self.hvd(ranks, "make", "200"), **self.gloo(ranks, "make", "20")}
+        return {name: next(iter(result.values()))[0] for name, result in found.items()}
 
 
-def show(title, pairs, column, unit, better):
-    """pairs: one (theirs, ours) for each round."""
+def show(title, rounds, column, unit):
+    """rounds: what Bench.sums() and the like have returned."""
+    names = list(rounds[0])
+    others = [name for name in names if name != "hvd"]
+    heads = names + [f"hvd/{name}" for name in others]
+    print(f"\n{title}\n{'bytes':>9}" + "".join(f"{head:>12}" for head in heads))
     for size in SIZES:
-        theirs, ours = (statistics.median(pair[k][size][column] for pair in pairs) / unit for k in (0, 1))
-        ratio = statistics.median(pair[1][size][column] / pair[0][size][column] for pair in pairs)
-        print(f"{title:<28} {size:>9}  {theirs:10.3f}  {ours:10.3f}  x{ratio:.3f} ({better})")
+        values = {name: [one[name][size][column] for one in rounds] for name in names}
+        medians = [statistics.median(values[name]) / unit for name in names]
+        ratios = [statistics.median(a / b for a, b in zip(values["hvd"], values[name])) for name in others]
+        print(f"{size:>9}" + "".join(f"{number:>12.3f}" for number in medians + ratios))
 
 
 def main():
@@ -64,20 +87,24 @@ def main():
     parser.add_argument("--ms", type=int, default=200)
     args = parser.parse_args()
     bench = Bench(args.build, args.ms)
-    worlds, pairs, exchanges, made = [], [], [], []
+    sums, pairs, exchanges, made = [], [], [], []
     print(stamp(args.rounds))
+    if not bench.has_mpi:
+        print("skipped: MPI: there was no mpicc to build bench_mpi_sets")
+    if not bench.has_gloo:
+        print(f"skipped: gloo: {TORCH_PYTHON} cannot import torch")
     for _ in range(args.rounds):
-        worlds.append((bench.hvd(2, "sums", "2"), bench.hvd(4, "sums", "2")))
-        if os.path.exists(bench.mpi_program):
-            pairs.append((bench.mpi(8, "pairs"), bench.hvd(8, "pairs")))
-            exchanges.append((bench.mpi(8, "exchange"), bench.hvd(8, "exchange")))
-        made.append((bench.make(2), bench.make(4)))
-    show("world, set: us", worlds, 1, 1e3, "smaller is better")
-    if pairs:
-        show("pairs, MPI, hvd: GB/s", pairs, 2, 1e9, "larger is better")
-        show("MPI_Alltoallv, hvd: us", exchanges, 1, 1e3, "smaller is better")
+        sums.append(bench.sums())
+        pairs.append(bench.beside("pairs"))
+        exchanges.append(bench.beside("exchange"))
+        made.append((bench.made(2), bench.made(4)))
+    show("a sum of 2 of 4 ranks: us (smaller is better)", sums, 1, 1e3)
+    show("4 pairs of 8 ranks: GB/s (larger is better)", pairs, 2, 1e9)
+    show("all-to-all of 8 ranks, MPI_Alltoallv: us (smaller is better)", exchanges, 1, 1e3)
+    print()
     for k, ranks in enumerate((2, 4)):
-        print(f"a set of {ranks} ranks made, used and removed: {statistics.median(m[k] for m in made):.0f} us")
+        each = [f"{name} {statistics.median(m[k][name] for m in made):.0f} us" for name in made[0][k]]
+        print(f"a set of {ranks} ranks made, used and removed: {', '.join(each)}")
     print(stamp(args.rounds))
 
 

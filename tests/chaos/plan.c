@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/base/hash.h"
+#include "core/coll/reduce.h"
 #include "tests/chaos/codes.h"
 
 uint64_t plan_random(uint64_t *state)
@@ -50,7 +51,7 @@ static void random_allreduce(struct plan_op *op, uint64_t *state, int64_t max_by
     do {
         op->op = ops[below(state, sizeof(ops) / sizeof(ops[0]))];
         /* Half of them the types that training uses most. */
-        op->dtype = below(state, 2) ? HVD_FLOAT32 : (enum hvd_dtype)below(state, HVD_DTYPES);
+        op->dtype = below(state, 2) ? HVD_FLOAT32 : (enum hvd_dtype)below(state, REDUCE_DTYPES);
     } while (!codes_can(op->dtype, op->op));
     op->count = random_count(state, max_bytes / (int64_t)hvd_dtype_size(op->dtype));
     op->in_place = below(state, 2);

@@ -185,6 +185,36 @@ like_a_command() {
         [ "$(PATH=$TMP/path:$PATH "$RUN" --no-prefix -np 1 status y)" = 'mine y' ]
 }
 
+sets_shown() { "$RUN" status sets >"$TMP/1" && says "$1" "$TMP/1" >"$TMP/2"; }
+
+# How many sets a rank is in, and its descriptors, as long as there are sets.
+sets() {
+    local py=${PY:-/usr/bin/python3} lib
+    lib=$(realpath "$BUILD")/libhvd.so
+    end_jobs
+    cat >"$TMP/sets.py" <<PY
+import os, time
+import hvd
+hvd.init()
+sets = [hvd.add_process_set(ranks) for ranks in ([0, 2], [1, 2])]
+for path in ("$TMP/sets.remove", "$TMP/sets.end"):
+    while not os.path.exists(path):
+        time.sleep(0.05)
+    if path.endswith("remove"):
+        for one in sets:
+            hvd.remove_process_set(one)
+hvd.shutdown()
+PY
+    HVD_LIBRARY=$lib PYTHONPATH=$PWD/core/python "$RUN" --name sets -np 3 "$py" "$TMP/sets.py" >"$TMP/job" 2>&1 &
+    local job=$!
+    jobs+=("$job")
+    wait_until 30 sets_shown '^  sets          rank 2 is in 2; rank [0-2] has [1-9][0-9]* of at most [0-9]* descriptors$' &&
+        "$RUN" status sets --json | grep -q '"sets": *1, *"descriptors": *[1-9]' && touch "$TMP/sets.remove" || return 1
+    wait_until 30 no_sets_shown && touch "$TMP/sets.end" && wait "$job"
+}
+
+no_sets_shown() { "$RUN" status sets >"$TMP/1" && ! grep -q '^  sets' "$TMP/1"; }
+
 # complete_with WORD...: bash's completions for the last word
 complete_with() {
     bash -c '. agent/hvdrun.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _hvdrun; echo "${COMPREPLY[*]}"' \
@@ -238,6 +268,7 @@ check at-once at_best at_once
 check list listing
 check refusals refusals
 check changes changes
+check sets sets
 check killed killed
 check watch watching
 check like-a-command like_a_command

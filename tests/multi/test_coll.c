@@ -70,7 +70,7 @@ static int every_type(struct coll_rank *r)
 {
     size_t p = (size_t)r->mesh->size;
     const size_t counts[] = {0, 1, p - 1, p, p + 1, 1000};
-    for (int d = 0; d < HVD_DTYPES; d++) {
+    for (int d = 0; d < REDUCE_DTYPES; d++) {
         for (int o = 0; o < HVD_OPS; o++) {
             for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
                 bool in_place = (c + (size_t)o) % 2;
@@ -106,8 +106,8 @@ static int every_size(struct coll_rank *r)
         if (rc < 0)
             return rc;
     }
-    for (int d = 0; d < HVD_DTYPES; d++) {
-        size_t n = 2 + (size_t)d * 8 / HVD_DTYPES;
+    for (int d = 0; d < REDUCE_DTYPES; d++) {
+        size_t n = 2 + (size_t)d * 8 / REDUCE_DTYPES;
         int rc = check_allreduce(r, d, HVD_MAX, batch, n, d % 2);
         if (rc < 0)
             return rc;

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "core/base/cleanup.h"
+#include "core/coll/reduce.h"
 #include "tests/harness/coll_rank.h"
 #include "tests/harness/pattern.h"
 #include "tests/harness/world.h"
@@ -195,7 +196,7 @@ static int check_all(struct coll_rank *r, const struct job *job)
             rc = check_alltoall(r, scales[s], salt);
         if (rc == 0)
             rc = check_barrier(r, job->entered, (unsigned)s);
-        for (int d = 0; d < HVD_DTYPES && rc == 0; d++, salt++) {
+        for (int d = 0; d < REDUCE_DTYPES && rc == 0; d++, salt++) {
             enum hvd_op o = d % 3 == 0 || d == HVD_BOOL ? HVD_MAX
                             : d % 3 == 1                ? HVD_SUM
                                                         : HVD_AVERAGE;

@@ -17,6 +17,7 @@
 
 #include <hvd.h>
 
+#include "core/coll/reduce.h"
 #include "tests/harness/rank.h"
 #include "tests/harness/values.h"
 #include "tests/harness/world.h"
@@ -57,7 +58,7 @@ static int allreduce_matrix(int rank, int size, void *arg)
     size_t ncounts = sizeof(counts) / sizeof(counts[0]);
     if (hvd_init() != 0)
         return FAIL("%s", hvd_error());
-    for (int d = 0; d < HVD_DTYPES; d++) {
+    for (int d = 0; d < REDUCE_DTYPES; d++) {
         for (size_t o = 0; o < sizeof(ops) / sizeof(ops[0]); o++) {
             for (size_t c = 0; c < ncounts * LAYOUTS; c++) {
                 if (d == HVD_BOOL && ops[o] == HVD_AVERAGE)

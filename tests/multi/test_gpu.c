@@ -26,6 +26,7 @@
 #include <hvd.h>
 
 #include "core/backend/cuda.h"
+#include "core/coll/reduce.h"
 #include "tests/fake/cuda/use.h"
 #include "tests/harness/effort.h"
 #include "tests/harness/gpu_job.h"
@@ -47,7 +48,7 @@ static int sums(struct gpu_side *g, int rank, int size)
     static const enum hvd_op ops[] = {HVD_SUM, HVD_AVERAGE, HVD_MIN, HVD_MAX, HVD_PRODUCT};
     static const size_t counts[] = {1, 7, 4096, 100001};
     int rc = 0, salt = 0;
-    for (int t = 0; t < HVD_DTYPES && rc == 0; t += TYPES)
+    for (int t = 0; t < REDUCE_DTYPES && rc == 0; t += TYPES)
         for (size_t o = 0; o < sizeof(ops) / sizeof(*ops) && rc == 0; o++)
             for (size_t c = 0; c < sizeof(counts) / sizeof(*counts) && rc == 0; c++) {
                 bool none = t == HVD_BOOL && ops[o] == HVD_AVERAGE;

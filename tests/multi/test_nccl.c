@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "core/coll/half.h"
+#include "core/coll/reduce.h"
 #include "tests/harness/nccl_rank.h"
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
@@ -267,7 +268,8 @@ static int reducescatter(struct job *j, const size_t *counts)
  * that says so. */
 static bool possible(const struct job *j, enum hvd_op op)
 {
-    if (j->dtype == HVD_BOOL || j->dtype == HVD_INT16 || j->dtype == HVD_UINT16)
+    if (j->dtype == HVD_BOOL || j->dtype == HVD_INT16 || j->dtype == HVD_UINT16 ||
+        j->dtype >= REDUCE_DTYPES)
         return false;
     bool is_float = j->dtype == HVD_FLOAT16 || j->dtype == HVD_BFLOAT16 ||
                     j->dtype == HVD_FLOAT32 || j->dtype == HVD_FLOAT64;

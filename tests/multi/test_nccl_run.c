@@ -22,6 +22,7 @@
 
 #include "core/base/clock.h"
 #include "core/coll/algorithm.h"
+#include "core/coll/reduce.h"
 #include "tests/harness/gpu_rank.h"
 #include "tests/harness/pattern.h"
 #include "tests/harness/rank.h"
@@ -46,7 +47,7 @@ static bool is_float(enum hvd_dtype t)
 
 static bool possible(const struct gpu_rank *me, enum hvd_dtype t, enum hvd_op o, bool scaled)
 {
-    if (t == HVD_BOOL && o == HVD_AVERAGE)
+    if (t >= REDUCE_DTYPES || (t == HVD_BOOL && o == HVD_AVERAGE))
         return false;
     if (job.kernels)
         return true;
@@ -91,7 +92,7 @@ static int dtypes(struct gpu_rank *me)
     static const enum hvd_op ops[] = {HVD_SUM, HVD_AVERAGE, HVD_MIN, HVD_MAX, HVD_PRODUCT};
     int rc = gpu_rank_allreduce(
         me, &(struct gpu_rank_sum){HVD_FLOAT32, HVD_SUM, odd, 1, false, false, 0});
-    for (int t = 0; t < HVD_DTYPES && rc == 0; t++) {
+    for (int t = 0; t < REDUCE_DTYPES && rc == 0; t++) {
         for (size_t o = 0; o < COUNT(ops) && rc == 0; o++) {
             struct gpu_rank_sum s = {(enum hvd_dtype)t, ops[o], odd + 2, 1, o % 2, false, 0};
             rc = sum(me, &s);

@@ -18,6 +18,7 @@
 #include <hvd.h>
 
 #include "core/base/cleanup.h"
+#include "core/coll/reduce.h"
 #include "tests/harness/coll_rank.h"
 #include "tests/harness/effort.h"
 #include "tests/harness/pattern.h"
@@ -60,7 +61,7 @@ static size_t part_length(uint64_t *random, int shape, size_t elem)
 static void make_run(struct run *u, int rank, int size, int round, uint64_t *random)
 {
     int shape = (int)(rank_random(random) % 5);
-    *u = (struct run){.dtype = (enum hvd_dtype)(round % HVD_DTYPES),
+    *u = (struct run){.dtype = (enum hvd_dtype)(round % REDUCE_DTYPES),
                       .place = (enum place)(rank_random(random) % PLACES),
                       .salt = (unsigned)round};
     enum hvd_op ops[] = {HVD_SUM, HVD_MAX, HVD_AVERAGE};

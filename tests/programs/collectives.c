@@ -66,6 +66,8 @@ static bool defined(enum hvd_dtype dtype, enum hvd_op op)
 {
     bool is_float = dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 ||
                     dtype == HVD_FLOAT64;
+    if (dtype == HVD_FLOAT8_E4M3FN || dtype == HVD_FLOAT8_E5M2)
+        return false;
     if (op == HVD_BAND || op == HVD_BOR || op == HVD_BXOR)
         return !is_float;
     return op != HVD_ADASUM && !(op == HVD_AVERAGE && dtype == HVD_BOOL);

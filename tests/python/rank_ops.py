@@ -133,9 +133,9 @@ def test_not_contiguous():
 def test_unsupported():
     with raises(ValueError, "complex64"):
         hvd.allreduce(torch.zeros(3, dtype=torch.complex64))
-    if hasattr(torch, "float8_e4m3fn"):
-        with raises(ValueError, "float8"):
-            hvd.allreduce(torch.zeros(3).to(torch.float8_e4m3fn))
+    if hasattr(torch, "float8_e4m3fnuz"):
+        with raises(ValueError, "float8_e4m3fnuz"):
+            hvd.allgather(torch.zeros(3).to(torch.float8_e4m3fnuz))
     with raises(ValueError, "meta"):
         hvd.allreduce(torch.zeros(3, device="meta"))
     with raises(ValueError, "sparse"):
@@ -392,6 +392,57 @@ def test_buffers():
         plain.allreduce(numpy.zeros(3, dtype=complex))
     with raises(ValueError, "read-only"):
         plain.allreduce_(b"1")
+
+
+def every_byte():
+    """All bit patterns of 8 bits, in an order of this rank's own."""
+    return (torch.arange(256) + hvd.rank() * 37).to(torch.uint8)
+
+
+def everybodys_bytes():
+    return torch.cat([(torch.arange(256) + r * 37).to(torch.uint8) for r in range(hvd.size())])
+
+
+def test_float8():
+    names = [name for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)]
+    if not names:
+        print("SKIP: this torch has no 8-bit floats")
+        return
+    for dtype in [getattr(torch, name) for name in names]:
+        x, root = every_byte().view(dtype), hvd.size() - 1
+        got = hvd.allgather(x)
+        assert got.dtype == dtype and torch.equal(got.view(torch.uint8), everybodys_bytes())
+        got = hvd.broadcast(x, root)
+        assert torch.equal(got.view(torch.uint8), everybodys_bytes()[-256:])
+        got = hvd.alltoall(every_byte().repeat(hvd.size()).view(dtype))
+        assert torch.equal(got.view(torch.uint8), everybodys_bytes())
+        with raises(hvd.HvdError, "cannot combine elements of float8_e", "convert the tensor to bfloat16 first"):
+            hvd.allreduce(x, op=hvd.Sum)
+
+
+def test_ml_dtypes():
+    import hvd as plain
+
+    try:
+        import ml_dtypes
+    except ImportError:
+        print("SKIP: there is no ml_dtypes")
+        return
+    for dtype in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2):
+        x = every_byte().numpy().view(dtype)
+        got = plain.allgather(x)
+        assert got.dtype == dtype and got.tobytes() == everybodys_bytes().numpy().tobytes()
+        assert plain.allgather(x[:0]).shape == (0,)
+        assert plain.broadcast_(x, hvd.size() - 1) is x
+        assert x.tobytes() == everybodys_bytes()[-256:].numpy().tobytes()
+        with raises(hvd.HvdError, "cannot combine elements of float8_e", "convert the tensor to bfloat16 first"):
+            plain.allreduce(x)
+    x = mine([5, 3]).numpy().astype(ml_dtypes.bfloat16)
+    got = plain.allreduce(x, op=plain.Sum)
+    assert got.dtype == x.dtype
+    same(torch.from_numpy(got.astype("f4")), combined(everybody([5, 3]), hvd.Sum))
+    plain.allreduce_(x, op=plain.Sum)
+    assert (x == got).all()
 
 
 def test_mismatch():

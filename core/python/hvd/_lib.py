@@ -11,6 +11,7 @@ import glob
 import os
 
 UINT8, INT8, UINT16, INT16, INT32, INT64, FLOAT16, FLOAT32, FLOAT64, BOOL, BFLOAT16 = range(11)
+FLOAT8_E4M3FN, FLOAT8_E5M2 = 11, 12
 AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT, BAND, BOR, BXOR = range(9)
 ALLREDUCE, ALLGATHER, BROADCAST, ALLTOALL, REDUCESCATTER, BARRIER = range(6)
 MAX_DIMS = 16
@@ -90,7 +91,7 @@ class Stats(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_uint64)
         for name in (
-            "size ops batches bytes negotiated cached frozen thaws refused allocations stalls submitted".split()
+            "size ops batches bytes negotiated cached frozen thaws refused allocations stalls submitted sets".split()
         )
     ]
 

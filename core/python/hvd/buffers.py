@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collectives on objects with a buffer: numpy arrays, array.array, bytearray, memoryview.
 
-numpy is not needed. Buffers must be contiguous and in C order (ValueError otherwise). New results are numpy
-arrays if the argument is one, memoryviews otherwise. Without a name, operations match in the order of the
+numpy is not needed. Arrays of ml_dtypes' bfloat16 are possible, and of its float8_e4m3fn and float8_e5m2 in
+broadcast and allgather, but not in allreduce. Buffers must be contiguous and in C order (ValueError otherwise).
+New results are numpy arrays if the argument is one, memoryviews otherwise. Without a name, operations match in the order of the
 calls on each rank. All of them raise HorovodInternalError when a rank is lost and the operation cannot be
 repaired, and HvdError on other failures.
 """
@@ -15,6 +16,13 @@ from .process_sets import checked, global_process_set, request_set
 _FORMATS = {"?": _lib.BOOL, "e": _lib.FLOAT16, "f": _lib.FLOAT32, "d": _lib.FLOAT64}
 _SIGNED = {1: _lib.INT8, 2: _lib.INT16, 4: _lib.INT32, 8: _lib.INT64}
 _UNSIGNED = {1: _lib.UINT8, 2: _lib.UINT16}
+# Types of the package ml_dtypes. numpy gives no buffer of them, so that they are seen as unsigned integers.
+_NAMED = {"bfloat16": _lib.BFLOAT16, "float8_e4m3fn": _lib.FLOAT8_E4M3FN, "float8_e5m2": _lib.FLOAT8_E5M2}
+
+
+def _named(data):
+    """The library's number of an array's type, if it is one of _NAMED, else None."""
+    return _NAMED.get(str(getattr(data, "dtype", "")))
 
 
 def _dtype(view):
@@ -28,7 +36,7 @@ def _dtype(view):
 
 
 def _view(data, writable):
-    view = memoryview(data)
+    view = memoryview(data if _named(data) is None else data.view(f"u{data.dtype.itemsize}"))
     if not view.c_contiguous:
         raise ValueError(f"the buffer of shape {view.shape} is not contiguous")
     if writable and view.readonly:
@@ -58,7 +66,7 @@ def _like(data, shape, source):
         import numpy
 
         fresh = numpy.empty(shape, dtype=data.dtype)
-        return fresh, memoryview(fresh)
+        return fresh, _view(fresh, True)
     count = 1
     for extent in shape:
         count *= extent
@@ -69,8 +77,8 @@ def _like(data, shape, source):
     return fresh, fresh
 
 
-def _submit(kind, name, view, output, **fields):
-    """Submits one operation. Returns its handle, and objects that must be kept alive until it has
+def _submit(kind, name, view, output, dtype=None, **fields):
+    """Submits one operation. dtype: if it is not that of the view. Returns its handle, and objects that must be kept alive until it has
     finished."""
     shape = dims(view.shape)
     memory = _memory(view)
@@ -80,7 +88,7 @@ def _submit(kind, name, view, output, **fields):
         name=name_bytes(name),
         input=_address(memory),
         output=_address(target),
-        dtype=_dtype(view),
+        dtype=_dtype(view) if dtype is None else dtype,
         ndim=view.ndim,
         shape=shape,
         device=-1,
@@ -104,7 +112,7 @@ def allreduce_(data, name=None, op=_lib.AVERAGE, process_set=global_process_set)
     """Reduces a buffer over the ranks, in place. Returns it. op: Average, Sum, Min, Max, Product, Adasum,
     BitAnd, BitOr or BitXor."""
     view = _view(data, True)
-    _run(_lib.ALLREDUCE, name, view, view, op=op, set=request_set(process_set))
+    _run(_lib.ALLREDUCE, name, view, view, dtype=_named(data), op=op, set=request_set(process_set))
     return data
 
 
@@ -112,7 +120,7 @@ def allreduce(data, name=None, op=_lib.AVERAGE, process_set=global_process_set):
     """Reduces a buffer over the ranks into a new one of the same shape. op as in allreduce_()."""
     source = _view(data, False)
     result, output = _like(data, source.shape, source)
-    _run(_lib.ALLREDUCE, name, source, output, op=op, set=request_set(process_set))
+    _run(_lib.ALLREDUCE, name, source, output, dtype=_named(data), op=op, set=request_set(process_set))
     return result
 
 
@@ -120,14 +128,14 @@ def broadcast_(data, root_rank, name=None, process_set=global_process_set):
     """Overwrites a buffer with that of root_rank (a rank of the job), which has the same shape. Returns it."""
     view = _view(data, True)
     root = checked(process_set).number_of(root_rank)
-    _run(_lib.BROADCAST, name, view, view, root=root, set=request_set(process_set))
+    _run(_lib.BROADCAST, name, view, view, dtype=_named(data), root=root, set=request_set(process_set))
     return data
 
 
 def allgather(data, name=None, process_set=global_process_set):
     """Concatenates the ranks' buffers along the first dimension, whose size may differ between ranks."""
     source = _view(data, False)
-    handle = _run(_lib.ALLGATHER, name, source, None, set=request_set(process_set))
+    handle = _run(_lib.ALLGATHER, name, source, None, dtype=_named(data), set=request_set(process_set))
     try:
         found = Result()
         check(lib.hvd_result(handle, ctypes.byref(found)))

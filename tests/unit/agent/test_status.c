@@ -93,6 +93,31 @@ static void test_whole(void **state)
     status_fini(&s);
 }
 
+/* Sets, and the rank that is nearest to its limit. Ended members do not count. */
+static void test_sets(void **state)
+{
+    struct status s;
+    static const char members[] =
+        "{\"job\": \"a\", \"size\": 3, \"epoch\": 1, \"ranks\": ["
+        "{\"rank\": 0, \"pid\": 5, \"sets\": 2, \"descriptors\": 50, \"descriptors_max\": 1000},"
+        "{\"rank\": 1, \"pid\": 6, \"sets\": 1, \"descriptors\": 40, \"descriptors_max\": 100},"
+        "{\"rank\": 2, \"pid\": 7},"
+        "{\"rank\": 3, \"pid\": 8, \"state\": \"failed\", \"sets\": 9, \"descriptors\": 9,"
+        " \"descriptors_max\": 9}]}";
+    (void)state;
+    assert_int_equal(read_text(members, &s, NULL), 0);
+    auto_free char *text = screen(&s, false);
+    assert_non_null(strstr(
+        text, "\n  sets          rank 0 is in 2; rank 1 has 40 of at most 100 descriptors\n"));
+    s.members[0].descriptors_max = s.members[1].descriptors_max = 0;
+    auto_free char *unknown = screen(&s, false);
+    assert_non_null(strstr(unknown, "\n  sets          rank 0 is in 2\n"));
+    s.members[0].sets = s.members[1].sets = 0;
+    auto_free char *none = screen(&s, false);
+    assert_null(strstr(none, "  sets  "));
+    status_fini(&s);
+}
+
 /* A fixed job, and a coordinator that reports few fields. */
 static void test_least(void **state)
 {
@@ -219,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_whole),    cmocka_unit_test(test_least),
         cmocka_unit_test(test_many),     cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_duration), cmocka_unit_test(test_table),
+        cmocka_unit_test(test_sets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "core/backend/gpu_kernels.h"
+#include "core/coll/reduce.h"
 
 static struct kernel_move table;
 
@@ -45,7 +46,7 @@ static void test_choice(void **state)
     assert_int_equal(m.to_bytes, 2);
     m = plan(HVD_FLOAT16, HVD_FLOAT32, 1.0);
     assert_string_equal(gpu_kernel_names[m.kernel], "hvd_move_float16_float32");
-    for (int t = 0; t < HVD_DTYPES; t++) {
+    for (int t = 0; t < REDUCE_DTYPES; t++) {
         char want[64];
         const char *name = hvd_dtype_name((enum hvd_dtype)t);
         m = plan((enum hvd_dtype)t, (enum hvd_dtype)t, 2.0);

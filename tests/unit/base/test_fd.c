@@ -10,8 +10,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -128,12 +131,39 @@ static void test_library(void **state)
     assert_true(cosine(0.0) == 1.0);
 }
 
+/* A limit that can be raised is raised as far as needed; a text names the numbers of the other. */
+static void test_limits(void **state)
+{
+    struct rlimit before, limit;
+    struct err err = {0};
+    uint64_t open = 0, most = 0, more = 0;
+    int fd = -1;
+    char want[160];
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_true(fd_count(getpid(), &open, &most));
+    assert_int_equal(most, before.rlim_max);
+    assert_true((fd = dup(0)) >= 0 && fd_count(getpid(), &more, &most));
+    assert_int_equal(more, open + 1);
+    close(fd);
+    limit = (struct rlimit){.rlim_cur = open + 2, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(fd_limit_need(20, &err), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_true(limit.rlim_cur >= open - 1 + 20 && limit.rlim_max == before.rlim_max);
+    assert_int_equal(fd_limit_need((size_t)before.rlim_max, &err), -EMFILE);
+    snprintf(want, sizeof(want), "this process needs %llu descriptors (%llu are open, ",
+             (unsigned long long)(open - 1 + before.rlim_max), (unsigned long long)(open - 1));
+    assert_non_null(strstr(err_text(&err), want));
+    assert_false(fd_count(INT32_MAX, &open, &most));
+    setrlimit(RLIMIT_NOFILE, &before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full),    cmocka_unit_test(test_write_deadline),
         cmocka_unit_test(test_file),    cmocka_unit_test(test_passing),
-        cmocka_unit_test(test_library),
+        cmocka_unit_test(test_library), cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,6 +115,9 @@ static void test_refused(void **state)
     assert_int_equal(coll_start(*state, &op, &err), -EINVAL);
     op = op_of(HVD_ALLREDUCE, HVD_DTYPES, HVD_SUM, &t, 1);
     assert_int_equal(coll_start(*state, &op, &err), -EINVAL);
+    op = op_of(HVD_ALLREDUCE, HVD_FLOAT8_E4M3FN, HVD_SUM, &t, 1);
+    assert_int_equal(coll_start(*state, &op, &err), -EINVAL);
+    assert_string_equal(err_text(&err), "no allreduce of float8_e4m3fn");
     op = op_of(HVD_BROADCAST, HVD_UINT8, HVD_SUM, &t, 1);
     op.root = 1;
     assert_int_equal(coll_start(*state, &op, &err), -EINVAL);

@@ -254,7 +254,7 @@ static void test_all(void **state)
 {
     (void)state;
     fill_random();
-    for (int d = 0; d < HVD_DTYPES; d++)
+    for (int d = 0; d < REDUCE_DTYPES; d++)
         for (size_t o = 0; o < COUNT(ops); o++)
             for (int nsrc = 1; nsrc <= SOURCES && reduce_possible(d, ops[o]); nsrc++)
                 for (size_t c = 0; c < COUNT(counts); c++) {
@@ -268,7 +268,7 @@ static void test_blocks(void **state)
 {
     (void)state;
     fill_random();
-    for (int d = 0; d < HVD_DTYPES; d++)
+    for (int d = 0; d < REDUCE_DTYPES; d++)
         for (int nsrc = 1; nsrc <= 4; nsrc++)
             for (size_t n = 1023; n <= 2049; n += n == 1025 ? 1022 : 1) {
                 struct instance t = {.plan = plan_of(d, HVD_SUM), .nsrc = nsrc};
@@ -283,7 +283,7 @@ static void test_scales(void **state)
     static const int divisors[] = {1, 2, 3, 4, 7};
     static const double factors[] = {1.0, 0.5, 3.0, -0.3, 1e10};
     fill_random();
-    for (int d = 0; d < HVD_DTYPES; d++)
+    for (int d = 0; d < REDUCE_DTYPES; d++)
         for (size_t f = 0; f < COUNT(factors) * COUNT(factors); f++)
             for (size_t k = 0; k < COUNT(divisors) * 4; k++) {
                 struct instance t = {.plan = plan_of(d, ops[k % 4 == 3 ? 3 : 0]),
@@ -301,7 +301,7 @@ static void test_scales(void **state)
 static void test_in_place(void **state)
 {
     (void)state;
-    for (int d = 0; d < HVD_DTYPES; d++)
+    for (int d = 0; d < REDUCE_DTYPES; d++)
         for (int nsrc = 1; nsrc <= 5; nsrc++)
             for (int place = 0; place < nsrc; place++) {
                 static uint8_t saved[MOST * 8 + SLACK];
@@ -365,7 +365,7 @@ static void compare_kernels(const struct reduce_kernels *k)
 {
     static uint8_t a[MOST * 8], b[MOST * 8];
     const struct reduce_kernels *scalar = &reduce_scalar_kernels;
-    for (int d = 0; d < HVD_DTYPES; d++)
+    for (int d = 0; d < REDUCE_DTYPES; d++)
         for (size_t n = 0; n < 70; n++) {
             const uint8_t *x = memory[0] + n % 9, *y = memory[1] + n % 5;
             for (int op = 0; op < REDUCE_OPS && scalar->combine[d][op]; op++) {

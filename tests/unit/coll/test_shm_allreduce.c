@@ -42,7 +42,7 @@ static int matrix(struct mesh *mesh, void *ctx)
     struct shm_rank r;
     (void)ctx;
     int rc = shm_rank_init(&r, mesh, 3 << 20);
-    for (int d = 0; rc == 0 && d < HVD_DTYPES; d++) {
+    for (int d = 0; rc == 0 && d < REDUCE_DTYPES; d++) {
         size_t size = hvd_dtype_size((enum hvd_dtype)d);
         size_t inline_most = SHM_INLINE_MAX / size;
         size_t symmetric_most = (3u << 18) / size / (unsigned)(mesh->size - 1);
@@ -85,7 +85,7 @@ static int stress(struct mesh *mesh, void *ctx)
     unsigned own = (unsigned)mesh->rank * 77 + 1;
     for (int i = 0; rc == 0 && i < 80; i++) {
         size_t counts[SHM_FUSED_MOST], n = 1 + shm_rank_random(&r) % (i % 2 ? SHM_FUSED_MOST : 2);
-        enum hvd_dtype dtype = (enum hvd_dtype)(shm_rank_random(&r) % HVD_DTYPES);
+        enum hvd_dtype dtype = (enum hvd_dtype)(shm_rank_random(&r) % REDUCE_DTYPES);
         shm_rank_counts(&r, hvd_dtype_size(dtype), counts, n);
         rc = run_fused(&r, dtype, HVD_SUM, counts, n, shm_rank_random(&r) % 2);
         own = own * 1664525 + 1013904223;

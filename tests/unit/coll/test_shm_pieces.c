@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "core/coll/reduce.h"
 #include "tests/harness/pattern.h"
 #include "tests/harness/shm_host.h"
 #include "tests/harness/shm_rank.h"
@@ -83,7 +84,7 @@ static int pieces(struct mesh *mesh, void *ctx)
     int rc = shm_rank_init(&r, mesh, 4 << 20);
     for (int i = 0; rc == 0 && i < 15; i++) {
         size_t counts[SHM_FUSED_MOST], n = 1 + shm_rank_random(&r) % (i % 2 ? SHM_FUSED_MOST : 2);
-        enum hvd_dtype dtype = (enum hvd_dtype)(shm_rank_random(&r) % HVD_DTYPES);
+        enum hvd_dtype dtype = (enum hvd_dtype)(shm_rank_random(&r) % REDUCE_DTYPES);
         shm_rank_counts(&r, hvd_dtype_size(dtype), counts, n);
         rc = through_work(&r, ctx, dtype, counts, n);
     }

@@ -183,6 +183,39 @@ static void test_events(void **state)
     unlink(path);
 }
 
+/* A tensor of a set is not the world's tensor of the same name. */
+static void test_sets(void **state)
+{
+    char path[96];
+    snprintf(path, sizeof(path), "%s/set.json", dir);
+    struct timeline *t = NULL;
+    assert_int_equal(timeline_open(path, 0, false, &t, NULL), 0);
+    struct timeline_op world = op("x", clock_ns()), one = world, two = world, barrier = world;
+    one.set = 1;
+    one.set_text = "set 1 (ranks 0, 2)";
+    two.set = barrier.set = 2;
+    two.set_text = barrier.set_text = "set 2 (ranks 0, 1)";
+    barrier.kind = HVD_BARRIER;
+    barrier.status = -5;
+    timeline_add(t, &world);
+    timeline_add(t, &one);
+    timeline_add(t, &one);
+    timeline_add(t, &two);
+    timeline_add(t, &barrier);
+    timeline_close(t);
+    char *text = read_trace(path);
+    assert_int_equal(count(text, "\"allreduce.x\""), 1);
+    assert_int_equal(count(text, "\"allreduce.x (set 1)\""), 1);
+    assert_int_equal(count(text, "\"allreduce.x (set 2)\""), 1);
+    assert_int_equal(count(text, "\"labels\":\"set 1 (ranks 0, 2)\""), 1);
+    assert_int_equal(count(text, "\"labels\":\"set 2 (ranks 0, 1)\""), 2);
+    assert_int_equal(count(text, "\"shape\":\"[3, 4]\",\"set\":1}"), 2);
+    assert_int_equal(count(text, "\"shape\":\"[3, 4]\"}"), 1);
+    assert_int_equal(count(text, "{\"set\":2,\"status\":-5}"), 1);
+    free(text);
+    unlink(path);
+}
+
 static void test_names_of_any_bytes(void **state)
 {
     char path[96];
@@ -353,7 +386,7 @@ int main(void)
         cmocka_unit_test(test_events),    cmocka_unit_test(test_names_of_any_bytes),
         cmocka_unit_test(test_flood),     cmocka_unit_test(test_valid_before_the_end),
         cmocka_unit_test(test_paths),     cmocka_unit_test(test_failed_operation),
-        cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_full_disk), cmocka_unit_test(test_sets),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

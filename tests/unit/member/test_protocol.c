@@ -214,6 +214,26 @@ static void test_report(void **state)
     assert_int_equal(out.items[0].code, -11);
     assert_string_equal(out.items[0].tail, "caf? ?\n\ttab");
     assert_true(out.items[0].bytes == 1ull << 40);
+    assert_true(out.items[0].sets == 0 && out.items[0].descriptors_max == 0);
+    report_body_fini(&out);
+}
+
+static void test_report_of_sets(void **state)
+{
+    struct report_item item = {.type = REPORT_PROGRESS,
+                               .member = 1,
+                               .pid = 7,
+                               .batches = 5,
+                               .sets = 3,
+                               .descriptors = 40,
+                               .descriptors_max = 1024};
+    struct report_body in = {.agent = "a", .seq = 2, .n = 1, .items = &item}, out;
+    (void)state;
+    auto_free char *text = report_write(&in);
+    assert_non_null(text);
+    assert_int_equal(report_read(text, strlen(text), &out, NULL), 0);
+    assert_true(out.items[0].batches == 5 && out.items[0].sets == 3);
+    assert_true(out.items[0].descriptors == 40 && out.items[0].descriptors_max == 1024);
     report_body_fini(&out);
 }
 
@@ -366,11 +386,17 @@ static void test_long_card_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_join),          cmocka_unit_test(test_rejoin),
-        cmocka_unit_test(test_welcome),       cmocka_unit_test(test_cards_and_roster),
-        cmocka_unit_test(test_notes),         cmocka_unit_test(test_broken_places),
-        cmocka_unit_test(test_report),        cmocka_unit_test(test_changes),
-        cmocka_unit_test(test_foreign_bytes), cmocka_unit_test(test_long_card_is_refused),
+        cmocka_unit_test(test_join),
+        cmocka_unit_test(test_rejoin),
+        cmocka_unit_test(test_welcome),
+        cmocka_unit_test(test_cards_and_roster),
+        cmocka_unit_test(test_notes),
+        cmocka_unit_test(test_broken_places),
+        cmocka_unit_test(test_report),
+        cmocka_unit_test(test_report_of_sets),
+        cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_foreign_bytes),
+        cmocka_unit_test(test_long_card_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

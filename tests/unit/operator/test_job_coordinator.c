@@ -8,11 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 #include <sodium.h>
 
+#include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "operator/coordinator/plane_private.h"
 #include "tests/harness/operator/job_agents.h"
 
 static void test_first_world_waits_for_bound_pods(void **state)
@@ -131,6 +134,50 @@ static void test_refused(void **state)
     job_coordinator_destroy(c);
 }
 
+static void keep_worker(void *arg, const struct plane_worker *worker)
+{
+    if (strcmp(worker->pod_uid, "p0") == 0)
+        *(struct plane_worker *)arg = *worker;
+}
+
+static struct plane_worker report(struct job_coordinator *c, const struct report_item *item)
+{
+    struct report_item one = *item;
+    struct report_body body = {.agent = "p0.x", .seq = 100 + item->batches, .n = 1, .items = &one};
+    struct plane_worker seen = {0};
+    struct plane p = {0};
+    auto_free char *text = NULL;
+    assert_int_equal(job_agents_post(c, 0, "/v1/report", report_write(&body), &text), 204);
+    list_init(&p.jobs);
+    list_append(&p.jobs, &c->node);
+    plane_workers(&p, c->uid, keep_worker, &seen);
+    list_remove(&c->node);
+    return seen;
+}
+
+/* A view has the sets and descriptors of a rank, until it says that it is in none. */
+static void test_sets_in_a_view(void **state)
+{
+    struct job_coordinator *c = job_agents_train(2, 1, 4);
+    struct report_item item = {.type = REPORT_PROGRESS,
+                               .batches = 9,
+                               .sets = 2,
+                               .descriptors = 40,
+                               .descriptors_max = 1024};
+    (void)state;
+    struct plane_worker seen = report(c, &item);
+    assert_int_equal(seen.batches, 9);
+    assert_int_equal(seen.sets, 2);
+    assert_int_equal(seen.descriptors, 40);
+    assert_int_equal(seen.descriptors_max, 1024);
+    item = (struct report_item){.type = REPORT_PROGRESS, .batches = 10};
+    seen = report(c, &item);
+    assert_int_equal(seen.batches, 10);
+    assert_int_equal(seen.sets, 0);
+    assert_int_equal(seen.descriptors_max, 0);
+    job_coordinator_destroy(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +187,7 @@ int main(void)
         cmocka_unit_test(test_who_leaves),
         cmocka_unit_test(test_not_elastic_any_more),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_sets_in_a_view),
     };
     if (sodium_init() < 0)
         return 1;

@@ -142,7 +142,12 @@ static void test_facts(void **state)
 static void test_view(void **state)
 {
     struct plane_worker workers[2] = {{.pod_uid = "p0", .connected = true, .idle_ms = -1},
-                                      {.pod_uid = "p1", .state = "active", .batches = 7}};
+                                      {.pod_uid = "p1",
+                                       .state = "active",
+                                       .batches = 7,
+                                       .sets = 2,
+                                       .descriptors = 40,
+                                       .descriptors_max = 1024}};
     struct plane_epoch epochs[1] = {{.number = 4, .size = 2, .lost = true, .cost = 0.5}};
     struct plane_finding findings[1] = {{.pod = "d-0", .finding = {.status = FINDING_FAIL}}};
     const struct plane_view v = {.uid = "u",
@@ -159,6 +164,10 @@ static void test_view(void **state)
     assert_int_equal(plane_read_view(j, &got, NULL), 0);
     assert_int_equal(got.nworkers, 2);
     assert_int_equal(got.workers[1].batches, 7);
+    assert_int_equal(got.workers[0].sets, 0);
+    assert_int_equal(got.workers[1].sets, 2);
+    assert_int_equal(got.workers[1].descriptors, 40);
+    assert_int_equal(got.workers[1].descriptors_max, 1024);
     assert_true(got.workers[0].connected && got.epochs[0].lost);
     assert_int_equal(got.facts.epoch, 9);
     assert_true(got.findings[0].finding.status == FINDING_FAIL);

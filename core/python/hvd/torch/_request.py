@@ -28,6 +28,9 @@ DTYPES = {
 }
 if hasattr(torch, "uint16"):  # torch >= 2.3
     DTYPES[torch.uint16] = _lib.UINT16
+if hasattr(torch, "float8_e4m3fn"):  # torch >= 2.1; only moved: the library refuses to combine them
+    DTYPES[torch.float8_e4m3fn] = _lib.FLOAT8_E4M3FN
+    DTYPES[torch.float8_e5m2] = _lib.FLOAT8_E5M2
 
 
 class Pending:
