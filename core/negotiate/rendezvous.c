@@ -320,7 +320,7 @@ static int enter(struct rendezvous *v, struct point *p, int child, const struct 
         return -EPROTO;
     if (child >= 0)
         p->via[child] = true;
-    if (v->rank != 0)
+    if (!p->entered) /* this is not rank 0 */
         return v->ops.send(v->ctx, NEGOTIATE_PARENT, msg);
     if (p->nentered++ == 0) {
         p->limit = limit < LIMIT_MAX ? limit : LIMIT_MAX;

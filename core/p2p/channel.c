@@ -179,8 +179,9 @@ static void sent(struct p2p *p, struct channel *c)
     struct p2p_op *op = c->tx_op;
     enum frame type = c->sending;
     c->sending = 0;
-    if (op)
-        list_remove(&op->at);
+    if (!op) /* CREDIT, PROCESS */
+        return;
+    list_remove(&op->at);
     if (type == FRAME_GRANT && !is_over(op)) {
         list_append(op->copies ? &c->copying : &c->receiving, &op->at);
     } else if (type == FRAME_GRANT && op->expected > op->bytes) {

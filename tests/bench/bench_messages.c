@@ -115,7 +115,8 @@ int main(int argc, char **argv)
         b.budget_ns = strtoull(optarg, NULL, 10) * CLOCK_MS;
     b.times = malloc(MAX_CALLS * sizeof(*b.times));
     if (opt != -1 || !b.times || hvd_init() != 0 || hvd_size() != 2) {
-        fprintf(stderr, "usage: bench_messages [-t MS] BYTES..., with two ranks: %s\n", hvd_error());
+        fprintf(stderr, "usage: bench_messages [-t MS] BYTES..., with two ranks: %s\n",
+                hvd_error());
         return 1;
     }
     b.rank = hvd_rank();

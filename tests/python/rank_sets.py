@@ -214,6 +214,40 @@ def test_formed():
         hvd.form_process_set("ab", "other")
 
 
+def test_messages():
+    """In the world and in a set, whose ranks are those of the job; by any source; what is refused."""
+    rank, size = hvd.rank(), hvd.size()
+    above, below = (rank + 1) % size, (rank - 1) % size
+    for count in (0, 3, 100000):
+        got = torch.zeros(count)
+        sent = hvd.isend(torch.full([count], float(rank)), above, tag=5)
+        assert hvd.recv(got, below, tag=5) == below
+        same(got, torch.full([count], float(below)))
+        assert sent.wait() is None and sent.done()
+    if rank == 0:
+        got = torch.zeros(2, dtype=torch.int64)
+        assert sorted(hvd.recv(got) for _ in range(size - 1)) == list(range(1, size))
+    else:
+        hvd.send(torch.tensor([rank, 1]), 0)
+    last = sets["last"]
+    if last.included():
+        other = last.ranks[0] if rank == last.ranks[-1] else last.ranks[-1]
+        got = torch.zeros(4)
+        message = hvd.irecv(got, process_set=last)
+        hvd.send(torch.ones(4), other, process_set=last)
+        assert message.wait() == other and got.sum() == 4
+    else:
+        with raises(ValueError, "is not in ProcessSet"):
+            hvd.recv(torch.zeros(1), process_set=last)
+    hvd.isend(torch.zeros(2), rank, tag=7)
+    with raises(hvd.HvdError, "has 8 bytes, and the buffer 16"):
+        hvd.recv(torch.zeros(4), rank, tag=7)
+    with raises(ValueError, "not contiguous"):
+        hvd.recv(torch.zeros(4, 4).t())
+    with raises(hvd.HvdError, "tag -1 is negative"):
+        hvd.send(torch.zeros(1), 0, tag=-1)
+
+
 def test_removed():
     chosen = sets.pop("upper")
     number = chosen.process_set_id

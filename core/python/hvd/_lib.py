@@ -85,6 +85,27 @@ class Result(ctypes.Structure):
     ]
 
 
+class Arrival(ctypes.Structure):
+    """struct hvd_arrival."""
+
+    _fields_ = [("peer", ctypes.c_int), ("bytes", ctypes.c_int64)]
+
+
+class Message(ctypes.Structure):
+    """struct hvd_message."""
+
+    _fields_ = [
+        ("direction", ctypes.c_int),
+        ("peer", ctypes.c_int),
+        ("tag", ctypes.c_int),
+        ("set", ctypes.c_int),
+        ("device", ctypes.c_int),
+        ("data", ctypes.c_void_p),
+        ("bytes", ctypes.c_int64),
+        ("ret_arrival", ctypes.POINTER(Arrival)),
+    ]
+
+
 class Stats(ctypes.Structure):
     """struct hvd_stats."""
 
@@ -151,6 +172,7 @@ _PROTOTYPES = {
     "hvd_release": (None, [_HANDLE]),
     "hvd_barrier": (_INT, [_STR]),
     "hvd_join": (_INT, []),
+    "hvd_exchange_sized": (_INT, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p]),
     "hvd_set_add": (_INT, [ctypes.c_void_p, _INT, ctypes.c_void_p]),
     "hvd_set_form": (_INT, [ctypes.c_char_p, ctypes.c_void_p, _INT, ctypes.c_void_p]),
     "hvd_set_remove": (_INT, [_INT]),

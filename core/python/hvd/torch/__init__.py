@@ -32,6 +32,7 @@ from .functions import (  # noqa: F401
     broadcast_optimizer_state,
     broadcast_parameters,
 )
+from .messages import irecv, isend, recv, send  # noqa: F401
 from .ops import *  # noqa: F401,F403
 from .optimizer import DistributedOptimizer  # noqa: F401
 from .process_sets import (  # noqa: F401

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages between two ranks: the bytes of buffers (numpy arrays, bytearrays, memoryviews), by tag.
+
+    if hvd.rank() == 0:
+        hvd.send(array, 1)
+    elif hvd.rank() == 1:
+        sender = hvd.recv(array)            # overwrites array; from any rank
+
+Messages from one rank to another one with equal tags are received in the order in which they were sent. Ranks are those of
+the job, also in a process set. A message has exactly the bytes of the buffer that receives it.
+"""
+import ctypes
+import errno
+
+from ._lib import Arrival, HvdError, Message, check, lib
+from .buffers import _address, _memory, _view
+from .process_sets import global_process_set, request_set
+from .world import at_shutdown
+
+_SEND, _RECV, _ANY = 0, 1, -1
+
+
+_dropped = []  # (handle, memory) of messages whose InFlight is gone before they have ended
+at_shutdown.append(_dropped.clear)
+
+
+def _forget_ended():
+    for handle, kept in list(_dropped):
+        if lib.hvd_poll(handle) != 0:
+            lib.hvd_release(handle)
+            _dropped.remove((handle, kept))
+
+
+class InFlight:
+    """A message that isend() or irecv() has submitted. Its buffer stays alive until the message has ended, also if this
+    object is dropped."""
+
+    def __init__(self, direction, data, peer, tag, process_set):
+        self._handle = ctypes.c_int64(0)
+        self._set = process_set
+        _forget_ended()
+        self._arrival = Arrival()
+        view = _view(data, direction == _RECV)
+        self._bytes, self._kept = view.nbytes, (data, _memory(view))
+        message = Message(
+            direction=direction,
+            peer=_ANY if peer is None else process_set.number_of(peer),
+            tag=tag,
+            set=request_set(process_set),
+            device=-1,
+            data=_address(self._kept[1]),
+            bytes=self._bytes,
+            ret_arrival=ctypes.pointer(self._arrival) if direction == _RECV else None,
+        )
+        code = lib.hvd_exchange_sized(ctypes.byref(message), ctypes.sizeof(message), 1, ctypes.byref(self._handle))
+        check(code)
+        self._receives = direction == _RECV
+
+    def __del__(self):
+        if self._handle.value and lib.hvd_initialized():
+            _dropped.append((self._handle.value, self._kept))
+
+    def hold(self, owner):
+        """Keeps the owner of the buffer's memory alive, too."""
+        self._kept = (owner, self._kept)
+
+    def done(self):
+        """Whether it has ended. Does not wait."""
+        return self._handle.value == 0 or check(lib.hvd_poll(self._handle)) == 1
+
+    def wait(self):
+        """Waits for its end. Returns the rank of the sender if it is a receive, else None. The second call returns
+        the same at once. HvdError: it failed, or the message is smaller or larger than the buffer."""
+        handle, self._handle = self._handle, ctypes.c_int64(0)
+        if handle.value:
+            code = lib.hvd_wait(handle)
+            self._kept = None
+            check(code)
+        if not self._receives:
+            return None
+        sender = self._set.ranks[self._arrival.peer]
+        if self._arrival.bytes != self._bytes:
+            text = f"the message of rank {sender} has {self._arrival.bytes} bytes, and the buffer {self._bytes}"
+            raise HvdError(text, errno.EMSGSIZE)
+        return sender
+
+
+def isend(data, dst, tag=0, process_set=global_process_set):
+    """Sends a buffer to rank dst. Returns an InFlight. Do not change the buffer before its wait() has returned."""
+    return InFlight(_SEND, data, dst, tag, process_set)
+
+
+def irecv(data, src=None, tag=0, process_set=global_process_set):
+    """Receives into a buffer from rank src; None: from any. Returns an InFlight."""
+    return InFlight(_RECV, data, src, tag, process_set)
+
+
+def send(data, dst, tag=0, process_set=global_process_set):
+    """Sends a buffer to rank dst, and waits until it may be changed. A large one waits for the receiver."""
+    isend(data, dst, tag, process_set).wait()
+
+
+def recv(data, src=None, tag=0, process_set=global_process_set):
+    """Receives into a buffer from rank src; None: from any. Returns the sender's rank."""
+    return irecv(data, src, tag, process_set).wait()
