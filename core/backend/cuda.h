@@ -20,15 +20,6 @@
 
 #include "core/backend/cuda_api.h"
 
-/* Identifies a GPU independently of the process's numbering. Plain bytes: may be sent to other
- * ranks. */
-struct cuda_identity {
-    unsigned char has_uuid;
-    unsigned char uuid[CUDA_UUID_SIZE]; /* UUID of the GPU, or of the MIG instance that the process
-                                           was given */
-    char pci[16];                       /* "0000:07:00.0"; other hosts have the same ones */
-};
-
 struct cuda_kernels;
 
 struct cuda_device {
@@ -40,7 +31,9 @@ struct cuda_device {
     int multiprocessors;
     int priority; /* the highest for a stream */
     char name[96];
-    struct cuda_identity identity;
+    /* Identifies the GPU on this host: UUID of the GPU, or of the MIG instance that the process was
+     * given; from old drivers "0000:07:00.0". Plain bytes: may be sent to other ranks. */
+    unsigned char identity[CUDA_UUID_SIZE];
     struct err lost;          /* code != 0: the device failed for good */
     struct CUevent_st **free; /* events that are not in use */
     size_t nfree, events;     /* events: all that exist; free has room for as many */

@@ -24,54 +24,13 @@ static struct {
 
 /* ---- what the driver's answers mean ---------------------------------------------------------- */
 
+#define MEANING(name, code, errnum, sticks) {code, errnum, sticks},
+
 static const struct meaning {
     unsigned code;
     int errnum;
     bool sticks;
-} meanings[] = {
-    {CUDA_INVALID_VALUE, EINVAL, false},
-    {CUDA_OUT_OF_MEMORY, ENOMEM, false},
-    {CUDA_NOT_INITIALIZED, ENODEV, false},
-    {CUDA_DEINITIALIZED, ESHUTDOWN, false},
-    {CUDA_STUB_LIBRARY, ENODEV, false},
-    {CUDA_DEVICE_UNAVAILABLE, EBUSY, false},
-    {CUDA_NO_DEVICE, ENODEV, false},
-    {CUDA_INVALID_DEVICE, ENODEV, false},
-    {CUDA_INVALID_IMAGE, EINVAL, false},
-    {CUDA_INVALID_CONTEXT, EINVAL, false},
-    {CUDA_NO_BINARY_FOR_GPU, ENOTSUP, false},
-    {CUDA_ECC_UNCORRECTABLE, EIO, true},
-    {CUDA_INVALID_PTX, ENOTSUP, false},
-    {CUDA_NVLINK_UNCORRECTABLE, EIO, true},
-    {CUDA_UNSUPPORTED_PTX_VERSION, ENOTSUP, false},
-    {CUDA_CONTAINED, EIO, true},
-    {CUDA_OPERATING_SYSTEM, EIO, false},
-    {CUDA_INVALID_HANDLE, EINVAL, false},
-    {CUDA_NOT_FOUND, ENOENT, false},
-    {CUDA_NOT_READY, EAGAIN, false},
-    {CUDA_ILLEGAL_ADDRESS, EFAULT, true},
-    {CUDA_LAUNCH_OUT_OF_RESOURCES, EINVAL, false},
-    {CUDA_LAUNCH_TIMEOUT, ETIMEDOUT, true},
-    {CUDA_CONTEXT_IS_DESTROYED, EIO, true},
-    {CUDA_ASSERT, EIO, true},
-    {CUDA_HARDWARE_STACK_ERROR, EIO, true},
-    {CUDA_ILLEGAL_INSTRUCTION, EIO, true},
-    {CUDA_MISALIGNED_ADDRESS, EFAULT, true},
-    {CUDA_INVALID_ADDRESS_SPACE, EFAULT, true},
-    {CUDA_INVALID_PC, EIO, true},
-    {CUDA_LAUNCH_FAILED, EIO, true},
-    {CUDA_NOT_PERMITTED, EPERM, false},
-    {CUDA_NOT_SUPPORTED, ENOTSUP, false},
-    {CUDA_SYSTEM_NOT_READY, ENODEV, false},
-    {CUDA_SYSTEM_DRIVER_MISMATCH, ENOTSUP, false},
-    {CUDA_COMPAT_NOT_SUPPORTED, ENOTSUP, false},
-    {CUDA_CAPTURE_UNSUPPORTED, EBUSY, false},
-    {CUDA_CAPTURE_INVALIDATED, EBUSY, false},
-    {CUDA_CAPTURE_IMPLICIT, EBUSY, false},
-    {CUDA_CAPTURED_EVENT, EBUSY, false},
-    {CUDA_EXTERNAL_DEVICE, EIO, true},
-    {CUDA_UNKNOWN, EIO, true},
-};
+} meanings[] = {CUDA_ERRORS(MEANING)};
 
 static const struct meaning *meaning_of(unsigned code)
 {
@@ -187,7 +146,7 @@ static int why_not(unsigned code, struct err *err)
                        "CUDA_VISIBLE_DEVICES=%s leaves no GPU: unset it, or list numbers of GPUs "
                        "that are there " DOCTOR(CHECK_VISIBLE_DEVICES),
                        visible);
-    if (code == CUDA_SYSTEM_DRIVER_MISMATCH || code == CUDA_COMPAT_NOT_SUPPORTED)
+    if (code == CUDA_SYSTEM_DRIVER_MISMATCH || code == CUDA_COMPAT_NOT_SUPPORTED_ON_DEVICE)
         return err_set(err, -rc,
                        "%s does not fit the driver of the host: %s " DOCTOR(CHECK_DRIVER_VERSION),
                        cuda.api.path, err_text(err));

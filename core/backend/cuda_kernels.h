@@ -1,13 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuda_kernels: the file of kernels (kernels/hvd_kernels.cu, built into hvd_kernels.fatbin), loaded
- * when a device first needs one, and their launches. Between cuda_enter() and cuda_leave().
+ * cuda_kernels: the kernels of kernels/hvd_kernels.cu: the preparation of launches on the host (the
+ * choice of the kernel and its table of pieces); their file, hvd_kernels.fatbin, loaded when a
+ * device first needs one; and launches.
  */
 #ifndef HVD_BACKEND_CUDA_KERNELS_H
 #define HVD_BACKEND_CUDA_KERNELS_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <hvd.h>
+
 #include "core/backend/cuda.h"
-#include "core/backend/gpu_kernels.h"
+#include "core/backend/kernels/kernels.h"
+
+/* ---- preparation: pure; any thread ---- */
+
+#define GPU_KERNELS 20
+
+/* The kernels' names. A kernel's number is its index here. */
+extern const char *const gpu_kernel_names[GPU_KERNELS];
+
+/* A piece to move: count elements, from one place to another. */
+struct gpu_piece {
+    const void *from;
+    void *to;
+    size_t count;
+};
+
+/* The conversion on the way: times prescale, divided by divisor, times postscale; a factor of 1
+ * is skipped. bool is never scaled, and becomes 0 or 1. When integers change their width, the
+ * factors are applied in the narrower type. */
+struct gpu_change {
+    enum hvd_dtype from, to;
+    double prescale;
+    int divisor;
+    double postscale;
+};
+
+/* The kernel for a conversion, and its units. */
+struct gpu_move {
+    int kernel; /* its number */
+    struct kernel_change change;
+    size_t from_bytes, to_bytes; /* bytes of an element before and after the conversion */
+    size_t unit; /* what the kernel counts, per element of a piece: its bytes, or 1 */
+};
+
+/* -ENOTSUP: no kernel makes this conversion. */
+int gpu_move_plan(const struct gpu_change *change, struct gpu_move *ret, struct err *err);
+
+/* Fills the parameters of one launch with as many pieces as fit. Returns how many of the n
+ * pieces it took, empty ones included. ret->pieces is 0 when all of these were empty. */
+size_t gpu_move_fill(const struct gpu_move *move, const struct gpu_piece *pieces, size_t n,
+                     struct kernel_move *ret);
+
+/* The number of blocks to launch: enough to fill the device, but not more than there is work
+ * for. */
+unsigned gpu_blocks(uint64_t work, int multiprocessors);
+
+/* The layout of tensors in one buffer: each begins at a multiple of 16 bytes. ret_at[n] in
+ * bytes; it may be the array counts. Returns the size of the buffer. elem: bytes of an element
+ * in it. */
+size_t gpu_layout(const size_t *counts, size_t n, size_t elem, size_t *ret_at);
+
+/* ---- on a device: between cuda_enter() and cuda_leave() ---- */
 
 /* The CUDA version of the nvcc that makes the file (kernels/nvcc.sh): the driver must support
  * it. */

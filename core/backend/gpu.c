@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "core/backend/cuda_kernels.h"
 #include "core/base/clock.h"
 
 /* time limit of gpu_copy_now(), including the wait for earlier work on the stream */

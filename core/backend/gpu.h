@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "core/backend/cuda.h"
-#include "core/backend/gpu_kernels.h"
+#include "core/backend/cuda_kernels.h"
 #include "core/coll/coll.h"
 
 struct gpu {

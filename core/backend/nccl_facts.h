@@ -22,7 +22,7 @@ struct nccl_fact {
     int32_t driver;  /* cuDriverGetVersion(), such as 13000; 0: no driver */
     int32_t gpus;    /* number of GPUs that this process sees */
     int32_t sm;      /* compute capability of its own GPU, such as 90; 0: unknown */
-    uint8_t gpu[16]; /* its UUID; zero: it has no GPU */
+    uint8_t gpu[16]; /* what identifies it on this host; zero: it has no GPU */
     bool hides_gpus; /* CUDA_VISIBLE_DEVICES is set, and empty or -1 */
     bool shares_gpu; /* NCCL_MULTI_RANK_GPU_ENABLE is set, and not 0 */
     bool kernels;    /* this rank has hvd's kernels; they are used only if every rank has them */

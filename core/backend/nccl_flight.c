@@ -6,8 +6,6 @@
 
 #include <stdlib.h>
 
-#include "core/backend/cuda_kernels.h"
-
 #define BUFFER_ALIGN ((size_t)256)
 /* Tensors from this size on are packed only if they need a kernel. */
 #define DIRECT_BYTES ((size_t)512 << 10)

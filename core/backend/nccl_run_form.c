@@ -39,10 +39,7 @@ static void say_gpu(const struct cuda_device *d, struct nccl_fact *f)
     f->sm = d->sm;
     f->hides_gpus = gpus == 0 && visible && (!*visible || strcmp(visible, "-1") == 0);
     f->shares_gpu = shares && atoi(shares) != 0;
-    if (d->identity.has_uuid)
-        memcpy(f->gpu, d->identity.uuid, sizeof(f->gpu));
-    else /* unique enough, because it is only compared on this host */
-        memcpy(f->gpu, d->identity.pci, sizeof(f->gpu));
+    memcpy(f->gpu, d->identity, sizeof(f->gpu));
 }
 
 static void say_nccl(const struct nccl_run *run, struct nccl_fact *f)

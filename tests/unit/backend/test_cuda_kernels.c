@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_gpu_kernels: which kernel runs which change, and the tables of pieces and chunks for their
+ * test_cuda_kernels: which kernel runs which change, and the tables of pieces and chunks for their
  * launches.
  */
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "core/backend/gpu_kernels.h"
+#include "core/backend/cuda_kernels.h"
 
 static struct kernel_move table;
 
