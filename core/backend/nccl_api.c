@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -174,4 +175,15 @@ const char *nccl_api_name(const struct nccl_api *api, char *dst, size_t size)
 {
     snprintf(dst, size, "NCCL %s (%s, %s)", api->text, api->path, nccl_origin_name(api->origin));
     return dst;
+}
+
+int nccl_api_refuse_blocking(const struct nccl_api *api, struct err *err)
+{
+    const char *blocks = getenv("NCCL_COMM_BLOCKING");
+    if (!blocks || !blocks[0] || strcmp(blocks, "0") == 0)
+        return 0;
+    return err_set(err, ENOTSUP,
+                   "NCCL_COMM_BLOCKING=%s makes calls of NCCL %s (%s) wait for other ranks, which "
+                   "hvd cannot use: unset it, also in NCCL's configuration file",
+                   blocks, api->text, api->path);
 }

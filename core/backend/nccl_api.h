@@ -30,6 +30,12 @@ struct nccl_api {
 
 #define NCCL_OLDEST 21400
 
+/* "In progress" counts as success: communicators do not block. */
+static inline bool nccl_failed(int result)
+{
+    return result != NCCL_ABI_SUCCESS && result != NCCL_ABI_IN_PROGRESS;
+}
+
 /* ncclGetVersion()'s number as major * 10000 + minor * 100 + patch; 0: code is no version. */
 int nccl_version_decode(int code);
 
@@ -51,5 +57,9 @@ int nccl_api_open(const struct nccl_place *place, struct nccl_api *ret, struct e
 
 /* "NCCL 2.27.7 (/path/libnccl.so.2, mapped already)" */
 const char *nccl_api_name(const struct nccl_api *api, char *dst, size_t size);
+
+/* -ENOTSUP: NCCL_COMM_BLOCKING is set, perhaps by NCCL itself from its configuration file, which it
+ * reads when the first communicator is created. */
+int nccl_api_refuse_blocking(const struct nccl_api *api, struct err *err);
 
 #endif
