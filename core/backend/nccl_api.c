@@ -5,28 +5,21 @@
 #include "core/backend/nccl_api.h"
 
 #include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
 #include <pthread.h>
-#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "core/backend/doctor.h"
-#include "core/backend/nccl_build.h"
+#include "core/base/cleanup.h"
 #include "core/base/library.h"
 
 #define LOAD DOCTOR(CHECK_NCCL_LOAD)
-
-/* A function, and the field that gets its address. */
-struct row {
-    const char *name;
-    size_t offset;
-};
-
-#define ROW(name, result, arguments) {#name, offsetof(struct nccl_api, name)},
-
-static const struct row functions[] = {NCCL_ABI_FUNCTIONS(ROW)};
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -45,57 +38,125 @@ const char *nccl_version_text(int version, char dst[16])
     return dst;
 }
 
-/* ISO C has no way from an object pointer to a function: the bytes are those dlsym() returns. */
-static bool find(void *handle, const struct row *row, struct nccl_api *api)
+const char *nccl_api_name(const struct nccl_api *api, char *dst, size_t size)
 {
-    void *address = dlsym(handle, row->name);
-    memcpy((char *)api + row->offset, &address, sizeof(address));
-    return address;
+    snprintf(dst, size, "%s (%s, %s)", api->text, api->path, nccl_origin_name(api->origin));
+    return dst;
 }
 
-static int find_all(void *handle, struct nccl_api *api, struct err *err)
+/* ---- the CUDA version that NCCL was built for ---- */
+
+/* Reads a number of at most three digits at *at, before end, and moves *at after it. -1: there is
+ * none. */
+static int number(const char **at, const char *end)
 {
-    for (size_t i = 0; i < COUNT(functions); i++)
-        if (!find(handle, &functions[i], api))
-            return err_set(err, ELIBBAD, "%s has no %s: it is no NCCL of 2.14 or newer " LOAD,
-                           api->path, functions[i].name);
+    int v = -1;
+    for (int digits = 0; *at < end && **at >= '0' && **at <= '9' && digits < 3; digits++, (*at)++)
+        v = (v < 0 ? 0 : v * 10) + (**at - '0');
+    return v;
+}
+
+int nccl_build_parse(const void *bytes, size_t n)
+{
+    static const char version[] = "NCCL version ", cuda[] = "+cuda";
+    const char *at = bytes, *end = at + n;
+    while (n > 0 && (at = memmem(at, (size_t)(end - at), version, sizeof(version) - 1)) != NULL) {
+        at += sizeof(version) - 1;
+        const char *s = at;
+        while (s < end && ((*s >= '0' && *s <= '9') || *s == '.'))
+            s++;
+        if ((size_t)(end - s) < sizeof(cuda) - 1 || memcmp(s, cuda, sizeof(cuda) - 1) != 0)
+            continue;
+        s += sizeof(cuda) - 1;
+        int major = number(&s, end);
+        if (major <= 0 || s == end || *s++ != '.')
+            continue;
+        int minor = number(&s, end);
+        if (minor >= 0 && minor < 100)
+            return major * 1000 + minor * 10;
+    }
     return 0;
 }
 
-static int ask_version(struct nccl_api *api, struct err *err)
+/* Whether n bytes from `at` on are within a file of this size. */
+static bool holds(size_t size, uint64_t at, uint64_t n)
 {
+    return at <= size && n <= size - at;
+}
+
+/* Searches .rodata: the code for GPUs is hundreds of megabytes. */
+static int build_of_bytes(const uint8_t *file, size_t size)
+{
+    static const char rodata[] = ".rodata";
+    Elf64_Ehdr head;
+    Elf64_Shdr names, s;
+    if (size < sizeof(head))
+        return 0;
+    memcpy(&head, file, sizeof(head));
+    if (memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
+        head.e_ident[EI_DATA] != ELFDATA2LSB || head.e_shentsize != sizeof(s) ||
+        head.e_shstrndx >= head.e_shnum || !holds(size, head.e_shoff, head.e_shnum * sizeof(s)))
+        return 0;
+    const uint8_t *sections = file + head.e_shoff;
+    memcpy(&names, sections + head.e_shstrndx * sizeof(s), sizeof(s));
+    for (int i = 0; i < head.e_shnum; i++) {
+        memcpy(&s, sections + (size_t)i * sizeof(s), sizeof(s));
+        uint64_t name = names.sh_offset + s.sh_name;
+        if (holds(size, name, sizeof(rodata)) && memcmp(file + name, rodata, sizeof(rodata)) == 0)
+            return holds(size, s.sh_offset, s.sh_size)
+                       ? nccl_build_parse(file + s.sh_offset, s.sh_size)
+                       : 0;
+    }
+    return 0;
+}
+
+int nccl_build_of(const char *path)
+{
+    struct stat st;
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_size <= 0)
+        return 0;
+    size_t size = (size_t)st.st_size;
+    void *file = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (file == MAP_FAILED)
+        return 0;
+    int cuda = build_of_bytes(file, size);
+    munmap(file, size);
+    return cuda;
+}
+
+/* ---- loading ---- */
+
+static int check_version(struct nccl_api *api, struct err *err)
+{
+    char name[PATH_MAX + 64];
     int code = 0, rc = api->ncclGetVersion(&code);
     api->version = rc == NCCL_ABI_SUCCESS ? nccl_version_decode(code) : 0;
     if (api->version == 0)
         return err_set(err, ELIBBAD, "%s: ncclGetVersion answers %d, version %d " LOAD, api->path,
                        rc, code);
     nccl_version_text(api->version, api->text);
+    if (api->version < NCCL_OLDEST)
+        return err_set(err, ENOTSUP,
+                       "NCCL %s is too old: hvd needs NCCL 2.14 or newer, which HVD_NCCL_LIB=file "
+                       "can name " DOCTOR(CHECK_NCCL_KNOWN_BAD),
+                       nccl_api_name(api, name, sizeof(name)));
     return 0;
 }
 
-static int too_old(const struct nccl_api *api, struct err *err)
-{
-    return err_set(err, ENOTSUP,
-                   "NCCL %s (%s, %s) is too old: hvd needs NCCL 2.14 or newer, which "
-                   "HVD_NCCL_LIB=file can name " DOCTOR(CHECK_NCCL_KNOWN_BAD),
-                   api->text, api->path, nccl_origin_name(api->origin));
-}
+#define ROW(name, result, arguments) {#name, (void **)&api->name},
 
 /* Checks the version first: "too old" is a better reason than a missing function. */
 static int fill(void *handle, struct nccl_api *api, struct err *err)
 {
-    static const struct row version = {"ncclGetVersion", offsetof(struct nccl_api, ncclGetVersion)};
-    struct err lacks = {0};
-    if (find(handle, &version, api)) {
-        int rc = ask_version(api, err);
-        if (rc < 0)
-            return rc;
-        if (api->version < NCCL_OLDEST)
-            return too_old(api, err);
-    }
-    if (find_all(handle, api, &lacks) < 0)
-        return err_set(err, ELIBBAD, "%s", lacks.msg);
-    return 0;
+    const struct library_symbol functions[] = {NCCL_ABI_FUNCTIONS(ROW)};
+    library_find(handle, functions, COUNT(functions));
+    int rc = api->ncclGetVersion ? check_version(api, err) : 0;
+    for (size_t i = 0; i < COUNT(functions) && rc == 0; i++)
+        if (!*functions[i].ret)
+            rc = err_set(err, ELIBBAD, "%s has no %s: it is no NCCL of 2.14 or newer " LOAD,
+                         api->path, functions[i].name);
+    return rc;
 }
 
 int nccl_api_open(const struct nccl_place *place, struct nccl_api *ret, struct err *err)
@@ -116,7 +177,7 @@ int nccl_api_open(const struct nccl_place *place, struct nccl_api *ret, struct e
         dlclose(handle);
         return rc;
     }
-    api.cuda = nccl_build_of_file(api.path);
+    api.cuda = nccl_build_of(api.path);
     *ret = api;
     return 0;
 }
@@ -125,14 +186,9 @@ int nccl_api_open(const struct nccl_place *place, struct nccl_api *ret, struct e
 
 static struct {
     pthread_mutex_t lock;
+    bool loaded;
     struct nccl_api api;
-    _Atomic(const struct nccl_api *) ready; /* &api once it is filled */
 } g_nccl = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-const struct nccl_api *nccl_api_loaded(void)
-{
-    return atomic_load_explicit(&g_nccl.ready, memory_order_acquire);
-}
 
 /* Uses the first file that exists, even if it does not load, is too old or no NCCL: falling back to
  * another NCCL would hide a broken setup. If none exists, err has the reason of the first. */
@@ -158,23 +214,13 @@ static int open_first(struct nccl_api *ret, struct err *err)
 
 int nccl_api_load(const struct nccl_api **ret, struct err *err)
 {
-    int rc = 0;
     pthread_mutex_lock(&g_nccl.lock);
-    if (!nccl_api_loaded()) {
-        rc = open_first(&g_nccl.api, err);
-        if (rc == 0)
-            atomic_store_explicit(&g_nccl.ready, &g_nccl.api, memory_order_release);
-    }
+    int rc = g_nccl.loaded ? 0 : open_first(&g_nccl.api, err);
+    g_nccl.loaded = rc == 0;
     pthread_mutex_unlock(&g_nccl.lock);
     if (rc == 0)
-        *ret = nccl_api_loaded();
+        *ret = &g_nccl.api;
     return rc;
-}
-
-const char *nccl_api_name(const struct nccl_api *api, char *dst, size_t size)
-{
-    snprintf(dst, size, "NCCL %s (%s, %s)", api->text, api->path, nccl_origin_name(api->origin));
-    return dst;
 }
 
 int nccl_api_refuse_blocking(const struct nccl_api *api, struct err *err)

@@ -11,6 +11,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "core/backend/nccl_abi.h"
 #include "core/backend/nccl_find.h"
@@ -23,7 +24,7 @@ struct nccl_api {
     int version;   /* 22707 for 2.27.7; versions before 2.9, which number themselves in another way,
                       are converted */
     char text[16]; /* "2.27.7" */
-    int cuda;      /* the CUDA version that NCCL was built for, 13000; 0: unknown (nccl_build.h) */
+    int cuda;      /* the CUDA version that NCCL was built for, 13000; 0: unknown */
     char path[PATH_MAX]; /* the file */
     enum nccl_origin origin;
 };
@@ -48,15 +49,19 @@ const char *nccl_version_text(int version, char dst[16]);
  * looks again. */
 int nccl_api_load(const struct nccl_api **ret, struct err *err);
 
-/* The functions of the NCCL that is loaded; NULL: none is. */
-const struct nccl_api *nccl_api_loaded(void);
-
 /* Loads NCCL from one place into *ret, which the caller owns. For tests and for programs that
  * describe a file. */
 int nccl_api_open(const struct nccl_place *place, struct nccl_api *ret, struct err *err);
 
-/* "NCCL 2.27.7 (/path/libnccl.so.2, mapped already)" */
+/* "2.27.7 (/path/libnccl.so.2, mapped already)" */
 const char *nccl_api_name(const struct nccl_api *api, char *dst, size_t size);
+
+/* The CUDA version that an NCCL was built for. Its interface does not say; the file does, in the
+ * text that it prints with NCCL_DEBUG=VERSION: 13000 for "NCCL version 2.27.7+cuda13.0" somewhere
+ * in these foreign bytes, or in the read-only data of a shared object; 0: unknown, for any reason.
+ */
+int nccl_build_parse(const void *bytes, size_t n);
+int nccl_build_of(const char *path);
 
 /* -ENOTSUP: NCCL_COMM_BLOCKING is set, perhaps by NCCL itself from its configuration file, which it
  * reads when the first communicator is created. */

@@ -146,8 +146,7 @@ bool nccl_run_destroy(struct nccl_run *run)
 void nccl_run_describe(const struct nccl_run *run, char *dst, size_t size)
 {
     if (run->api)
-        snprintf(dst, size, "%s (%s, %s)", run->api->text, run->api->path,
-                 nccl_origin_name(run->api->origin));
+        nccl_api_name(run->api, dst, size);
     else
         snprintf(dst, size, "not loaded%s%s", run->no_nccl.code ? ": " : "",
                  run->no_nccl.code ? run->no_nccl.msg : "");
