@@ -15,10 +15,9 @@
 #include "core/base/library.h"
 #include "core/coll/reduce.h"
 
-#define FILE_NAME    "hvd_kernels.fatbin"
-#define FILE_MOST    ((size_t)64 << 20)
-#define COUNT(a)     (sizeof(a) / sizeof((a)[0]))
-#define LAYOUT_ALIGN 16
+#define FILE_NAME "hvd_kernels.fatbin"
+#define FILE_MOST ((size_t)64 << 20)
+#define COUNT(a)  (sizeof(a) / sizeof((a)[0]))
 /* blocks of KERNEL_THREADS that a multiprocessor runs at the same time */
 #define BLOCKS_A_PLACE 8
 
@@ -150,17 +149,6 @@ unsigned gpu_blocks(uint64_t work, int multiprocessors)
 {
     uint64_t most = (uint64_t)multiprocessors * BLOCKS_A_PLACE;
     return (unsigned)(work < most ? work : most);
-}
-
-size_t gpu_layout(const size_t *counts, size_t n, size_t elem, size_t *ret_at)
-{
-    size_t at = 0;
-    for (size_t i = 0; i < n; i++) {
-        size_t bytes = counts[i] * elem;
-        ret_at[i] = at;
-        at += (bytes + LAYOUT_ALIGN - 1) / LAYOUT_ALIGN * LAYOUT_ALIGN;
-    }
-    return at;
 }
 
 /* ---- the file ---- */

@@ -59,10 +59,11 @@ size_t gpu_move_fill(const struct gpu_move *move, const struct gpu_piece *pieces
  * for. */
 unsigned gpu_blocks(uint64_t work, int multiprocessors);
 
-/* The layout of tensors in one buffer: each begins at a multiple of 16 bytes. ret_at[n] in
- * bytes; it may be the array counts. Returns the size of the buffer. elem: bytes of an element
- * in it. */
-size_t gpu_layout(const size_t *counts, size_t n, size_t elem, size_t *ret_at);
+/* Tensors in one buffer begin at multiples of 16 bytes: the size of one there. */
+static inline size_t gpu_aligned(size_t bytes)
+{
+    return (bytes + 15) / 16 * 16;
+}
 
 /* ---- on a device: between cuda_enter() and cuda_leave() ---- */
 

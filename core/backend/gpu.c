@@ -79,6 +79,7 @@ void gpu_close(struct gpu *gpu)
     cuda_device_close(gpu->device);
     free(gpu->old);
     free(gpu->spare);
+    free(gpu->scratch);
     free(gpu);
 }
 
@@ -228,4 +229,16 @@ void gpu_give(struct gpu *gpu, struct cuda_memory *memory)
     if (memory->at)
         gpu->spare[gpu->nspare++] = *memory;
     *memory = (struct cuda_memory){0};
+}
+
+void *gpu_scratch(struct gpu *gpu, size_t bytes, struct err *err)
+{
+    if (bytes <= gpu->nscratch)
+        return gpu->scratch;
+    free(gpu->scratch);
+    gpu->scratch = malloc(2 * bytes);
+    gpu->nscratch = gpu->scratch ? 2 * bytes : 0;
+    if (!gpu->scratch)
+        err_set(err, ENOMEM, "no memory for lists of tensors of %zu bytes", bytes);
+    return gpu->scratch;
 }

@@ -138,7 +138,6 @@ bool nccl_run_destroy(struct nccl_run *run)
         free(run->ground);
     else
         leave_ground(run->ground);
-    nccl_way_fini(&run->way);
     free(run);
     return clean && (rid || lost);
 }
