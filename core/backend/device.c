@@ -168,12 +168,12 @@ int device_progress(struct device *d, const struct mesh *mesh, struct err *err)
 
 size_t device_called(const struct device *d)
 {
-    return d->nccl ? nccl_run_called(d->nccl) : 0;
+    return d->nccl ? d->nccl->called : 0;
 }
 
 size_t device_landed(const struct device *d)
 {
-    return d->nccl ? nccl_run_landed(d->nccl) : 0;
+    return d->nccl ? d->nccl->landed : 0;
 }
 
 int device_await(struct device *d, const struct nccl_flight *flight, struct CUstream_st *stream,

@@ -5,10 +5,59 @@
 #include "core/backend/nccl_facts.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "core/backend/cuda.h"
 #include "core/backend/doctor.h"
 #include "core/backend/nccl_api.h"
+#include "core/base/cleanup.h"
+#include "core/base/fd.h"
+
+/* ---- this rank's report ---- */
+
+static void say_host(struct nccl_fact *f)
+{
+    auto_free char *boot = NULL;
+    size_t len = 0;
+    if (gethostname(f->name, sizeof(f->name) - 1) < 0)
+        snprintf(f->name, sizeof(f->name), "a host without a name");
+    /* Containers of one machine have the same boot id. */
+    if (fd_read_file("/proc/sys/kernel/random/boot_id", 64, &boot, &len) < 0)
+        snprintf(f->host, sizeof(f->host), "%s", f->name);
+    else
+        snprintf(f->host, sizeof(f->host), "%.*s", (int)strcspn(boot, "\n"), boot);
+}
+
+static void say_gpu(const struct cuda_device *d, struct nccl_fact *f)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    const char *shares = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    int gpus = 0;
+    if (d->api->device_count(&gpus) != CUDA_OK)
+        gpus = 1; /* ours */
+    f->driver = d->api->version;
+    f->gpus = gpus;
+    f->sm = d->sm;
+    f->hides_gpus = gpus == 0 && visible && (!*visible || strcmp(visible, "-1") == 0);
+    f->shares_gpu = shares && atoi(shares) != 0;
+    memcpy(f->gpu, d->identity, sizeof(f->gpu));
+}
+
+void nccl_fact_fill(struct nccl_fact *fact, int rank, const struct cuda_device *device,
+                    const struct nccl_api *api, const struct err *no_nccl)
+{
+    memset(fact, 0, sizeof(*fact)); /* sent as bytes, with its padding */
+    fact->rank = rank;
+    say_host(fact);
+    say_gpu(device, fact);
+    fact->nccl = no_nccl->code ? 0 : api->version;
+    fact->cuda = no_nccl->code ? 0 : api->cuda;
+    snprintf(fact->why, sizeof(fact->why), "%.399s", no_nccl->code ? no_nccl->msg : api->path);
+}
+
+/* ---- the verdict on all reports ---- */
 
 struct facts {
     const struct nccl_fact *v;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * nccl_facts: what each rank reports about its GPU and NCCL before a communicator is created, and
- * the verdict on all reports. Pure: from the same reports every rank gets the same verdict. struct
- * nccl_fact is sent as bytes, between ranks of one build and architecture.
+ * the verdict on all reports, which is pure: from the same reports every rank gets the same
+ * verdict. struct nccl_fact is sent as bytes, between ranks of one build and architecture.
  */
 #ifndef HVD_BACKEND_NCCL_FACTS_H
 #define HVD_BACKEND_NCCL_FACTS_H
@@ -12,6 +12,10 @@
 #include <stdint.h>
 
 #include "core/backend/nccl_abi.h"
+#include "core/base/err.h"
+
+struct cuda_device;
+struct nccl_api;
 
 struct nccl_fact {
     int32_t rank;    /* in this epoch, for messages */
@@ -29,6 +33,11 @@ struct nccl_fact {
     char why[400];   /* nccl == 0: why not; otherwise the path of the library */
     struct nccl_abi_id id; /* of rank 0: for the communicator */
 };
+
+/* Fills everything but id and kernels. no_nccl: why NCCL cannot be used; code 0: it can, and api is
+ * it. */
+void nccl_fact_fill(struct nccl_fact *fact, int rank, const struct cuda_device *device,
+                    const struct nccl_api *api, const struct err *no_nccl);
 
 enum nccl_verdict {
     NCCL_GOOD,

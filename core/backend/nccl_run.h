@@ -18,7 +18,6 @@
  *     nccl_run_add()       packs inputs as soon as they are complete, and calls NCCL, which waits
  *                          for the other ranks
  *     nccl_run_progress()  continues with what has to follow an earlier step
- *     nccl_run_landed()    how many have their results in the outputs
  *     nccl_run_release()   ends their use
  *
  * After a loss:
@@ -38,11 +37,58 @@
 #ifndef HVD_BACKEND_NCCL_RUN_H
 #define HVD_BACKEND_NCCL_RUN_H
 
-#include "core/backend/gpu.h"
-#include "core/backend/nccl_comm.h"
+#include "core/backend/nccl_api.h"
 #include "core/backend/nccl_facts.h"
+#include "core/backend/nccl_flight.h"
 
-struct nccl_run;
+/* What calls into NCCL read on their own threads. It is not freed when one of these threads hangs.
+ */
+struct nccl_context {
+    const struct cuda_api *api;
+    struct CUctx_st *context;
+    struct nccl_context *next;
+};
+
+#define NCCL_MARKS 3 /* streams of struct gpu */
+
+struct nccl_run {
+    struct gpu *gpu;
+    struct nccl_limits limits;
+    const struct nccl_api *api; /* NULL: not loaded */
+    struct nccl_context *context;
+    struct nccl_comm *comm; /* NULL: NCCL is not loaded */
+    struct err no_nccl;     /* why NCCL cannot be used here */
+
+    /* This epoch. */
+    bool heard; /* all ranks can have a communicator */
+    bool ready; /* this rank has it */
+    struct nccl_abi_id id;
+    bool unused; /* this rank made id, and no communicator was made with it. NCCL keeps a thread
+                    and a socket for an id until that happens */
+
+    struct nccl_way way; /* valid if heard */
+
+    /* Operations. */
+    struct nccl_flight *first, **end; /* not released, oldest first */
+    struct nccl_flight *aloft;        /* the first that has not landed; NULL: none */
+    struct nccl_flight *next;         /* the first whose event is not recorded yet; NULL: none */
+    /* Of the operations that are not released, from the oldest on: how many are on their streams to
+     * the end, so that nccl_run_await() is possible, and how many have their results in the
+     * outputs.
+     */
+    size_t called, landed;
+    struct nccl_flight *owed; /* given back and not restored yet */
+    struct nccl_flight *spare;
+    size_t out;   /* operations that are not in spare */
+    size_t bytes; /* of memory that these use */
+
+    /* hvd's work on the streams. */
+    struct CUevent_st *marks[NCCL_MARKS];
+    bool used;     /* hvd's work is on the streams, or was at the last check */
+    bool marked;   /* marks were recorded after all of hvd's work */
+    bool given_up; /* launched work never ends by itself */
+    uint64_t drain_deadline, program_deadline; /* for aborted work; for the program's before it */
+};
 
 /* limits NULL: NCCL_LIMITS_DEFAULT. gpu outlives it. */
 int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nccl_run **ret,
@@ -69,8 +115,6 @@ int nccl_run_form(struct nccl_run *run, struct err *err);
  * the same on every rank: err says why not. */
 int nccl_run_possible(struct nccl_run *run, const struct coll_op *op, struct err *err);
 
-struct nccl_flight;
-
 /* False: too much is in flight; wait until operations are released. */
 bool nccl_run_has_room(const struct nccl_run *run);
 
@@ -84,11 +128,6 @@ int nccl_run_add(struct nccl_run *run, const struct coll_op *op, bool retain,
 
 /* -errno: NCCL or the GPU has failed; the loss of another rank is reported in this way too. */
 int nccl_run_progress(struct nccl_run *run, struct err *err);
-
-/* Of the operations that are not released, from the oldest on: how many are on their streams to the
- * end, so that nccl_run_await() is possible, and how many have their results in the outputs. */
-size_t nccl_run_called(const struct nccl_run *run);
-size_t nccl_run_landed(const struct nccl_run *run);
 
 /* Ends the use of the oldest n operations, which have landed. */
 void nccl_run_release(struct nccl_run *run, size_t n);
