@@ -60,14 +60,11 @@ static int ask_facts(struct cuda_device *d, struct err *err)
 
 static int ask_priority(struct cuda_device *d, struct err *err)
 {
-    int least;
-    struct cuda_visit visit = {0};
-    int rc = cuda_enter(d, &visit, err);
-    if (rc == 0)
-        rc = cuda_check(d, d->api->priorities(&least, &d->priority), "cuCtxGetStreamPriorityRange",
-                        err);
-    cuda_leave(&visit);
-    return rc;
+    auto_visit visit = {0};
+    int least, rc = cuda_enter(d, &visit, err);
+    return rc < 0 ? rc
+                  : cuda_check(d, d->api->priorities(&least, &d->priority),
+                               "cuCtxGetStreamPriorityRange", err);
 }
 
 static int find_device(struct cuda_device *d, struct err *err)

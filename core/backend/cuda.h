@@ -19,6 +19,7 @@
 #include <stddef.h>
 
 #include "core/backend/cuda_api.h"
+#include "core/base/cleanup.h"
 
 struct cuda_kernels;
 
@@ -60,6 +61,9 @@ int cuda_enter(struct cuda_device *device, struct cuda_visit *ret, struct err *e
 
 /* Does nothing if the visit has not begun or has ended. */
 void cuda_leave(struct cuda_visit *visit);
+
+/* A variable with which a visit ends at the end of its scope: auto_visit visit = {0}; */
+#define auto_visit CLEANUP(cuda_leave) struct cuda_visit
 
 /* Converts a result of the driver: 0, or -errno with the name of the call in err. Remembers a
  * permanent failure of the device. */

@@ -29,8 +29,8 @@ enum phase {
 struct setup {
     struct device *d;
     enum phase phase;
-    struct said mine, *all; /* [size] */
-    size_t *counts;         /* [size] */
+    struct nccl_fact mine, *all; /* [size] */
+    size_t *counts;              /* [size], behind all */
     struct coll_tensor tensor;
     struct coll_op part;
     int unfit;        /* a rank that has to leave; -1: none */
@@ -45,13 +45,13 @@ static int say(struct coll *coll, struct setup *s, struct err *err)
 {
     struct device *d = s->d;
     int rc = 0;
-    s->mine.fallback = d->ways.fallback;
-    s->mine.newcomer = d->newcomer;
     if (d->ways.nccl && !d->nccl)
         rc = nccl_run_create(d->gpu, NULL, &d->nccl, err);
-    return rc == 0 && d->nccl
-               ? nccl_run_say(d->nccl, coll->mesh->rank, coll->mesh->size, &s->mine.nccl)
-               : rc;
+    if (rc == 0 && d->nccl)
+        rc = nccl_run_say(d->nccl, coll->mesh->rank, coll->mesh->size, &s->mine);
+    s->mine.fallback = d->ways.fallback;
+    s->mine.newcomer = d->newcomer;
+    return rc;
 }
 
 static int ask(struct coll *coll, struct setup *s, struct err *err)
@@ -59,23 +59,19 @@ static int ask(struct coll *coll, struct setup *s, struct err *err)
     size_t size = (size_t)coll->mesh->size;
     inject_point("ask");
     free(s->all);
-    free(s->counts);
-    s->all = calloc(size, sizeof(*s->all));
-    s->counts = calloc(size, sizeof(*s->counts));
-    if (!s->all || !s->counts)
+    s->all = calloc(size, sizeof(*s->all) + sizeof(*s->counts));
+    if (!s->all)
         return err_set(err, ENOMEM, "no memory to ask %zu ranks", size);
+    s->counts = (size_t *)(void *)(s->all + size);
     for (size_t r = 0; r < size; r++)
         s->counts[r] = sizeof(s->mine);
     s->tensor = (struct coll_tensor){&s->mine, s->all, sizeof(s->mine)};
-    s->part = (struct coll_op){.kind = HVD_ALLGATHER,
-                               .dtype = HVD_UINT8,
-                               .prescale = 1.0,
-                               .postscale = 1.0,
-                               .contributors = coll->mesh->size,
-                               .device = -1,
-                               .tensors = &s->tensor,
-                               .n = 1,
-                               .recv_counts = s->counts};
+    s->part = coll_barrier;
+    s->part.kind = HVD_ALLGATHER;
+    s->part.dtype = HVD_UINT8;
+    s->part.tensors = &s->tensor;
+    s->part.n = 1;
+    s->part.recv_counts = s->counts;
     return coll_part_start(coll, &s->part, err);
 }
 
@@ -117,14 +113,8 @@ static int choose_way(const struct coll *coll, struct setup *s, struct err *err)
         all_allow = all_allow && s->all[r].fallback;
     d->staged_too = d->ways.staged || all_allow || size == 1;
     enum nccl_verdict verdict = NCCL_BAD;
-    if (d->nccl) {
-        auto_free struct nccl_fact *facts = calloc((size_t)size, sizeof(*facts));
-        if (!facts)
-            return err_set(err, ENOMEM, "no memory for the reports of %d ranks", size);
-        for (int r = 0; r < size; r++)
-            facts[r] = s->all[r].nccl;
-        verdict = nccl_run_hear(d->nccl, facts, coll->mesh->rank, size, &why);
-    }
+    if (d->nccl)
+        verdict = nccl_run_hear(d->nccl, s->all, coll->mesh->rank, size, &why);
     d->way = verdict != NCCL_BAD ? DEVICE_NCCL : d->staged_too ? DEVICE_STAGED : DEVICE_NONE;
     if (coll->mesh->rank == 0 && d->told != d->way && why.msg[0] && d->way != DEVICE_NONE)
         log_warn("%s%s", why.msg, verdict == NCCL_BAD ? "; through the host's memory instead" : "");
@@ -192,16 +182,10 @@ static void tell(const struct coll *coll, struct device *d)
  * as long as a step of the program: the other ranks wait where they have no limit, in ASK. */
 static int clean(struct coll *coll, struct setup *s, struct err *err)
 {
-    struct device *d = s->d;
-    int rc = d->trouble.code;
-    if (rc == 0 && d->nccl)
-        rc = nccl_run_drained(d->nccl, err);
-    if (rc == 0 && d->kept_owed)
-        rc = kept_restore(&d->kept, d->gpu, err);
-    if (rc == 0 && d->nccl)
-        rc = nccl_run_restore(d->nccl, err);
-    d->kept_owed = d->kept_owed && rc != 0;
-    return device_excuse(d, coll->mesh, rc, err);
+    int rc = s->d->trouble.code;
+    if (rc == 0)
+        rc = device_restore(s->d, err);
+    return device_excuse(s->d, coll->mesh, rc, err);
 }
 
 static int saying(struct coll *coll, struct setup *s, struct err *err)
@@ -276,15 +260,13 @@ static int init(struct coll *coll, void *state, struct err *err)
 
 static void fini(void *state)
 {
-    struct setup *s = state;
-    free(s->all);
-    free(s->counts);
+    free(((struct setup *)state)->all);
 }
 
 static int start(struct coll *coll, void *state, struct err *err)
 {
     struct setup *s = state;
-    struct cuda_visit visit = {0};
+    auto_visit visit = {0};
     s->phase = CLEAN;
     s->unfit = -1;
     s->refused = false;
@@ -293,19 +275,17 @@ static int start(struct coll *coll, void *state, struct err *err)
     int rc = device_enter(coll, s->d, &visit, err);
     if (rc == 0 && s->d->nccl)
         nccl_run_abort(s->d->nccl);
-    cuda_leave(&visit);
     return rc;
 }
 
 static int progress(struct coll *coll, void *state)
 {
     struct setup *s = state;
-    struct cuda_visit visit = {0};
+    auto_visit visit = {0};
     struct err err = {0};
     int rc = cuda_enter(s->d->gpu->device, &visit, &err);
     if (rc == 0)
         rc = work(coll, s, &err);
-    cuda_leave(&visit);
     return device_result(coll, s->d, rc, !s->refused, &err);
 }
 

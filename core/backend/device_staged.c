@@ -44,38 +44,19 @@ static int prepare(struct coll *coll, struct job *j, struct err *err)
     return rc == 0 ? staged_prepare(d->staged, coll->mesh, &d->kept.op, err) : rc;
 }
 
-/* Begins the phase that follows. 1: there is none. */
-static int next_phase(struct coll *coll, struct job *j, struct err *err)
-{
-    switch (j->phase) {
-    case ENTER:
-        j->phase = RUN;
-        return 0;
-    case RUN:
-        if (!coll->elastic || coll->mesh->size == 1)
-            return 1;
-        j->phase = BEHIND;
-        return meet(coll, j, err);
-    case BEHIND:
-        break;
-    }
-    return 1;
-}
-
 static int work(struct coll *coll, struct job *j, struct err *err)
 {
+    bool last = !coll->elastic || coll->mesh->size == 1;
     for (;;) {
         int rc =
             j->phase == RUN ? staged_progress(j->d->staged, coll, err) : coll_part_progress(coll);
         if (rc < 0 && j->phase != RUN)
             err_sys(err, -rc, "the barrier %s the GPU operation",
                     j->phase == ENTER ? "before" : "after");
-        if (rc == 0)
-            rc = next_phase(coll, j, err);
-        else
+        if (rc != 0 || j->phase == BEHIND || (j->phase == RUN && last))
             return rc;
-        if (rc != 0)
-            return rc == 1 ? 0 : rc;
+        if (++j->phase == BEHIND && (rc = meet(coll, j, err)) < 0)
+            return rc;
     }
 }
 
@@ -95,37 +76,32 @@ static int init(struct coll *coll, void *state, struct err *err)
 static int start(struct coll *coll, void *state, struct err *err)
 {
     struct job *j = state;
-    struct cuda_visit visit = {0};
+    auto_visit visit = {0};
     j->phase = ENTER;
     int rc = device_enter(coll, j->d, &visit, err);
     if (rc == 0)
         rc = prepare(coll, j, err);
-    if (rc == 0)
-        rc = meet(coll, j, err);
-    cuda_leave(&visit);
-    return rc;
+    return rc == 0 ? meet(coll, j, err) : rc;
 }
 
 static int progress(struct coll *coll, void *state)
 {
     struct job *j = state;
-    struct cuda_visit visit = {0};
+    auto_visit visit = {0};
     struct err err = {0};
     int rc = cuda_enter(j->d->gpu->device, &visit, &err);
     if (rc == 0)
         rc = work(coll, j, &err);
-    cuda_leave(&visit);
     return device_result(coll, j->d, rc, true, &err);
 }
 
 static void cancel(struct coll *coll, void *state)
 {
     struct job *j = state;
-    struct cuda_visit visit = {0};
+    auto_visit visit = {0};
     coll_part_cancel(coll);
     if (j->d->staged && cuda_enter(j->d->gpu->device, &visit, NULL) == 0)
         staged_cancel(j->d->staged, coll);
-    cuda_leave(&visit);
 }
 
 static void stop(struct coll *coll, void *state)

@@ -103,16 +103,13 @@ static int wait_for_event(struct gpu *gpu, struct err *err)
 
 int gpu_copy_now(struct gpu *gpu, void *to, const void *from, size_t bytes, struct err *err)
 {
-    struct cuda_visit visit = {0};
+    auto_visit visit = {0};
     int rc = cuda_enter(gpu->device, &visit, err);
     if (rc == 0)
         rc = cuda_copy(gpu->device, CUDA_COPY_INSIDE, to, from, bytes, gpu->stream, err);
     if (rc == 0)
         rc = cuda_event_record(gpu->device, gpu->event, gpu->stream, err);
-    if (rc == 0)
-        rc = wait_for_event(gpu, err);
-    cuda_leave(&visit);
-    return rc;
+    return rc == 0 ? wait_for_event(gpu, err) : rc;
 }
 
 int gpu_await(struct gpu *gpu, struct CUstream_st *stream, const struct coll_op *op,

@@ -30,12 +30,14 @@ struct nccl_fact {
     bool hides_gpus; /* CUDA_VISIBLE_DEVICES is set, and empty or -1 */
     bool shares_gpu; /* NCCL_MULTI_RANK_GPU_ENABLE is set, and not 0 */
     bool kernels;    /* this rank has hvd's kernels; they are used only if every rank has them */
+    bool fallback;   /* it allows that tensors go through the host's memory (device.h) */
+    bool newcomer;   /* it has joined, and has not taken part in a choice of the way yet */
     char why[400];   /* nccl == 0: why not; otherwise the path of the library */
     struct nccl_abi_id id; /* of rank 0: for the communicator */
 };
 
-/* Fills everything but id and kernels. no_nccl: why NCCL cannot be used; code 0: it can, and api is
- * it. */
+/* Fills everything but id, kernels, fallback and newcomer. no_nccl: why NCCL cannot be used; code
+ * 0: it can, and api is it. */
 void nccl_fact_fill(struct nccl_fact *fact, int rank, const struct cuda_device *device,
                     const struct nccl_api *api, const struct err *no_nccl);
 

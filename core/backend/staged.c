@@ -10,11 +10,8 @@
 #include "core/base/cleanup.h"
 #include "core/base/log.h"
 
-enum phase { EMPTY, COMING, GOING };
-
 /* A slot of page-locked memory and the chunk in it. */
 struct place {
-    enum phase phase;
     struct CUevent_st *event; /* recorded after the copies in progress */
     struct staged_chunk chunk;
 };
@@ -69,71 +66,63 @@ void staged_destroy(struct staged *s)
 
 /* ---- a chunk: to the host, the collective, back ---- */
 
+static struct place *place_of(struct staged *s, uint64_t chunk)
+{
+    return &s->places[chunk % STAGED_PLACES];
+}
+
 static uint8_t *at(const struct cuda_memory *memory, const struct staged *s, uint64_t chunk)
 {
     return (uint8_t *)memory->at + chunk % STAGED_PLACES * s->room;
 }
 
-/* Copies pieces of memory on the device, as bytes. */
-static int move(struct staged *s, const struct staged_chunk *c, uint8_t *packed, bool out,
+/* Moves pieces between the device's tensors and `packed` on the device. */
+static int move(struct staged *s, const struct staged_chunk *c, uint8_t *packed, enum cuda_copy way,
                 struct err *err)
 {
     struct gpu_piece pieces[STAGED_PIECES];
     for (size_t i = 0; i < c->n; i++) {
         const struct staged_piece *p = &c->pieces[i];
-        pieces[i] = out ? (struct gpu_piece){p->in, packed + p->in_at, p->in_bytes}
+        pieces[i] = way == CUDA_COPY_OUT
+                        ? (struct gpu_piece){p->in, packed + p->in_at, p->in_bytes}
                         : (struct gpu_piece){packed + p->out_at, p->out, p->out_bytes};
     }
-    return gpu_move_bytes(s->gpu, pieces, c->n, out ? s->outward : s->gpu->stream, err);
+    return gpu_move_bytes(s->gpu, pieces, c->n, way == CUDA_COPY_OUT ? s->outward : s->gpu->stream,
+                          err);
 }
 
-/* Copies a chunk from the device to page-locked memory. */
-static int come(struct staged *s, uint64_t number, struct err *err)
+/* Copies a chunk from the device to page-locked memory (CUDA_COPY_OUT), or its results back
+ * (CUDA_COPY_IN). */
+static int copy_chunk(struct staged *s, uint64_t number, enum cuda_copy way, struct err *err)
 {
     struct cuda_device *d = s->gpu->device;
-    struct place *place = &s->places[number % STAGED_PLACES];
-    const struct staged_chunk *c = &place->chunk;
-    uint8_t *to = at(&s->locked, s, number), *packed = at(&s->packed, s, number);
+    const struct staged_chunk *c = &place_of(s, number)->chunk;
+    uint8_t *locked = at(&s->locked, s, number), *packed = at(&s->packed, s, number);
+    bool out = way == CUDA_COPY_OUT, packs = c->n > 1 && s->gpu->kernels;
+    struct CUstream_st *stream = out ? s->outward : s->gpu->stream;
     int rc = 0;
-    if (c->n > 1 && s->gpu->kernels) {
-        rc = move(s, c, packed, true, err);
+    if (packs && out) {
+        rc = move(s, c, packed, way, err);
         if (rc == 0)
-            rc = cuda_copy(d, CUDA_COPY_OUT, to, packed, c->in_size, s->outward, err);
-    } else {
-        for (size_t i = 0; i < c->n && rc == 0; i++)
-            rc = cuda_copy(d, CUDA_COPY_OUT, to + c->pieces[i].in_at, c->pieces[i].in,
-                           c->pieces[i].in_bytes, s->outward, err);
-    }
-    place->phase = COMING;
-    return rc == 0 ? cuda_event_record(d, place->event, s->outward, err) : rc;
-}
-
-/* Copies a chunk's results back to the device. */
-static int go(struct staged *s, uint64_t number, struct err *err)
-{
-    struct cuda_device *d = s->gpu->device;
-    struct place *place = &s->places[number % STAGED_PLACES];
-    const struct staged_chunk *c = &place->chunk;
-    uint8_t *from = at(&s->locked, s, number), *packed = at(&s->packed, s, number);
-    int rc = 0;
-    if (c->n > 1 && s->gpu->kernels) {
-        rc = cuda_copy(d, CUDA_COPY_IN, packed + c->out_at, from + c->out_at,
-                       c->out_end - c->out_at, s->gpu->stream, err);
+            rc = cuda_copy(d, way, locked, packed, c->in_size, stream, err);
+    } else if (packs) {
+        rc = cuda_copy(d, way, packed + c->out_at, locked + c->out_at, c->out_end - c->out_at,
+                       stream, err);
         if (rc == 0)
-            rc = move(s, c, packed, false, err);
-    } else {
-        for (size_t i = 0; i < c->n && rc == 0; i++)
-            rc = cuda_copy(d, CUDA_COPY_IN, c->pieces[i].out, from + c->pieces[i].out_at,
-                           c->pieces[i].out_bytes, s->gpu->stream, err);
+            rc = move(s, c, packed, way, err);
     }
-    place->phase = GOING;
-    return rc == 0 ? cuda_event_record(d, place->event, s->gpu->stream, err) : rc;
+    for (size_t i = 0; i < c->n && !packs && rc == 0; i++) {
+        const struct staged_piece *p = &c->pieces[i];
+        rc = out ? cuda_copy(d, way, locked + p->in_at, p->in, p->in_bytes, stream, err)
+                 : cuda_copy(d, way, p->out, locked + p->out_at, p->out_bytes, stream, err);
+    }
+    return rc == 0 ? cuda_event_record(d, place_of(s, number)->event, stream, err) : rc;
 }
 
 /* Runs the collective of a chunk with all ranks, in page-locked memory. */
 static int sum(struct coll *coll, struct staged *s, uint64_t number, struct err *err)
 {
-    const struct staged_chunk *c = &s->places[number % STAGED_PLACES].chunk;
+    const struct staged_chunk *c = &place_of(s, number)->chunk;
     uint8_t *memory = at(&s->locked, s, number);
     for (size_t i = 0; i < c->n; i++)
         s->tensors[i] = (struct coll_tensor){.in = memory + c->pieces[i].in_at,
@@ -157,10 +146,10 @@ static int begin_chunks(struct staged *s, bool *ret_moved, struct err *err)
 {
     int rc = 0;
     while (rc == 0 && !s->all && s->begun < s->ended + STAGED_PLACES) {
-        s->all = !staged_cut_next(&s->cut, &s->places[s->begun % STAGED_PLACES].chunk);
+        s->all = !staged_cut_next(&s->cut, &place_of(s, s->begun)->chunk);
         if (s->all)
             break;
-        rc = come(s, s->begun++, err);
+        rc = copy_chunk(s, s->begun++, CUDA_COPY_OUT, err);
         *ret_moved = true;
     }
     return rc;
@@ -170,7 +159,7 @@ static int sum_chunks(struct coll *coll, struct staged *s, bool *ret_moved, stru
 {
     int rc = 0;
     if (!s->summing && s->summed < s->begun) {
-        rc = cuda_event_done(s->gpu->device, s->places[s->summed % STAGED_PLACES].event, err);
+        rc = cuda_event_done(s->gpu->device, place_of(s, s->summed)->event, err);
         if (rc == 0)
             rc = sum(coll, s, s->summed, err);
         if (rc != 0)
@@ -185,17 +174,15 @@ static int sum_chunks(struct coll *coll, struct staged *s, bool *ret_moved, stru
         return 0;
     s->summing = false;
     *ret_moved = true;
-    return go(s, s->summed++, err);
+    return copy_chunk(s, s->summed++, CUDA_COPY_IN, err);
 }
 
 static int end_chunks(struct staged *s, bool *ret_moved, struct err *err)
 {
     while (s->ended < s->summed) {
-        struct place *place = &s->places[s->ended % STAGED_PLACES];
-        int rc = cuda_event_done(s->gpu->device, place->event, err);
+        int rc = cuda_event_done(s->gpu->device, place_of(s, s->ended)->event, err);
         if (rc != 0)
             return rc < 0 ? rc : 0;
-        place->phase = EMPTY;
         s->ended++;
         *ret_moved = true;
     }
@@ -230,8 +217,8 @@ int staged_prepare(struct staged *s, const struct mesh *mesh, const struct coll_
     int rc = gpu_reserve(s->gpu, &s->locked, staged_places(op) * s->room, err);
     if (rc == 0 && s->gpu->kernels && op->kind == HVD_ALLREDUCE)
         rc = gpu_reserve(s->gpu, &s->packed, staged_places(op) * s->room, err);
-    for (size_t i = 0; op->ready && i < op->n && rc == 0; i++)
-        rc = cuda_stream_wait(d, s->outward, op->ready[i], err);
+    if (rc == 0)
+        rc = gpu_await(s->gpu, s->outward, op, err);
     /* The stream may have work of a failed operation, and copies that restore inputs. */
     if (rc == 0)
         rc = cuda_event_record(d, s->gpu->event, s->gpu->stream, err);
@@ -257,7 +244,7 @@ void staged_cancel(struct staged *s, struct coll *coll)
 int staged_drained(struct staged *s, struct err *err)
 {
     for (uint64_t i = s->ended; i < s->begun; i++) {
-        int rc = cuda_event_done(s->gpu->device, s->places[i % STAGED_PLACES].event, err);
+        int rc = cuda_event_done(s->gpu->device, place_of(s, i)->event, err);
         if (rc != 0)
             return rc;
     }
