@@ -40,12 +40,6 @@ static const struct meaning *meaning_of(unsigned code)
     return NULL;
 }
 
-int cuda_api_errno(unsigned code)
-{
-    const struct meaning *m = meaning_of(code);
-    return code == CUDA_OK ? 0 : m ? -m->errnum : -EIO;
-}
-
 bool cuda_api_sticks(unsigned code)
 {
     const struct meaning *m = meaning_of(code);
@@ -54,6 +48,7 @@ bool cuda_api_sticks(unsigned code)
 
 int cuda_api_check(const struct cuda_api *api, unsigned code, const char *call, struct err *err)
 {
+    const struct meaning *m = meaning_of(code);
     const char *name = NULL, *text = NULL;
     if (code == CUDA_OK)
         return 0;
@@ -61,7 +56,7 @@ int cuda_api_check(const struct cuda_api *api, unsigned code, const char *call, 
         name = "an error without a name";
     if (api->error_text(code, &text) != CUDA_OK || !text)
         text = "the driver has no text for it";
-    return err_set(err, -cuda_api_errno(code), "%s: %s (%u): %s", call, name, code, text);
+    return err_set(err, m ? m->errnum : EIO, "%s: %s (%u): %s", call, name, code, text);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -108,30 +103,23 @@ static int open_once(struct err *err)
     return 0;
 }
 
-/* Returns a stored result. */
-static int again(const struct err *kept, struct err *err)
+static int answer(const struct err *kept, const struct cuda_api **ret, struct err *err)
 {
-    if (kept->code && err)
+    if (kept->code == 0)
+        *ret = &cuda.api;
+    else if (err)
         *err = *kept;
     return kept->code;
-}
-
-static int open_locked(struct err *err)
-{
-    if (!cuda.opened)
-        open_once(&cuda.open_err);
-    cuda.opened = true;
-    return again(&cuda.open_err, err);
 }
 
 int cuda_api_open(const struct cuda_api **ret, struct err *err)
 {
     pthread_mutex_lock(&cuda.lock);
-    int rc = open_locked(err);
+    if (!cuda.opened)
+        open_once(&cuda.open_err);
+    cuda.opened = true;
     pthread_mutex_unlock(&cuda.lock);
-    if (rc == 0)
-        *ret = &cuda.api;
-    return rc;
+    return answer(&cuda.open_err, ret, err);
 }
 
 /* Converts cuInit's result: 0, or -errno with what the user can do and the doctor's check. */
@@ -153,23 +141,16 @@ static int why_not(unsigned code, struct err *err)
     return err_set(err, -rc, "%s " DOCTOR(CHECK_CUINIT), err_text(err));
 }
 
-static int start_locked(struct err *err)
-{
-    int rc = open_locked(err);
-    if (rc < 0)
-        return rc;
-    if (!cuda.started)
-        why_not(cuda.api.init(0), &cuda.start_err);
-    cuda.started = true;
-    return again(&cuda.start_err, err);
-}
-
 int cuda_api_start(const struct cuda_api **ret, struct err *err)
 {
+    const struct cuda_api *api;
+    int rc = cuda_api_open(&api, err);
+    if (rc < 0)
+        return rc;
     pthread_mutex_lock(&cuda.lock);
-    int rc = start_locked(err);
+    if (!cuda.started)
+        why_not(api->init(0), &cuda.start_err);
+    cuda.started = true;
     pthread_mutex_unlock(&cuda.lock);
-    if (rc == 0)
-        *ret = &cuda.api;
-    return rc;
+    return answer(&cuda.start_err, ret, err);
 }

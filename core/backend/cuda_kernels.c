@@ -155,24 +155,16 @@ unsigned gpu_blocks(uint64_t work, int multiprocessors)
 
 int cuda_kernels_path(char *ret, size_t size, struct err *err)
 {
-    static const char here;
-    char file[PATH_MAX];
     const char *asked = env_get("KERNELS");
-    int n;
-    if (asked) {
-        n = snprintf(ret, size, "%s", asked);
-    } else {
-        if (library_of(&here, file, sizeof(file)) < 0)
-            return err_set(err, ENOENT, "libhvd.so does not know its own folder: set HVD_KERNELS");
-        char *slash = strrchr(file, '/');
-        *slash = '\0';
-        /* for hvdrun, which is in bin beside lib */
-        n = snprintf(ret, size, "%s/../lib/%s", file, FILE_NAME);
-        if (n < 0 || (size_t)n >= size || access(ret, R_OK) < 0)
-            n = snprintf(ret, size, "%s/%s", file, FILE_NAME);
-    }
-    if (n < 0 || (size_t)n >= size)
+    int rc = 0;
+    if (!asked)
+        rc = library_beside(FILE_NAME, ret, size);
+    else if ((size_t)snprintf(ret, size, "%s", asked) >= size)
+        rc = -ENAMETOOLONG;
+    if (rc == -ENAMETOOLONG)
         return err_set(err, ENAMETOOLONG, "the path of %s is too long", FILE_NAME);
+    if (rc < 0)
+        return err_set(err, -rc, "libhvd.so does not know its own folder: set HVD_KERNELS");
     if (access(ret, R_OK) < 0)
         return err_sys(err, errno,
                        "no kernels for GPUs: %s%s (make builds it where there is nvcc; HVD_KERNELS "

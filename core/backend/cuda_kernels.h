@@ -71,9 +71,8 @@ static inline size_t gpu_aligned(size_t bytes)
  * it. */
 #define CUDA_KERNELS_VERSION 13000
 
-/* Stores the path of the file: HVD_KERNELS, else hvd_kernels.fatbin in the folder lib beside the
- * folder of libhvd.so (or of the program that contains this code), else in that folder itself.
- * -ENOENT: it is not there. */
+/* Stores the path of the file: HVD_KERNELS, else hvd_kernels.fatbin of this installation
+ * (library_beside()). -ENOENT: it is not there. */
 int cuda_kernels_path(char *ret, size_t size, struct err *err);
 
 /* Loads the kernels, once per device. A failure is not kept: the next call tries again. -ENOENT:

@@ -27,17 +27,19 @@ static const int types[HVD_DTYPES] = {
     [HVD_BFLOAT16] = NCCL_ABI_BFLOAT16,
 };
 
-/* NCCL's operator, -1: it has none. */
-static const int ops[HVD_OPS] = {
-    [HVD_AVERAGE] = NCCL_ABI_SUM,
-    [HVD_SUM] = NCCL_ABI_SUM,
-    [HVD_ADASUM] = -1,
-    [HVD_MIN] = NCCL_ABI_MIN,
-    [HVD_MAX] = NCCL_ABI_MAX,
-    [HVD_PRODUCT] = NCCL_ABI_PROD,
-    [HVD_BAND] = -1,
-    [HVD_BOR] = -1,
-    [HVD_BXOR] = -1,
+/* NCCL's operator, -1: it has none. For bool "or" is the maximum, "and" the minimum. */
+static const struct {
+    int of_numbers, of_bool;
+} ops[HVD_OPS] = {
+    [HVD_AVERAGE] = {NCCL_ABI_SUM, -1},
+    [HVD_SUM] = {NCCL_ABI_SUM, NCCL_ABI_MAX},
+    [HVD_ADASUM] = {-1, -1},
+    [HVD_MIN] = {NCCL_ABI_MIN, NCCL_ABI_MIN},
+    [HVD_MAX] = {NCCL_ABI_MAX, NCCL_ABI_MAX},
+    [HVD_PRODUCT] = {NCCL_ABI_PROD, NCCL_ABI_MIN},
+    [HVD_BAND] = {-1, NCCL_ABI_MIN},
+    [HVD_BOR] = {-1, NCCL_ABI_MAX},
+    [HVD_BXOR] = {-1, -1},
 };
 
 static bool reduces(enum hvd_kind kind)
@@ -58,13 +60,6 @@ static enum hvd_dtype travels_as(const struct nccl_means *means, enum hvd_dtype 
         return dtype;
     }
 }
-
-/* The same for bool: "or" is the maximum, "and" the minimum. */
-static const int bool_ops[HVD_OPS] = {
-    [HVD_AVERAGE] = -1,        [HVD_SUM] = NCCL_ABI_MAX, [HVD_ADASUM] = -1,
-    [HVD_MIN] = NCCL_ABI_MIN,  [HVD_MAX] = NCCL_ABI_MAX, [HVD_PRODUCT] = NCCL_ABI_MIN,
-    [HVD_BAND] = NCCL_ABI_MIN, [HVD_BOR] = NCCL_ABI_MAX, [HVD_BXOR] = -1,
-};
 
 static bool has_factors(const struct nccl_form *f)
 {
@@ -127,7 +122,7 @@ int nccl_form_of(const struct nccl_means *means, const struct coll_op *op, int s
     f.dtype = travels_as(means, op->dtype);
     f.type = types[f.dtype];
     f.to_bool = op->dtype == HVD_BOOL;
-    f.op = (f.to_bool ? bool_ops : ops)[op->op];
+    f.op = f.to_bool ? ops[op->op].of_bool : ops[op->op].of_numbers;
     if (f.op < 0)
         return err_set(err, ENOTSUP, "NCCL has no %s of %s", hvd_op_name(op->op),
                        hvd_dtype_name(op->dtype));
@@ -159,9 +154,10 @@ bool nccl_form_is_rough(const struct nccl_form *f, int size)
 
 /* ---- steps ---- */
 
-static int add(struct nccl_steps *s, struct nccl_step step)
+static int add(struct nccl_steps *s, enum nccl_verb verb, int peer, const void *in, void *out,
+               size_t count)
 {
-    if (step.count == 0)
+    if (count == 0)
         return 0;
     if (s->n == s->cap) {
         size_t cap = s->cap ? 2 * s->cap : 16;
@@ -171,7 +167,7 @@ static int add(struct nccl_steps *s, struct nccl_step step)
         s->v = grown;
         s->cap = cap;
     }
-    s->v[s->n++] = step;
+    s->v[s->n++] = (struct nccl_step){verb, peer, in, out, count};
     return 0;
 }
 
@@ -185,24 +181,18 @@ static bool all_same(const size_t *counts, int size)
 }
 
 /* Arithmetic on a null pointer is undefined, even where there is nothing. */
-static const uint8_t *at(const void *p, size_t bytes)
+static void *at(const void *p, size_t bytes)
 {
-    return bytes ? (const uint8_t *)p + bytes : p;
-}
-
-static uint8_t *out_at(void *p, size_t bytes)
-{
-    return bytes ? (uint8_t *)p + bytes : p;
+    return bytes ? (uint8_t *)p + bytes : (void *)p;
 }
 
 static int allreduce(struct nccl_steps *s, const struct coll_op *op)
 {
     int rc = 0;
-    for (size_t i = 0; i < op->n && rc == 0; i++)
-        rc = add(s, (struct nccl_step){.verb = NCCL_ALLREDUCE,
-                                       .in = op->tensors[i].in,
-                                       .out = op->tensors[i].out,
-                                       .count = op->tensors[i].count});
+    for (size_t i = 0; i < op->n && rc == 0; i++) {
+        const struct coll_tensor *t = &op->tensors[i];
+        rc = add(s, NCCL_ALLREDUCE, 0, t->in, t->out, t->count);
+    }
     return rc;
 }
 
@@ -210,12 +200,8 @@ static int allreduce(struct nccl_steps *s, const struct coll_op *op)
 static int broadcast(struct nccl_steps *s, const struct coll_op *op, int rank)
 {
     const struct coll_tensor *t = op->tensors;
-    bool root = rank == op->root;
-    return add(s, (struct nccl_step){.verb = NCCL_BROADCAST,
-                                     .peer = op->root,
-                                     .in = root ? t->in : t->out,
-                                     .out = t->out ? t->out : (void *)t->in,
-                                     .count = t->count * hvd_dtype_size(op->dtype)});
+    return add(s, NCCL_BROADCAST, op->root, rank == op->root ? t->in : t->out,
+               t->out ? t->out : (void *)t->in, t->count * hvd_dtype_size(op->dtype));
 }
 
 static int allgather(struct nccl_steps *s, const struct coll_op *op, int rank, int size)
@@ -224,17 +210,10 @@ static int allgather(struct nccl_steps *s, const struct coll_op *op, int rank, i
     size_t elem = hvd_dtype_size(op->dtype), offset = 0;
     int rc = 0;
     if (all_same(op->recv_counts, size))
-        return add(s, (struct nccl_step){.verb = NCCL_ALLGATHER,
-                                         .in = t->in,
-                                         .out = t->out,
-                                         .count = op->recv_counts[0] * elem});
+        return add(s, NCCL_ALLGATHER, 0, t->in, t->out, op->recv_counts[0] * elem);
     for (int r = 0; r < size && rc == 0; r++) {
-        uint8_t *out = out_at(t->out, offset);
-        rc = add(s, (struct nccl_step){.verb = NCCL_BROADCAST,
-                                       .peer = r,
-                                       .in = r == rank ? t->in : out,
-                                       .out = out,
-                                       .count = op->recv_counts[r] * elem});
+        void *out = at(t->out, offset);
+        rc = add(s, NCCL_BROADCAST, r, r == rank ? t->in : out, out, op->recv_counts[r] * elem);
         offset += op->recv_counts[r] * elem;
     }
     return rc;
@@ -246,24 +225,14 @@ static int alltoall(struct nccl_steps *s, const struct coll_op *op, int rank, in
     size_t elem = hvd_dtype_size(op->dtype), from = 0, to = 0;
     int rc = 0;
     for (int r = 0; r < size && rc == 0; r++) {
-        struct nccl_step out = {.verb = NCCL_SEND,
-                                .peer = r,
-                                .in = at(t->in, from),
-                                .count = op->send_counts[r] * elem};
-        struct nccl_step in = {.verb = NCCL_RECV,
-                               .peer = r,
-                               .out = out_at(t->out, to),
-                               .count = op->recv_counts[r] * elem};
-        from += out.count;
-        to += in.count;
-        if (r == rank) {
-            in.verb = NCCL_COPY;
-            in.in = out.in;
-            out.count = 0;
-        }
-        rc = add(s, out);
-        if (rc == 0)
-            rc = add(s, in);
+        size_t sent = op->send_counts[r] * elem, received = op->recv_counts[r] * elem;
+        void *in = at(t->in, from), *out = at(t->out, to);
+        if (r == rank)
+            rc = add(s, NCCL_COPY, r, in, out, received);
+        else if ((rc = add(s, NCCL_SEND, r, in, NULL, sent)) == 0)
+            rc = add(s, NCCL_RECV, r, NULL, out, received);
+        from += sent;
+        to += received;
     }
     return rc;
 }
@@ -274,16 +243,10 @@ static int reducescatter(struct nccl_steps *s, const struct coll_op *op, int ran
     size_t elem = hvd_dtype_size(s->form.dtype), offset = 0;
     int rc = 0;
     if (all_same(op->recv_counts, size))
-        return add(s, (struct nccl_step){.verb = NCCL_REDUCESCATTER,
-                                         .in = t->in,
-                                         .out = t->out,
-                                         .count = op->recv_counts[0]});
+        return add(s, NCCL_REDUCESCATTER, 0, t->in, t->out, op->recv_counts[0]);
     for (int r = 0; r < size && rc == 0; r++) {
-        rc = add(s, (struct nccl_step){.verb = NCCL_REDUCE,
-                                       .peer = r,
-                                       .in = at(t->in, offset),
-                                       .out = r == rank ? t->out : NULL,
-                                       .count = op->recv_counts[r]});
+        rc = add(s, NCCL_REDUCE, r, at(t->in, offset), r == rank ? t->out : NULL,
+                 op->recv_counts[r]);
         offset += op->recv_counts[r] * elem;
     }
     return rc;
