@@ -15,11 +15,6 @@
 #include "core/base/env.h"
 #include "core/base/log.h"
 
-/* Indices into the tables below, and so numbers on the wire. */
-enum { HOST, MPI, NCCL, STAGED, BACKENDS };
-
-const char *const backend_names[] = {"host", "mpi", "nccl", "staged", NULL};
-
 /* Looks for the driver, touches no GPU. */
 static int staged_probe(char *ret_text, size_t size, struct err *err)
 {
@@ -49,15 +44,12 @@ static const struct {
     int (*probe)(char *ret_text, size_t size, struct err *err);
     const char *never_elastic; /* why an elastic job cannot use it; NULL: it can */
 } table[BACKENDS] = {
-    [MPI] = {mpi_probe,
-             "MPI can neither lose a rank nor take one in. Without HVD_BACKEND hvd's own "
-             "links do both"},
-    [NCCL] = {nccl_probe, NULL},
-    [STAGED] = {staged_probe, NULL},
+    [BACKEND_MPI] = {mpi_probe,
+                     "MPI can neither lose a rank nor take one in. Without HVD_BACKEND hvd's own "
+                     "links do both"},
+    [BACKEND_NCCL] = {nccl_probe, NULL},
+    [BACKEND_STAGED] = {staged_probe, NULL},
 };
-
-_Static_assert(sizeof(backend_names) / sizeof(backend_names[0]) == BACKENDS + 1, "a name for each");
-_Static_assert((int)BACKENDS <= BACKENDS_MAX, "BACKENDS_MAX");
 
 static bool has(const struct backend_wish *wish, int backend)
 {
@@ -71,7 +63,7 @@ void backends_early(const struct backend_wish *wish)
 {
     struct mpi_library found;
     struct err unsaid = {0};
-    if (has(wish, MPI))
+    if (has(wish, BACKEND_MPI))
         mpi_library_load(&found, &unsaid);
 }
 
@@ -107,11 +99,11 @@ int backends_hear(struct backends *b, struct buf *cards, int size, struct err *e
     if (!said)
         return err_set(err, ENOMEM, "no memory for the reports of %d ranks", size);
     for (int r = 0; r < size; r++) {
-        int rc = backend_said_take(&cards[r], backend_names, &said[r], err);
+        int rc = backend_said_take(&cards[r], &said[r], err);
         if (rc < 0)
             return err_prefix(err, "rank %d", r);
     }
-    return backend_choose(said, size, backend_names, &b->choice, err);
+    return backend_choose(said, size, &b->choice, err);
 }
 
 static void say_choice(struct backends *b, const struct mesh *mesh)
@@ -131,16 +123,16 @@ static void say_choice(struct backends *b, const struct mesh *mesh)
 /* Unless the user chooses otherwise, tensors of GPUs use NCCL. */
 static int open_device(struct backends *b, struct err *err)
 {
-    bool named = has(&b->wish, NCCL) || has(&b->wish, STAGED);
-    struct device_ways ways = {.nccl = has(&b->choice.use, NCCL) || !named,
-                               .staged = has(&b->choice.use, STAGED)};
+    bool named = has(&b->wish, BACKEND_NCCL) || has(&b->wish, BACKEND_STAGED);
+    struct device_ways ways = {.nccl = has(&b->choice.use, BACKEND_NCCL) || !named,
+                               .staged = has(&b->choice.use, BACKEND_STAGED)};
     int rc = env_bool("GPU_FALLBACK", false, &ways.fallback, err);
     return rc == 0 ? device_create(&ways, &b->device, err) : rc;
 }
 
 static int open_all(struct backends *b, struct coll *coll, uint64_t deadline, struct err *err)
 {
-    int rc = has(&b->choice.use, MPI) ? mpi_open(coll, deadline, &b->mpi, err) : 0;
+    int rc = has(&b->choice.use, BACKEND_MPI) ? mpi_open(coll, deadline, &b->mpi, err) : 0;
     return rc < 0 ? err_prefix(err, "HVD_BACKEND=mpi") : open_device(b, err);
 }
 
@@ -159,36 +151,27 @@ int backends_enter(struct backends *b, struct coll *coll, bool joined, uint64_t 
     return rc;
 }
 
-/* BACKENDS: there is no back end of this name. */
-static int find(const char *name)
-{
-    int i = 0;
-    while (i < BACKENDS && strcmp(backend_names[i], name ? name : "") != 0)
-        i++;
-    return i;
-}
-
 int backends_tell(const struct backends *b, const char *name, struct hvd_backend *ret,
                   struct err *err)
 {
     enum device_way way = b ? device_way(b->device) : DEVICE_NONE;
-    int backend = find(name);
+    int backend = backend_find(name ? name : "");
     *ret = (struct hvd_backend){.built = true, .threads = true};
     switch (backend) {
-    case HOST:
+    case BACKEND_HOST:
         ret->open = b;
         return 0;
-    case MPI:
+    case BACKEND_MPI:
         ret->built = mpi_library_built();
         ret->open = b && b->mpi;
         ret->threads = ret->open && b->mpi->here.multiple;
         if (ret->open)
             mpi_describe(b->mpi, ret->text, sizeof(ret->text));
         return 0;
-    case NCCL:
-    case STAGED:
+    case BACKEND_NCCL:
+    case BACKEND_STAGED:
         ret->threads = b;
-        ret->open = way == (backend == NCCL ? DEVICE_NCCL : DEVICE_STAGED);
+        ret->open = way == (backend == BACKEND_NCCL ? DEVICE_NCCL : DEVICE_STAGED);
         if (ret->open)
             device_describe(b->device, way, ret->text, sizeof(ret->text));
         return 0;
@@ -199,9 +182,9 @@ int backends_tell(const struct backends *b, const char *name, struct hvd_backend
 
 void backends_probe(const char *name, struct hvd_backend *ret)
 {
-    int backend = find(name);
+    int backend = backend_find(name ? name : "");
     struct err why = {0};
-    if ((backend != NCCL && backend != STAGED) || ret->open)
+    if ((backend != BACKEND_NCCL && backend != BACKEND_STAGED) || ret->open)
         return;
     ret->built = table[backend].probe(ret->text, sizeof(ret->text), &why) == 0;
     if (!ret->built)

@@ -25,9 +25,6 @@
 #include "core/backend/choice.h"
 #include "core/backend/device.h"
 
-/* Names of the table, the host first; ends with NULL. */
-extern const char *const backend_names[];
-
 struct backends {
     struct backend_wish wish; /* filled in by the caller */
     struct backend_choice choice;

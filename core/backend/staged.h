@@ -36,7 +36,7 @@ void staged_cancel(struct staged *staged, struct coll *coll);
 /* 1: work on streams may still touch tensors of the dropped operation; 0: none does. */
 int staged_drained(struct staged *staged, struct err *err);
 
-/* ---- how an operation is cut (staged_cut.c); pure ---- */
+/* ---- how an operation is cut; pure ---- */
 
 #define STAGED_CHUNK  ((size_t)4 << 20) /* bytes of a chunk; more for kinds that cannot be cut */
 #define STAGED_PLACES 4                 /* slots: chunks in progress at a time */
