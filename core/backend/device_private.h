@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * device_private: what the files of device share: device.c (life, operations by NCCL),
- * device_setup.c and device_fit.c (the choice of the way), device_staged.c.
+ * device_setup.c (the choice of the way), device_staged.c.
  */
 #ifndef HVD_BACKEND_DEVICE_PRIVATE_H
 #define HVD_BACKEND_DEVICE_PRIVATE_H
@@ -50,7 +50,7 @@ int device_restore(struct device *d, struct err *err);
  * a moment. rc: 0, 1 or -errno with err. Returns 1 while the error is delayed. */
 int device_excuse(struct device *d, const struct mesh *mesh, int rc, struct err *err);
 
-/* Finds joiners that do not fit (device_fit.c, pure). The ranks that were there before choose the
+/* Finds joiners that do not fit (device_setup.c; pure). The ranks that were there before choose the
  * way. A joiner fits if its report allows exactly that way, with NCCL also with kernels if they all
  * have kernels. Joiners are taken in the order of ranks. Sets ret_unfit[size], which is all false
  * before, and returns how many do not fit. ret_why: the reason for rank me if it does not fit, else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of core/backend/device_fit: which joiners have to leave because their devices do not fit
- * the job's other ranks.
+ * Tests of device_fit() in core/backend/device_setup: which joiners have to leave because their
+ * devices do not fit the job's other ranks.
  */
 #include <setjmp.h>
 #include <stdarg.h>
