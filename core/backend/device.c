@@ -164,12 +164,12 @@ int device_progress(struct device *d, const struct mesh *mesh, struct err *err)
 
 size_t device_called(const struct device *d)
 {
-    return d->nccl ? d->nccl->called : 0;
+    return d->nccl ? nccl_run_count(d->nccl, FLIGHT_BEHIND) : 0;
 }
 
 size_t device_landed(const struct device *d)
 {
-    return d->nccl ? d->nccl->landed : 0;
+    return d->nccl ? nccl_run_count(d->nccl, FLIGHT_DONE) : 0;
 }
 
 int device_await(struct device *d, const struct nccl_flight *flight, struct CUstream_st *stream,

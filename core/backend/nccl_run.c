@@ -215,12 +215,29 @@ bool nccl_run_has_room(const struct nccl_run *run)
     return run->out == 0 || (run->out < FLIGHTS_MAX && run->bytes < WINDOW_BYTES);
 }
 
+/* The oldest operation that has not reached this stage; NULL: none. */
+static struct nccl_flight *first_below(const struct nccl_run *run, enum nccl_stage stage)
+{
+    struct nccl_flight *f = run->first;
+    while (f && f->stage >= stage)
+        f = f->next;
+    return f;
+}
+
+size_t nccl_run_count(const struct nccl_run *run, enum nccl_stage stage)
+{
+    size_t n = 0;
+    for (const struct nccl_flight *f = run->first; f && f->stage >= stage; f = f->next)
+        n++;
+    return n;
+}
+
 /* Moves operations forward while the communicator is ready for it. */
 static int advance(struct nccl_run *run, struct err *err)
 {
     int rc = nccl_comm_progress(run->comm, err);
-    while (rc == 0 && run->next) {
-        struct nccl_flight *f = run->next;
+    struct nccl_flight *f;
+    while (rc == 0 && (f = first_below(run, FLIGHT_BEHIND)) != NULL) {
         use(run);
         if (f->stage == FLIGHT_PACKED)
             rc = nccl_flight_call(f, &run->way, run->comm, err);
@@ -228,10 +245,6 @@ static int advance(struct nccl_run *run, struct err *err)
             rc = nccl_comm_progress(run->comm, err);
         if (rc == 0)
             rc = nccl_flight_follow(f, &run->way, err);
-        if (rc == 0) {
-            run->next = f->next;
-            run->called++;
-        }
     }
     return rc < 0 ? rc : 0;
 }
@@ -256,8 +269,6 @@ int nccl_run_add(struct nccl_run *run, const struct coll_op *op, bool retain,
     f->next = NULL;
     *run->end = f;
     run->end = &f->next;
-    run->aloft = run->aloft ? run->aloft : f;
-    run->next = run->next ? run->next : f;
     *ret = f;
     rc = nccl_flight_pack(f, &run->way, err);
     if (rc == 0)
@@ -265,37 +276,27 @@ int nccl_run_add(struct nccl_run *run, const struct coll_op *op, bool retain,
     return rc;
 }
 
-/* Returns the first operation that has not reached its event, in *ret. */
-static int find_aloft(struct nccl_run *run, struct nccl_flight **ret, struct err *err)
-{
-    struct nccl_flight *f = run->aloft;
-    int rc = 0;
-    while (f != run->next && (rc = cuda_event_done(run->gpu->device, f->done, err)) == 0)
-        f = f->next;
-    *ret = f;
-    return rc < 0 ? rc : 0;
-}
-
 int nccl_run_progress(struct nccl_run *run, struct err *err)
 {
-    struct nccl_flight *aloft;
-    if (!run->aloft)
+    struct nccl_flight *aloft = first_below(run, FLIGHT_DONE), *f = aloft;
+    int rc = 0;
+    if (!aloft)
         return 0;
-    int rc = find_aloft(run, &aloft, err);
+    while (f && f->stage == FLIGHT_BEHIND &&
+           (rc = cuda_event_done(run->gpu->device, f->done, err)) == 0)
+        f = f->next;
     /* Polled after the events: they also complete when NCCL has given up. */
-    if (rc == 0)
+    if (rc >= 0)
         rc = nccl_comm_progress(run->comm, err);
     if (rc < 0)
         return rc;
-    for (; run->aloft != aloft; run->aloft = run->aloft->next, run->landed++)
-        run->aloft->stage = FLIGHT_DONE;
+    for (; aloft != f; aloft = aloft->next)
+        aloft->stage = FLIGHT_DONE;
     return advance(run, err);
 }
 
 void nccl_run_release(struct nccl_run *run, size_t n)
 {
-    run->called -= n;
-    run->landed -= n;
     for (struct nccl_flight *f = run->first; f && n > 0; f = run->first, n--) {
         if (!(run->first = f->next))
             run->end = &run->first;
@@ -315,7 +316,7 @@ int nccl_run_await(struct nccl_run *run, const struct nccl_flight *f, struct CUs
 
 void nccl_run_abort(struct nccl_run *run)
 {
-    if (run->aloft && !run->given_up) {
+    if (first_below(run, FLIGHT_DONE) && !run->given_up) {
         run->given_up = true;
         run->program_deadline = deadline_in_ms(run->limits.program_ms);
     }
@@ -330,9 +331,8 @@ void nccl_run_give_back(struct nccl_run *run)
 {
     *run->end = run->owed;
     run->owed = run->first;
-    run->first = run->aloft = run->next = NULL;
+    run->first = NULL;
     run->end = &run->first;
-    run->called = run->landed = 0;
 }
 
 /* Whether an operation waits for the program's own work on the GPU: from the oldest on, up to the

@@ -70,14 +70,7 @@ struct nccl_run {
 
     /* Operations. */
     struct nccl_flight *first, **end; /* not released, oldest first */
-    struct nccl_flight *aloft;        /* the first that has not landed; NULL: none */
-    struct nccl_flight *next;         /* the first whose event is not recorded yet; NULL: none */
-    /* Of the operations that are not released, from the oldest on: how many are on their streams to
-     * the end, so that nccl_run_await() is possible, and how many have their results in the
-     * outputs.
-     */
-    size_t called, landed;
-    struct nccl_flight *owed; /* given back and not restored yet */
+    struct nccl_flight *owed;         /* given back and not restored yet */
     struct nccl_flight *spare;
     size_t out;   /* operations that are not in spare */
     size_t bytes; /* of memory that these use */
@@ -115,21 +108,20 @@ int nccl_run_form(struct nccl_run *run, struct err *err);
  * the same on every rank: err says why not. */
 int nccl_run_possible(struct nccl_run *run, const struct coll_op *op, struct err *err);
 
+/* Of the operations that are not released, from the oldest on, how many have reached this stage. */
+size_t nccl_run_count(const struct nccl_run *run, enum nccl_stage stage);
+
 /* False: too much is in flight; wait until operations are released. */
 bool nccl_run_has_room(const struct nccl_run *run);
 
-/* After nccl_run_form() has returned 0: adds an operation behind those in flight. The lists of op
- * are copied; its tensors are used until it ends. Inputs are read after op->ready. retain: see
- * kept_take(). *ret is valid until nccl_run_release() or nccl_run_give_back(). -EAGAIN: there is no
- * memory for one more in flight; call again when one was released. Other errors: abort the
- * communicator. */
+/* After nccl_run_form() has returned 0, as device_add(). retain: see kept_take(). */
 int nccl_run_add(struct nccl_run *run, const struct coll_op *op, bool retain,
                  struct nccl_flight **ret, struct err *err);
 
 /* -errno: NCCL or the GPU has failed; the loss of another rank is reported in this way too. */
 int nccl_run_progress(struct nccl_run *run, struct err *err);
 
-/* Ends the use of the oldest n operations, which have landed. */
+/* Ends the use of the oldest n operations, which are done. */
 void nccl_run_release(struct nccl_run *run, size_t n);
 
 /* Later work on the stream waits for the operation. 1: NCCL is still putting it on its stream. */
@@ -151,8 +143,7 @@ int nccl_run_drained(struct nccl_run *run, struct err *err);
  * given back for that are being copied back, and later work on the streams waits for it. */
 int nccl_run_restore(struct nccl_run *run, struct err *err);
 
-/* Whether work of operations that were given up may still touch tensors, or inputs have to be
- * copied back. */
+/* As device_owes(). */
 bool nccl_run_owes(const struct nccl_run *run);
 
 /* "2.27.7 (/usr/lib/libnccl.so.2, mapped already)": for log and hvd_backend(). */

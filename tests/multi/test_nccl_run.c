@@ -354,7 +354,7 @@ static int add_flock(struct gpu_rank *me)
             rc = nccl_run_progress(me->run, &me->err);
         if (rc < 0)
             return rc;
-        if (me->run->landed > 0)
+        if (nccl_run_count(me->run, FLIGHT_DONE) > 0)
             return FAIL("operation %zu has landed", i);
     }
     return 0;
@@ -364,12 +364,12 @@ static int land_flock(struct gpu_rank *me)
 {
     uint64_t deadline = deadline_in_ms(20000);
     int rc = 0;
-    while (rc == 0 && me->run->landed < FLOCK && !deadline_passed(deadline)) {
+    while (rc == 0 && nccl_run_count(me->run, FLIGHT_DONE) < FLOCK && !deadline_passed(deadline)) {
         rc = nccl_run_progress(me->run, &me->err);
         usleep(100);
     }
-    if (rc == 0 && me->run->landed != FLOCK)
-        rc = FAIL("%zu have landed", me->run->landed);
+    if (rc == 0 && nccl_run_count(me->run, FLIGHT_DONE) != FLOCK)
+        rc = FAIL("%zu have landed", nccl_run_count(me->run, FLIGHT_DONE));
     if (rc == 0)
         nccl_run_release(me->run, FLOCK);
     return rc;
