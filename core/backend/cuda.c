@@ -249,6 +249,13 @@ int cuda_stream_wait(struct cuda_device *d, struct CUstream_st *stream, struct C
     return cuda_check(d, d->api->stream_wait(stream, event, 0), "cuStreamWaitEvent", err);
 }
 
+int cuda_stream_follow(struct cuda_device *d, struct CUstream_st *stream,
+                       struct CUstream_st *before, struct CUevent_st *event, struct err *err)
+{
+    int rc = cuda_event_record(d, event, before, err);
+    return rc == 0 ? cuda_stream_wait(d, stream, event, err) : rc;
+}
+
 /* ---- memory ---- */
 
 static cuda_address address(const void *at)

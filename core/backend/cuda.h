@@ -96,6 +96,10 @@ int cuda_event_done(struct cuda_device *device, struct CUevent_st *event, struct
 int cuda_stream_wait(struct cuda_device *device, struct CUstream_st *stream,
                      struct CUevent_st *event, struct err *err);
 
+/* Records the event on the stream `before`, and makes later work on the stream wait for it. */
+int cuda_stream_follow(struct cuda_device *device, struct CUstream_st *stream,
+                       struct CUstream_st *before, struct CUevent_st *event, struct err *err);
+
 /* ---- memory ---- */
 
 /* Memory that grows on demand and is reused. */

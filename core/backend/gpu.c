@@ -127,9 +127,7 @@ int gpu_await(struct gpu *gpu, struct CUstream_st *stream, const struct coll_op 
 
 int gpu_join(struct gpu *gpu, struct err *err)
 {
-    int rc = cuda_event_record(gpu->device, gpu->event, gpu->stream, err);
-    if (rc == 0)
-        rc = cuda_stream_wait(gpu->device, gpu->call, gpu->event, err);
+    int rc = cuda_stream_follow(gpu->device, gpu->call, gpu->stream, gpu->event, err);
     return rc == 0 ? cuda_stream_wait(gpu->device, gpu->out, gpu->event, err) : rc;
 }
 

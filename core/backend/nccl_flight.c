@@ -151,10 +151,10 @@ static int choose(struct nccl_flight *f, const struct nccl_way *way, struct err 
     int rc = nccl_form_of(&means, &seen, way->size, &form, NULL);
     /* Kernels are needed if NCCL cannot run the operation, or would round its factor roughly. */
     bool kernels = rc < 0 || nccl_form_is_rough(&form, way->size);
-    f->packed = way->kernels && (kernels || !is_single(&seen));
-    f->direct = f->packed && !kernels && has_large(&seen);
+    bool packs = way->kernels && (kernels || !is_single(&seen));
+    f->direct = packs && !kernels && has_large(&seen);
     f->buffered = 0;
-    if (f->packed) {
+    if (packs) {
         means.kernels = !f->direct;
         rc = nccl_form_of(&means, &seen, way->size, &form, err);
         if (rc == 0)
@@ -181,14 +181,6 @@ int nccl_flight_plan(struct nccl_flight *f, const struct nccl_way *way, const st
 
 /* ---- on the streams ------------------------------------------------------------------------- */
 
-/* Makes NCCL's stream wait for the inputs: through gpu->stream if something is done to them
- * there. */
-static int pass_on(struct nccl_flight *f, struct gpu *gpu, struct err *err)
-{
-    int rc = cuda_event_record(gpu->device, f->inputs, gpu->stream, err);
-    return rc == 0 ? cuda_stream_wait(gpu->device, gpu->call, f->inputs, err) : rc;
-}
-
 /* Moves the tensors into the buffer, or the results out of it. */
 static int move(const struct nccl_flight *f, struct gpu *gpu, bool out, struct err *err)
 {
@@ -214,15 +206,16 @@ static int move(const struct nccl_flight *f, struct gpu *gpu, bool out, struct e
                      out ? gpu->out : gpu->stream, err);
 }
 
+/* NCCL's stream waits for the inputs: through gpu->stream if something is done to them there. */
 int nccl_flight_pack(struct nccl_flight *f, const struct nccl_way *way, struct err *err)
 {
     struct gpu *gpu = way->gpu;
-    bool packs = f->packed && f->buffered > 0;
+    bool packs = f->buffered > 0;
     int rc = gpu_await(gpu, packs ? gpu->stream : gpu->call, &f->kept.op, err);
-    if (rc == 0 && packs) {
+    if (rc == 0 && packs)
         rc = move(f, gpu, false, err);
-        rc = rc == 0 ? pass_on(f, gpu, err) : rc;
-    }
+    if (rc == 0 && packs)
+        rc = cuda_stream_follow(gpu->device, gpu->call, gpu->stream, f->inputs, err);
     if (rc == 0)
         f->stage = FLIGHT_PACKED;
     return rc;
@@ -238,15 +231,10 @@ int nccl_flight_call(struct nccl_flight *f, const struct nccl_way *way, struct n
 int nccl_flight_follow(struct nccl_flight *f, const struct nccl_way *way, struct err *err)
 {
     struct gpu *gpu = way->gpu;
-    bool unpacks = f->packed && f->buffered > 0;
-    int rc = 0;
-    if (unpacks) {
-        rc = cuda_event_record(gpu->device, f->called, gpu->call, err);
-        if (rc == 0)
-            rc = cuda_stream_wait(gpu->device, gpu->out, f->called, err);
-        if (rc == 0)
-            rc = move(f, gpu, true, err);
-    }
+    bool unpacks = f->buffered > 0;
+    int rc = unpacks ? cuda_stream_follow(gpu->device, gpu->out, gpu->call, f->called, err) : 0;
+    if (rc == 0 && unpacks)
+        rc = move(f, gpu, true, err);
     if (rc == 0)
         rc = cuda_event_record(gpu->device, f->done, unpacks ? gpu->out : gpu->call, err);
     if (rc == 0)

@@ -30,9 +30,8 @@ struct nccl_flight {
     enum nccl_stage stage;
     struct kept kept;        /* the operation */
     struct nccl_steps steps; /* it as NCCL's calls */
-    bool packed;             /* tensors go through the buffer */
-    bool direct;             /* if packed: large tensors do not */
-    size_t buffered;         /* elements in the buffer */
+    size_t buffered;         /* elements that go through the buffer; 0: NCCL uses the tensors */
+    bool direct;             /* large tensors do not go through it */
     size_t out_at;           /* offset of the results in the buffer */
     size_t out_count;        /* reduce-scatter: elements of this rank's result */
     struct cuda_memory buffer;

@@ -263,20 +263,18 @@ static int sum(struct coll *coll, struct staged *s, uint64_t number, struct err 
 /* ---- the operation ---- */
 
 /* Starts copying chunks from the device while slots are free. */
-static int begin_chunks(struct staged *s, bool *ret_moved, struct err *err)
+static int begin_chunks(struct staged *s, struct err *err)
 {
     int rc = 0;
     while (rc == 0 && !s->all && s->begun < s->ended + STAGED_PLACES) {
         s->all = !staged_cut_next(&s->cut, &place_of(s, s->begun)->chunk);
-        if (s->all)
-            break;
-        rc = copy_chunk(s, s->begun++, CUDA_COPY_OUT, err);
-        *ret_moved = true;
+        if (!s->all)
+            rc = copy_chunk(s, s->begun++, CUDA_COPY_OUT, err);
     }
     return rc;
 }
 
-static int sum_chunks(struct coll *coll, struct staged *s, bool *ret_moved, struct err *err)
+static int sum_chunks(struct coll *coll, struct staged *s, struct err *err)
 {
     int rc = 0;
     if (!s->summing && s->summed < s->begun) {
@@ -294,43 +292,39 @@ static int sum_chunks(struct coll *coll, struct staged *s, bool *ret_moved, stru
     if (rc == 1)
         return 0;
     s->summing = false;
-    *ret_moved = true;
     return copy_chunk(s, s->summed++, CUDA_COPY_IN, err);
 }
 
-static int end_chunks(struct staged *s, bool *ret_moved, struct err *err)
+static int end_chunks(struct staged *s, struct err *err)
 {
-    while (s->ended < s->summed) {
-        int rc = cuda_event_done(s->gpu->device, place_of(s, s->ended)->event, err);
-        if (rc != 0)
-            return rc < 0 ? rc : 0;
+    int rc = 0;
+    while (s->ended < s->summed &&
+           (rc = cuda_event_done(s->gpu->device, place_of(s, s->ended)->event, err)) == 0)
         s->ended++;
-        *ret_moved = true;
-    }
-    return 0;
+    return rc < 0 ? rc : 0;
 }
 
 static int advance(struct coll *coll, struct staged *s, struct err *err)
 {
-    for (bool moved = true; moved;) {
-        moved = false;
-        int rc = begin_chunks(s, &moved, err);
+    uint64_t before;
+    do {
+        before = s->begun + s->summed + s->ended;
+        int rc = begin_chunks(s, err);
         if (rc == 0)
-            rc = sum_chunks(coll, s, &moved, err);
+            rc = sum_chunks(coll, s, err);
         if (rc == 0)
-            rc = end_chunks(s, &moved, err);
+            rc = end_chunks(s, err);
         if (rc < 0)
             return rc;
         if (s->all && s->ended == s->begun)
             return 0;
-    }
+    } while (s->begun + s->summed + s->ended != before);
     return 1;
 }
 
 int staged_prepare(struct staged *s, const struct mesh *mesh, const struct coll_op *op,
                    struct err *err)
 {
-    struct cuda_device *d = s->gpu->device;
     s->cut = (struct staged_cut){.op = op, .mesh = mesh};
     s->room = staged_room(mesh, op);
     s->begun = s->summed = s->ended = 0;
@@ -341,9 +335,9 @@ int staged_prepare(struct staged *s, const struct mesh *mesh, const struct coll_
     if (rc == 0)
         rc = gpu_await(s->gpu, s->outward, op, err);
     /* The stream may have work of a failed operation, and copies that restore inputs. */
-    if (rc == 0)
-        rc = cuda_event_record(d, s->gpu->event, s->gpu->stream, err);
-    return rc == 0 ? cuda_stream_wait(d, s->outward, s->gpu->event, err) : rc;
+    return rc == 0
+               ? cuda_stream_follow(s->gpu->device, s->outward, s->gpu->stream, s->gpu->event, err)
+               : rc;
 }
 
 int staged_progress(struct staged *s, struct coll *coll, struct err *err)
