@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "core/backend/cuda_api.h"
-#include "core/backend/cuda_fatbin.h"
 #include "core/backend/cuda_kernels.h"
 #include "core/backend/nccl_api.h"
 #include "core/base/cleanup.h"

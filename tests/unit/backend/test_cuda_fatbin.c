@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "core/backend/cuda_fatbin.h"
 #include "core/backend/cuda_kernels.h"
 #include "tests/fake/cuda/use.h"
 
