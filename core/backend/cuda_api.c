@@ -149,7 +149,7 @@ int cuda_api_start(const struct cuda_api **ret, struct err *err)
         return rc;
     pthread_mutex_lock(&cuda.lock);
     if (!cuda.started)
-        why_not(api->init(0), &cuda.start_err);
+        why_not(cuda.api.init(0), &cuda.start_err);
     cuda.started = true;
     pthread_mutex_unlock(&cuda.lock);
     return answer(&cuda.start_err, ret, err);

@@ -4,16 +4,16 @@
  */
 #include "core/backend/mpi.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/env.h"
 
-#define NAP_MS 50
+#define NAP_NS 100000
 
 /* What a rank sends to the others after it has started MPI. */
 struct facts {
@@ -37,34 +37,19 @@ int mpi_probe(char *ret_text, size_t size, struct err *err)
 
 /* ---- asking the other ranks ------------------------------------------------------------------ */
 
-/* Sleeps until the mesh has an event. Returns as coll_progress() does. */
-static int wait_once(struct coll *coll, struct err *err)
-{
-    struct mesh *mesh = coll->mesh;
-    int rc = mesh_progress(mesh, NULL, err);
-    if (rc < 0)
-        return rc;
-    mesh_sleep_begin(mesh);
-    rc = coll_progress(coll);
-    struct pollfd p = {.fd = mesh_fd(mesh), .events = POLLIN};
-    if (rc == 1)
-        poll(&p, 1, coll_wait(coll) ? 0 : NAP_MS);
-    mesh_sleep_end(mesh);
-    return rc;
-}
-
 /* Runs one operation from its start to its end. */
 static int run(struct coll *coll, const struct coll_op *op, uint64_t deadline, struct err *err)
 {
+    const struct timespec nap = {.tv_nsec = NAP_NS};
     struct err why = {0};
     int rc = coll_start(coll, op, &why);
     while (rc == 0 && (rc = coll_progress(coll)) == 1) {
-        rc = wait_once(coll, &why);
-        if (rc == 1 && deadline_passed(deadline))
+        rc = mesh_progress(coll->mesh, NULL, &why);
+        if (rc >= 0 && deadline_passed(deadline))
             rc = err_set(&why, ETIMEDOUT, "timed out asking the other ranks");
-        if (rc != 1)
-            break;
-        rc = 0;
+        if (rc >= 0)
+            rc = 0;
+        nanosleep(&nap, NULL);
     }
     if (rc == -ECONNRESET && !why.code)
         mesh_why(coll->mesh, NULL, &why);

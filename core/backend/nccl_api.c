@@ -61,22 +61,17 @@ const char *nccl_origin_name(enum nccl_origin origin)
     return origins[origin];
 }
 
-struct places {
-    struct nccl_place *v;
-    int n;
-};
-
 /* A full list is no error: the first places are the best. */
-static void add(struct places *p, enum nccl_origin origin, const char *path)
+static void add(struct nccl_places *p, enum nccl_origin origin, const char *path)
 {
-    if (p->n == NCCL_PLACES || strlen(path) >= sizeof(p->v->path))
+    if (p->n == (int)COUNT(p->v) || strlen(path) >= sizeof(p->v->path))
         return;
     p->v[p->n].origin = origin;
     memcpy(p->v[p->n].path, path, strlen(path) + 1);
     p->n++;
 }
 
-static void add_file(struct places *p, enum nccl_origin origin, const char *folder,
+static void add_file(struct nccl_places *p, enum nccl_origin origin, const char *folder,
                      const char *name)
 {
     char path[PATH_MAX];
@@ -89,7 +84,7 @@ static void add_file(struct places *p, enum nccl_origin origin, const char *fold
 static const char *const layouts[] = {"nvidia/nccl/lib/" SONAME, "nvidia/cu13/lib/" SONAME,
                                       "torch/lib/" SONAME};
 
-static void add_site(struct places *p, enum nccl_origin origin, const char *site)
+static void add_site(struct nccl_places *p, enum nccl_origin origin, const char *site)
 {
     for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
         add_file(p, origin, site, layouts[i]);
@@ -104,7 +99,7 @@ static bool same_file(const char *a, const char *b)
 
 /* Adds libtorch_cuda.so if NCCL is linked into it and exported by it, as in old torch. Returns
  * whether it was added. */
-static bool in_torch(struct places *p)
+static bool in_torch(struct nccl_places *p)
 {
     struct library_copies torch;
     if (library_mapped("libtorch_cuda*", &torch) == 0)
@@ -158,8 +153,8 @@ static bool prefer_preloaded(struct library_copies *mapped)
     return false;
 }
 
-/* Adds the mapped copy. 1: added; 0: none is mapped; -EEXIST: two are. */
-static int find_mapped(struct places *p, const char *asked, struct err *err)
+/* Adds the mapped copy, if there is one. -EEXIST: there are two. */
+static int find_mapped(struct nccl_places *p, const char *asked, struct err *err)
 {
     struct library_copies mapped;
     library_mapped(SONAME, &mapped);
@@ -175,11 +170,11 @@ static int find_mapped(struct places *p, const char *asked, struct err *err)
                        "HVD_NCCL_LIB is %s, but this process has loaded %s already, and two copies "
                        "of NCCL do not work together: unset it, or " TWO,
                        asked, p->v[0].path);
-    return 1;
+    return 0;
 }
 
 /* site-packages/torch/lib/libtorch*.so: the packages are two folders above. */
-static void add_torch(struct places *p)
+static void add_torch(struct nccl_places *p)
 {
     struct library_copies torch;
     char real[PATH_MAX];
@@ -196,7 +191,7 @@ static void add_torch(struct places *p)
     }
 }
 
-static void add_prefix(struct places *p, const char *variable)
+static void add_prefix(struct nccl_places *p, const char *variable)
 {
     const char *prefix = getenv(variable);
     char pattern[PATH_MAX];
@@ -211,7 +206,7 @@ static void add_prefix(struct places *p, const char *variable)
     globfree(&found);
 }
 
-static void add_pythonpath(struct places *p)
+static void add_pythonpath(struct nccl_places *p)
 {
     char site[PATH_MAX];
     for (const char *s = getenv("PYTHONPATH"); s && *s; s += strcspn(s, ":"), s += *s == ':') {
@@ -224,42 +219,37 @@ static void add_pythonpath(struct places *p)
     }
 }
 
-/* Adds the places that come after torch's. */
-static int add_others(struct places *p)
+/* Adds the places that come after torch's. HVD_NCCL_LIB allows no other file. */
+static void add_others(struct nccl_places *p, const char *asked)
 {
-    add(p, NCCL_LOADER, SONAME);
+    add(p, asked ? NCCL_ASKED : NCCL_LOADER, asked ? asked : SONAME);
+    if (asked)
+        return;
     add_prefix(p, "VIRTUAL_ENV");
     add_prefix(p, "CONDA_PREFIX");
     add_pythonpath(p);
-    return p->n;
 }
 
-int nccl_find(struct nccl_place ret[NCCL_PLACES], struct err *err)
+int nccl_find(struct nccl_places *ret, struct err *err)
 {
-    struct places p = {.v = ret};
     const char *asked = env_get("NCCL_LIB");
-    int rc = find_mapped(&p, asked, err);
-    if (rc != 0)
+    ret->n = 0;
+    int rc = find_mapped(ret, asked, err);
+    if (rc < 0 || ret->n > 0)
         return rc;
-    if (asked) {
-        add(&p, NCCL_ASKED, asked); /* HVD_NCCL_LIB allows no other file */
-        return p.n;
-    }
-    add_torch(&p);
-    return add_others(&p);
+    if (!asked)
+        add_torch(ret);
+    add_others(ret, asked);
+    return 0;
 }
 
-int nccl_find_for(const char *site, struct nccl_place ret[NCCL_PLACES])
+void nccl_find_for(const char *site, struct nccl_places *ret)
 {
-    struct places p = {.v = ret};
     const char *asked = env_get("NCCL_LIB");
-    if (asked) {
-        add(&p, NCCL_ASKED, asked);
-        return p.n;
-    }
-    if (site)
-        add_site(&p, NCCL_OF_TORCH, site);
-    return add_others(&p);
+    ret->n = 0;
+    if (site && !asked)
+        add_site(ret, NCCL_OF_TORCH, site);
+    add_others(ret, asked);
 }
 
 /* ---- the CUDA version that NCCL was built for ---- */
@@ -412,22 +402,21 @@ static struct {
  * another NCCL would hide a broken setup. If none exists, err has the reason of the first. */
 static int open_first(struct nccl_api *ret, struct err *err)
 {
-    struct nccl_place places[NCCL_PLACES];
+    struct nccl_places places;
     struct err first = {0};
-    int n = nccl_find(places, err);
-    if (n < 0)
-        return n;
-    for (int i = 0; i < n; i++) {
+    int rc = nccl_find(&places, err);
+    for (int i = 0; i < places.n && rc == 0; i++) {
         struct err e = {0};
-        int rc = nccl_api_open(&places[i], ret, &e);
+        rc = nccl_api_open(&places.v[i], ret, &e);
         if (rc == 0)
             return 0;
         if (rc != -ENOENT)
             return err_set(err, -rc, "%s", e.msg);
         if (i == 0)
             first = e;
+        rc = 0;
     }
-    return err_set(err, ENOENT, "%s", err_text(&first));
+    return rc < 0 ? rc : err_set(err, ENOENT, "%s", err_text(&first));
 }
 
 int nccl_api_load(const struct nccl_api **ret, struct err *err)

@@ -36,17 +36,19 @@ struct nccl_place {
     char path[PATH_MAX];
 };
 
-#define NCCL_PLACES 8
+struct nccl_places {
+    int n;
+    struct nccl_place v[8];
+};
 
-/* Fills ret with places to try, best first, and returns how many. Loads nothing; reads the
- * environment. -EEXIST: there are two copies in the process, or HVD_NCCL_LIB names another one than
- * is mapped. */
-int nccl_find(struct nccl_place ret[NCCL_PLACES], struct err *err);
+/* The places to try, best first. Loads nothing; reads the environment. -EEXIST: there are two
+ * copies in the process, or HVD_NCCL_LIB names another one than is mapped. */
+int nccl_find(struct nccl_places *ret, struct err *err);
 
 /* Like nccl_find(), for another process that has loaded the torch in this folder of Python packages
  * (NULL: no torch) and not NCCL. Ignores what the calling process has mapped. For programs that
  * describe other processes. */
-int nccl_find_for(const char *site, struct nccl_place ret[NCCL_PLACES]);
+void nccl_find_for(const char *site, struct nccl_places *ret);
 
 /* "mapped already", "HVD_NCCL_LIB", "beside torch", ... */
 const char *nccl_origin_name(enum nccl_origin origin);
