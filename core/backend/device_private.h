@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * device_private: what the files of device share: device.c (life, operations by NCCL),
- * device_setup.c (the choice of the way), device_staged.c.
+ * device_setup.c (the choice of the way), staged.c.
  */
 #ifndef HVD_BACKEND_DEVICE_PRIVATE_H
 #define HVD_BACKEND_DEVICE_PRIVATE_H

@@ -121,17 +121,12 @@ static bool in_torch(struct nccl_places *p)
 /* Whether LD_PRELOAD names this file. */
 static bool is_preloaded(const char *file)
 {
-    char path[PATH_MAX];
-    for (const char *s = getenv("LD_PRELOAD"); s && *s; s += strcspn(s, ": ")) {
-        s += strspn(s, ": ");
-        size_t n = strcspn(s, ": ");
-        if (n > 0 && n < sizeof(path)) {
-            memcpy(path, s, n);
-            path[n] = '\0';
-            if (same_file(path, file))
-                return true;
-        }
-    }
+    const char *value = getenv("LD_PRELOAD");
+    auto_free char *list = strdup(value ? value : "");
+    char *save;
+    for (char *s = list ? strtok_r(list, ": ", &save) : NULL; s; s = strtok_r(NULL, ": ", &save))
+        if (same_file(s, file))
+            return true;
     return false;
 }
 
@@ -208,15 +203,12 @@ static void add_prefix(struct nccl_places *p, const char *variable)
 
 static void add_pythonpath(struct nccl_places *p)
 {
-    char site[PATH_MAX];
-    for (const char *s = getenv("PYTHONPATH"); s && *s; s += strcspn(s, ":"), s += *s == ':') {
-        size_t n = strcspn(s, ":");
-        if (*s != '/' || n >= sizeof(site))
-            continue;
-        memcpy(site, s, n);
-        site[n] = '\0';
-        add_site(p, NCCL_PACKAGE, site);
-    }
+    const char *value = getenv("PYTHONPATH");
+    auto_free char *list = strdup(value ? value : "");
+    char *save;
+    for (char *s = list ? strtok_r(list, ":", &save) : NULL; s; s = strtok_r(NULL, ":", &save))
+        if (*s == '/')
+            add_site(p, NCCL_PACKAGE, s);
 }
 
 /* Adds the places that come after torch's. HVD_NCCL_LIB allows no other file. */
@@ -230,7 +222,8 @@ static void add_others(struct nccl_places *p, const char *asked)
     add_pythonpath(p);
 }
 
-int nccl_find(struct nccl_places *ret, struct err *err)
+/* The places to try in this process, best first. -EEXIST: there are two copies. */
+static int find(struct nccl_places *ret, struct err *err)
 {
     const char *asked = env_get("NCCL_LIB");
     ret->n = 0;
@@ -254,33 +247,17 @@ void nccl_find_for(const char *site, struct nccl_places *ret)
 
 /* ---- the CUDA version that NCCL was built for ---- */
 
-/* Reads a number of at most three digits at *at, before end, and moves *at after it. -1: there is
- * none. */
-static int number(const char **at, const char *end)
-{
-    int v = -1;
-    for (int digits = 0; *at < end && **at >= '0' && **at <= '9' && digits < 3; digits++, (*at)++)
-        v = (v < 0 ? 0 : v * 10) + (**at - '0');
-    return v;
-}
-
 int nccl_build_parse(const void *bytes, size_t n)
 {
-    static const char version[] = "NCCL version ", cuda[] = "+cuda";
+    static const char version[] = "NCCL version ";
     const char *at = bytes, *end = at + n;
     while (n > 0 && (at = memmem(at, (size_t)(end - at), version, sizeof(version) - 1)) != NULL) {
+        char text[64] = "";
+        int major = 0, minor = -1;
         at += sizeof(version) - 1;
-        const char *s = at;
-        while (s < end && ((*s >= '0' && *s <= '9') || *s == '.'))
-            s++;
-        if ((size_t)(end - s) < sizeof(cuda) - 1 || memcmp(s, cuda, sizeof(cuda) - 1) != 0)
-            continue;
-        s += sizeof(cuda) - 1;
-        int major = number(&s, end);
-        if (major <= 0 || s == end || *s++ != '.')
-            continue;
-        int minor = number(&s, end);
-        if (minor >= 0 && minor < 100)
+        memcpy(text, at, (size_t)(end - at) < sizeof(text) ? (size_t)(end - at) : sizeof(text) - 1);
+        if (sscanf(text, "%*[0-9.]+cuda%3d.%3d", &major, &minor) == 2 && major > 0 && minor >= 0 &&
+            minor < 100)
             return major * 1000 + minor * 10;
     }
     return 0;
@@ -404,7 +381,7 @@ static int open_first(struct nccl_api *ret, struct err *err)
 {
     struct nccl_places places;
     struct err first = {0};
-    int rc = nccl_find(&places, err);
+    int rc = find(&places, err);
     for (int i = 0; i < places.n && rc == 0; i++) {
         struct err e = {0};
         rc = nccl_api_open(&places.v[i], ret, &e);

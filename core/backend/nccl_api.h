@@ -41,13 +41,9 @@ struct nccl_places {
     struct nccl_place v[8];
 };
 
-/* The places to try, best first. Loads nothing; reads the environment. -EEXIST: there are two
- * copies in the process, or HVD_NCCL_LIB names another one than is mapped. */
-int nccl_find(struct nccl_places *ret, struct err *err);
-
-/* Like nccl_find(), for another process that has loaded the torch in this folder of Python packages
- * (NULL: no torch) and not NCCL. Ignores what the calling process has mapped. For programs that
- * describe other processes. */
+/* The places to try, best first, in another process that has loaded the torch in this folder of
+ * Python packages (NULL: no torch) and not NCCL. Ignores what the calling process has mapped; reads
+ * the environment. For programs that describe other processes. */
 void nccl_find_for(const char *site, struct nccl_places *ret);
 
 /* "mapped already", "HVD_NCCL_LIB", "beside torch", ... */
@@ -80,9 +76,9 @@ int nccl_version_decode(int code);
 const char *nccl_version_text(int version, char dst[16]);
 
 /* Loads NCCL, once per process. -ENOENT: there is no NCCL; -ELIBBAD: it does not load, lacks
- * a function, or does not say its version; -ENOTSUP: it is too old; -EEXIST: two copies, see
- * nccl_find(). err says which file, and the doctor's code. A failure is not kept: the next call
- * looks again. */
+ * a function, or does not say its version; -ENOTSUP: it is too old; -EEXIST: two copies
+ * are mapped, or HVD_NCCL_LIB names another one than is mapped. err says which file, and the
+ * doctor's code. A failure is not kept: the next call looks again. */
 int nccl_api_load(const struct nccl_api **ret, struct err *err);
 
 /* Loads NCCL from one place into *ret, which the caller owns. For tests and for programs that

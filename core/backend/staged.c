@@ -6,8 +6,7 @@
 
 #include <stdlib.h>
 
-#include "core/backend/cuda.h"
-#include "core/base/cleanup.h"
+#include "core/backend/device_private.h"
 #include "core/base/log.h"
 
 #define ALIGN ((size_t)64) /* alignment of a piece, in bytes */
@@ -153,7 +152,20 @@ struct staged {
 
 /* ---- life ---- */
 
-int staged_create(struct gpu *gpu, struct staged **ret, struct err *err)
+void staged_destroy(struct staged *s)
+{
+    if (!s)
+        return;
+    struct cuda_device *d = s->gpu->device;
+    cuda_stream_destroy(d, s->outward);
+    cuda_memory_free(d, &s->locked);
+    cuda_memory_free(d, &s->packed);
+    for (int i = 0; i < STAGED_PLACES; i++)
+        cuda_event_put(d, s->places[i].event);
+    free(s);
+}
+
+static int create(struct gpu *gpu, struct staged **ret, struct err *err)
 {
     struct staged *s = calloc(1, sizeof(*s));
     if (!s)
@@ -170,19 +182,6 @@ int staged_create(struct gpu *gpu, struct staged **ret, struct err *err)
     else
         *ret = s;
     return rc;
-}
-
-void staged_destroy(struct staged *s)
-{
-    if (!s)
-        return;
-    struct cuda_device *d = s->gpu->device;
-    cuda_stream_destroy(d, s->outward);
-    cuda_memory_free(d, &s->locked);
-    cuda_memory_free(d, &s->packed);
-    for (int i = 0; i < STAGED_PLACES; i++)
-        cuda_event_put(d, s->places[i].event);
-    free(s);
 }
 
 /* ---- a chunk: to the host, the collective, back ---- */
@@ -319,11 +318,16 @@ static int advance(struct coll *coll, struct staged *s, struct err *err)
         if (s->all && s->ended == s->begun)
             return 0;
     } while (s->begun + s->summed + s->ended != before);
+    /* A device does not wake a waiting thread: poll again. */
+    if (s->begun > s->summed + s->summing || s->summed > s->ended)
+        coll->wait = COLL_ASKS;
     return 1;
 }
 
-int staged_prepare(struct staged *s, const struct mesh *mesh, const struct coll_op *op,
-                   struct err *err)
+/* Prepares the operation, which stays valid until it finishes or is cancelled; copies nothing yet.
+ */
+static int begin(struct staged *s, const struct mesh *mesh, const struct coll_op *op,
+                 struct err *err)
 {
     s->cut = (struct staged_cut){.op = op, .mesh = mesh};
     s->room = staged_room(mesh, op);
@@ -340,22 +344,6 @@ int staged_prepare(struct staged *s, const struct mesh *mesh, const struct coll_
                : rc;
 }
 
-int staged_progress(struct staged *s, struct coll *coll, struct err *err)
-{
-    int rc = advance(coll, s, err);
-    /* A device does not wake a waiting thread: poll again. */
-    if (rc == 1 && (s->begun > s->summed + s->summing || s->summed > s->ended))
-        coll->wait = COLL_ASKS;
-    return rc;
-}
-
-void staged_cancel(struct staged *s, struct coll *coll)
-{
-    if (s->summing)
-        coll_part_cancel(coll);
-    s->summing = false;
-}
-
 int staged_drained(struct staged *s, struct err *err)
 {
     for (uint64_t i = s->ended; i < s->begun; i++) {
@@ -365,3 +353,129 @@ int staged_drained(struct staged *s, struct err *err)
     }
     return 0;
 }
+
+/* ---- the algorithm ---- */
+
+enum phase { ENTER, RUN, BEHIND };
+
+struct job {
+    struct device *d;
+    enum phase phase;
+    struct coll_op part;
+};
+
+static int meet(struct coll *coll, struct job *j, struct err *err)
+{
+    j->part = coll_barrier;
+    return coll_part_start(coll, &j->part, err);
+}
+
+/* Reads the inputs, and copies those that must be retained; writes nothing that a user could
+ * see. */
+static int prepare(struct coll *coll, struct job *j, struct err *err)
+{
+    struct device *d = j->d;
+    bool retain = coll->elastic && coll->mesh->size > 1;
+    int rc = d->ready ? 0 : err_set(err, EINVAL, "the GPUs of this epoch are not set up");
+    if (rc == 0)
+        kept_drop(&d->kept, d->gpu);
+    if (rc == 0)
+        rc = kept_take(&d->kept, d->gpu, coll->op, retain, err);
+    if (rc == 0 && !d->staged)
+        rc = create(d->gpu, &d->staged, err);
+    return rc == 0 ? begin(d->staged, coll->mesh, &d->kept.op, err) : rc;
+}
+
+static int work(struct coll *coll, struct job *j, struct err *err)
+{
+    bool last = !coll->elastic || coll->mesh->size == 1;
+    for (;;) {
+        int rc = j->phase == RUN ? advance(coll, j->d->staged, err) : coll_part_progress(coll);
+        if (rc < 0 && j->phase != RUN)
+            err_sys(err, -rc, "the barrier %s the GPU operation",
+                    j->phase == ENTER ? "before" : "after");
+        if (rc != 0 || j->phase == BEHIND || (j->phase == RUN && last))
+            return rc;
+        if (++j->phase == BEHIND && (rc = meet(coll, j, err)) < 0)
+            return rc;
+    }
+}
+
+static bool applies(const struct mesh *mesh, const struct coll_op *op)
+{
+    return op->device >= 0 && op->kind != HVD_BARRIER;
+}
+
+static int init(struct coll *coll, void *state, struct err *err)
+{
+    ((struct job *)state)->d = coll->backend;
+    return 0;
+}
+
+static int start(struct coll *coll, void *state, struct err *err)
+{
+    struct job *j = state;
+    auto_visit visit = {0};
+    j->phase = ENTER;
+    int rc = device_enter(coll, j->d, &visit, err);
+    if (rc == 0)
+        rc = prepare(coll, j, err);
+    return rc == 0 ? meet(coll, j, err) : rc;
+}
+
+static int progress(struct coll *coll, void *state)
+{
+    struct job *j = state;
+    auto_visit visit = {0};
+    struct err err = {0};
+    int rc = cuda_enter(j->d->gpu->device, &visit, &err);
+    if (rc == 0)
+        rc = work(coll, j, &err);
+    return device_result(coll, j->d, rc, true, &err);
+}
+
+static void cancel(struct coll *coll, void *state)
+{
+    coll_part_cancel(coll);
+}
+
+static void stop(struct coll *coll, void *state)
+{
+    struct job *j = state;
+    cancel(coll, state);
+    device_end(j->d);
+}
+
+static void standing(struct coll *coll, void *state, struct coll_standing *ret)
+{
+    const struct job *j = state;
+    ret->whole = j->phase == BEHIND;
+}
+
+/* Nothing of it is final before all of it is. */
+static int settle(struct coll *coll, void *state, const uint32_t *final, struct coll_rest *rest)
+{
+    return 0;
+}
+
+/* Before the operation is run again: when nothing of this run is added to streams any more. */
+static void restore(struct coll *coll, void *state)
+{
+    struct job *j = state;
+    if (j->phase >= RUN)
+        j->d->kept_owed = true;
+}
+
+const struct algorithm device_staged = {
+    .name = "staged",
+    .state_size = sizeof(struct job),
+    .applies = applies,
+    .init = init,
+    .start = start,
+    .progress = progress,
+    .cancel = cancel,
+    .standing = standing,
+    .settle = settle,
+    .restore = restore,
+    .stop = stop,
+};
