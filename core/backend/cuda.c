@@ -197,16 +197,6 @@ int cuda_stream_usable(struct cuda_device *d, struct CUstream_st *stream, struct
 
 /* ---- events ---- */
 
-/* Makes room in the pool for one more event, so that returning it cannot fail. */
-static int make_room(struct cuda_device *d, struct err *err)
-{
-    struct CUevent_st **grown = realloc(d->free, (d->events + 1) * sizeof(*grown));
-    if (!grown)
-        return err_set(err, ENOMEM, "no memory for an event of GPU %d", d->ordinal);
-    d->free = grown;
-    return 0;
-}
-
 int cuda_event_get(struct cuda_device *d, struct CUevent_st **ret, struct err *err)
 {
     struct CUevent_st *event;
@@ -214,9 +204,12 @@ int cuda_event_get(struct cuda_device *d, struct CUevent_st **ret, struct err *e
         *ret = d->free[--d->nfree];
         return 0;
     }
-    int rc = make_room(d, err);
-    if (rc == 0)
-        rc = cuda_check(d, d->api->event_create(&event, CUDA_FLAG_EVENT_DISABLE_TIMING),
+    /* Room in the pool for one more, so that returning it cannot fail. */
+    struct CUevent_st **grown = realloc(d->free, (d->events + 1) * sizeof(*grown));
+    if (!grown)
+        return err_set(err, ENOMEM, "no memory for an event of GPU %d", d->ordinal);
+    d->free = grown;
+    int rc = cuda_check(d, d->api->event_create(&event, CUDA_FLAG_EVENT_DISABLE_TIMING),
                         "cuEventCreate", err);
     if (rc < 0)
         return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_api, nccl_find: versions, the copy that is used, and the errors with no copy, two copies, or
+ * nccl_api: versions, the copy that is used, and the errors with no copy, two copies, or
  * an old one. Each case is a child process, because a loaded library stays loaded. The libraries
  * are those of tests/fake; "torch" is one of them under another name.
  */
