@@ -21,9 +21,9 @@
 struct burial {
     struct caller *thread; /* the communicator's former thread */
     struct caller *second; /* makes the abort if `kept` does not return; NULL: not needed */
-    struct ncclComm *comm; /* to be aborted; NULL: there is none, or its abort has begun */
+    struct ncclComm *comm; /* to be aborted; NULL: there is none yet, or its abort has begun */
     struct call *abort;    /* NULL: not begun */
-    struct call *kept;     /* was in progress; NULL: no call was */
+    struct call *kept;     /* the call that is still in progress; NULL: none */
     uint64_t hasten;       /* when kept is to be ended by the abort */
     uint64_t deadline;
 };
@@ -208,67 +208,59 @@ static int begin_launch(struct nccl_comm *c, struct err *err)
  * there is none, tries again later. */
 static void begin_burial(struct nccl_comm *c, struct burial *b)
 {
-    bool busy = !call_done(b->kept);
-    if (busy && !b->second && caller_create(&b->second, NULL) < 0)
+    if (b->kept && !b->second && caller_create(&b->second, NULL) < 0)
         return;
     b->abort = new_call(c, do_abort, b->comm, NULL, NULL);
     if (!b->abort)
         return;
     b->comm = NULL;
-    caller_give(busy ? b->second : b->thread, b->abort);
+    caller_give(b->kept ? b->second : b->thread, b->abort);
     if (deadline_passed(b->deadline)) /* this was not called for so long */
         b->deadline = deadline_in_ms(c->limits.abort_ms);
 }
 
-/* A call that has not returned is left as it is, with its thread. */
-static void close_grave(struct nccl_comm *c, struct burial *b)
+/* The call that was in progress has returned. An init may have created a communicator. */
+static void take_kept(struct nccl_comm *c, struct burial *b)
 {
-    c->abandoned += (b->comm != NULL) + !call_done(b->abort) + !call_done(b->kept);
-    call_release(b->abort);
-    call_release(b->kept);
-    caller_end(b->second);
-    caller_end(b->thread);
-    *b = (struct burial){.thread = NULL};
+    if (b->kept->fn == do_init) {
+        b->comm = ((struct given *)(void *)b->kept->arg)->comm;
+        b->deadline = deadline_in_ms(c->limits.abort_ms);
+    }
+    call_release(TAKE(b->kept));
 }
 
-/* Takes over thread, comm and kept. comm NULL: there is none yet, but kept may create one. */
-static void bury(struct nccl_comm *c, struct caller *thread, struct ncclComm *comm,
-                 struct call *kept)
-{
-    c->burial = (struct burial){.thread = thread,
-                                .comm = comm,
-                                .kept = kept,
-                                .hasten = deadline_in_ms(c->limits.abort_ms / HASTEN_PART),
-                                .deadline = deadline_in_ms(c->limits.abort_ms)};
-}
-
-/* Makes progress on the burial. Returns whether it is in progress. If a late init has created a
- * communicator, that is aborted next, on the same thread. */
+/* Makes progress on the burial. Returns whether it is in progress. At its end a call that has not
+ * returned is left as it is, with its thread. */
 static bool bury_on(struct nccl_comm *c)
 {
     struct burial *b = &c->burial;
     if (!b->thread)
         return false;
-    if (b->comm && (call_done(b->kept) || deadline_passed(b->hasten)))
+    if (b->kept && call_done(b->kept))
+        take_kept(c, b);
+    if (b->comm && (!b->kept || deadline_passed(b->hasten)))
         begin_burial(c, b);
-    bool done = !b->comm && call_done(b->kept) && call_done(b->abort);
+    bool done = !b->comm && !b->kept && call_done(b->abort);
     if (!done && !deadline_passed(b->deadline))
         return true;
-    bool inits = done && b->kept && b->kept->fn == do_init;
-    struct ncclComm *late = inits ? ((struct given *)(void *)b->kept->arg)->comm : NULL;
-    struct caller *thread = late ? TAKE(b->thread) : NULL;
-    close_grave(c, b);
-    if (late)
-        bury(c, thread, late, NULL);
-    return late;
+    c->abandoned += (b->comm != NULL) + !call_done(b->abort) + (b->kept != NULL);
+    call_release(b->abort);
+    call_release(b->kept);
+    caller_end(b->second);
+    caller_end(b->thread);
+    *b = (struct burial){.thread = NULL};
+    return false;
 }
 
 static int begin_abort(struct nccl_comm *c, struct err *err)
 {
     c->deadline = UINT64_MAX; /* the burial has its own */
     c->doing = "ncclCommAbort";
-    if (c->thread)
-        bury(c, TAKE(c->thread), TAKE(c->handle), TAKE(c->call));
+    c->burial = (struct burial){.thread = TAKE(c->thread),
+                                .comm = TAKE(c->handle),
+                                .kept = TAKE(c->call),
+                                .hasten = deadline_in_ms(c->limits.abort_ms / HASTEN_PART),
+                                .deadline = deadline_in_ms(c->limits.abort_ms)};
     bury_on(c);
     return 0;
 }
