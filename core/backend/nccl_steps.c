@@ -332,31 +332,28 @@ static int call(const struct nccl_issue *i, const struct nccl_step *s, int op)
     return NCCL_ABI_INVALID_ARGUMENT;
 }
 
-static int copies(const struct nccl_issue *i, const char **ret_call)
+/* Makes the copies, or all other calls. */
+static int pass(const struct nccl_issue *i, bool copies, int op, const char **ret_call)
 {
-    for (size_t k = 0; k < i->steps->n; k++) {
-        int rc = i->steps->v[k].verb == NCCL_COPY ? call(i, &i->steps->v[k], 0) : NCCL_ABI_SUCCESS;
-        if (nccl_failed(rc)) {
-            *ret_call = names[NCCL_COPY];
-            return rc;
+    int rc = NCCL_ABI_SUCCESS;
+    for (size_t k = 0; k < i->steps->n && !nccl_failed(rc); k++) {
+        const struct nccl_step *s = &i->steps->v[k];
+        if ((s->verb == NCCL_COPY) == copies) {
+            *ret_call = names[s->verb];
+            rc = call(i, s, op);
         }
     }
-    return NCCL_ABI_SUCCESS;
+    return rc;
 }
 
 /* An opened group is closed even after an error in it. */
 static int group(const struct nccl_issue *i, int op, const char **ret_call)
 {
-    int rc = i->api->ncclGroupStart();
     *ret_call = "ncclGroupStart";
+    int rc = i->api->ncclGroupStart();
     if (nccl_failed(rc))
         return rc;
-    for (size_t k = 0; k < i->steps->n && !nccl_failed(rc); k++) {
-        if (i->steps->v[k].verb == NCCL_COPY)
-            continue;
-        *ret_call = names[i->steps->v[k].verb];
-        rc = call(i, &i->steps->v[k], op);
-    }
+    rc = pass(i, false, op, ret_call);
     int end = i->api->ncclGroupEnd();
     if (nccl_failed(rc))
         return rc;
@@ -380,11 +377,10 @@ static int make_op(const struct nccl_issue *i, int *ret_op)
 
 int nccl_issue(const struct nccl_issue *i, const char **ret_call)
 {
-    int op = i->steps->form.op, rc = copies(i, ret_call);
-    bool made = i->steps->form.factor != 1;
-    if (nccl_failed(rc))
-        return rc;
-    if (i->steps->n == 1 && i->steps->v[0].verb == NCCL_COPY)
+    const struct nccl_steps *s = i->steps;
+    int op = s->form.op, rc = pass(i, true, op, ret_call);
+    bool made = s->form.factor != 1;
+    if (nccl_failed(rc) || (s->n == 1 && s->v[0].verb == NCCL_COPY))
         return rc;
     if (made) {
         *ret_call = "ncclRedOpCreatePreMulSum";
@@ -392,12 +388,7 @@ int nccl_issue(const struct nccl_issue *i, const char **ret_call)
         if (nccl_failed(rc))
             return rc;
     }
-    if (i->steps->n == 1) {
-        *ret_call = names[i->steps->v[0].verb];
-        rc = call(i, &i->steps->v[0], op);
-    } else {
-        rc = group(i, op, ret_call);
-    }
+    rc = s->n == 1 ? pass(i, false, op, ret_call) : group(i, op, ret_call);
     /* The calls hold their own reference to the operator: it can be destroyed at once. */
     if (made)
         i->api->ncclRedOpDestroy(op, i->comm);
