@@ -173,7 +173,7 @@ int backends_tell(const struct backends *b, const char *name, struct hvd_backend
         ret->threads = b;
         ret->open = way == (backend == BACKEND_NCCL ? DEVICE_NCCL : DEVICE_STAGED);
         if (ret->open)
-            device_describe(b->device, way, ret->text, sizeof(ret->text));
+            device_describe(b->device, ret->text, sizeof(ret->text));
         return 0;
     default:
         return err_set(err, EINVAL, "there is no back end \"%s\"", name ? name : "");

@@ -96,13 +96,13 @@ enum device_way device_way(const struct device *d)
     return d ? d->way : DEVICE_NONE;
 }
 
-void device_describe(const struct device *d, enum device_way way, char *dst, size_t size)
+void device_describe(const struct device *d, char *dst, size_t size)
 {
-    if (way == DEVICE_NCCL && d->nccl)
-        nccl_run_describe(d->nccl, dst, size);
+    if (d->way == DEVICE_NCCL)
+        nccl_api_name(d->nccl->api, dst, size);
     else
         snprintf(dst, size, "%s",
-                 way == DEVICE_STAGED ? "tensors of GPUs through the host's memory" : "");
+                 d->way == DEVICE_STAGED ? "tensors of GPUs through the host's memory" : "");
 }
 
 /* ---- operations by NCCL --------------------------------------------------------------------- */

@@ -260,7 +260,7 @@ static void tell(const struct coll *coll, struct device *d)
     if (d->told == d->way)
         return;
     d->told = d->way;
-    device_describe(d, d->way, text, sizeof(text));
+    device_describe(d, text, sizeof(text));
     if (coll->mesh->rank == 0)
         log_info("back end %s: %s", d->way == DEVICE_NCCL ? "nccl" : "staged", text);
 }

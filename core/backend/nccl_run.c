@@ -168,15 +168,6 @@ bool nccl_run_destroy(struct nccl_run *run)
     return clean && (rid || lost);
 }
 
-void nccl_run_describe(const struct nccl_run *run, char *dst, size_t size)
-{
-    if (run->api)
-        nccl_api_name(run->api, dst, size);
-    else
-        snprintf(dst, size, "not loaded%s%s", run->no_nccl.code ? ": " : "",
-                 run->no_nccl.code ? run->no_nccl.msg : "");
-}
-
 /* ---- flights ---- */
 
 static int take_spare(struct nccl_run *run, struct nccl_flight **ret, struct err *err)

@@ -146,7 +146,4 @@ int nccl_run_restore(struct nccl_run *run, struct err *err);
 /* As device_owes(). */
 bool nccl_run_owes(const struct nccl_run *run);
 
-/* "2.27.7 (/usr/lib/libnccl.so.2, mapped already)": for log and hvd_backend(). */
-void nccl_run_describe(const struct nccl_run *run, char *dst, size_t size);
-
 #endif

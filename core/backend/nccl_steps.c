@@ -364,15 +364,14 @@ static int group(const struct nccl_issue *i, int op, const char **ret_call)
 /* Converts the factor to the tensor's type, as NCCL requires. */
 static int make_op(const struct nccl_issue *i, int *ret_op)
 {
+    int type = i->steps->form.type;
     double factor = i->steps->form.factor;
     float f = (float)factor;
-    uint16_t half =
-        i->steps->form.type == NCCL_ABI_FLOAT16 ? half_from_float(f) : bfloat_from_float(f);
-    void *scalar = i->steps->form.type == NCCL_ABI_FLOAT64   ? (void *)&factor
-                   : i->steps->form.type == NCCL_ABI_FLOAT32 ? (void *)&f
-                                                             : (void *)&half;
-    return i->api->ncclRedOpCreatePreMulSum(ret_op, scalar, i->steps->form.type,
-                                            NCCL_ABI_SCALAR_HOST, i->comm);
+    uint16_t half = type == NCCL_ABI_FLOAT16 ? half_from_float(f) : bfloat_from_float(f);
+    void *scalar = type == NCCL_ABI_FLOAT64   ? (void *)&factor
+                   : type == NCCL_ABI_FLOAT32 ? (void *)&f
+                                              : (void *)&half;
+    return i->api->ncclRedOpCreatePreMulSum(ret_op, scalar, type, NCCL_ABI_SCALAR_HOST, i->comm);
 }
 
 int nccl_issue(const struct nccl_issue *i, const char **ret_call)

@@ -426,7 +426,7 @@ static int words(struct gpu_rank *me)
 {
     char text[512];
     int rc = gpu_rank_check(me);
-    nccl_run_describe(me->run, text, sizeof(text));
+    nccl_api_name(me->run->api, text, sizeof(text));
     if (rc == 0 && (!strstr(text, "2.27.7 (/") || !strstr(text, "libnccl.so.2, HVD_NCCL_LIB)")))
         rc = FAIL("%s", text);
     const struct nccl_fact *f = &me->mine;
