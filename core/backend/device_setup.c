@@ -50,16 +50,12 @@ struct crew {
 
 static bool can_use_nccl(const struct crew *c, struct err *ret_why)
 {
-    char line[sizeof(ret_why->msg)];
-    if (nccl_facts_judge(c->facts, c->n, line, sizeof(line)) != NCCL_BAD)
-        return true;
-    err_set(ret_why, ENOTSUP, "%s", line);
-    return false;
+    return nccl_facts_judge(c->facts, c->n, ret_why) != NCCL_BAD;
 }
 
 static enum device_way way_of(const struct crew *c)
 {
-    struct err why = {0};
+    struct err why;
     if (c->ways->nccl && can_use_nccl(c, &why))
         return DEVICE_NCCL;
     return c->ways->staged || c->fallback ? DEVICE_STAGED : DEVICE_NONE;

@@ -257,11 +257,11 @@ static const struct {
     {mixed_drivers, NCCL_WARN, CHECK_VERSION_SKEW},
 };
 
-enum nccl_verdict nccl_facts_judge(const struct nccl_fact *facts, int n, char *dst, size_t size)
+enum nccl_verdict nccl_facts_judge(const struct nccl_fact *facts, int n, struct err *ret)
 {
     const struct facts f = {facts, n};
     char line[900];
-    dst[0] = '\0';
+    *ret = (struct err){0};
     for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
         int r = 0;
         while (r < n && !rules[i].applies(&f, r, line, sizeof(line)))
@@ -269,9 +269,11 @@ enum nccl_verdict nccl_facts_judge(const struct nccl_fact *facts, int n, char *d
         if (r == n)
             continue;
         if (strstr(line, "(doctor: ")) /* the loader's error names a check already */
-            snprintf(dst, size, "%s", line);
+            err_set(ret, ENOTSUP, "%s", line);
         else
-            snprintf(dst, size, "%s (doctor: %s)", line, rules[i].doctor);
+            err_set(ret, ENOTSUP, "%s (doctor: %s)", line, rules[i].doctor);
+        if (rules[i].verdict == NCCL_WARN)
+            ret->code = 0;
         return rules[i].verdict;
     }
     return NCCL_GOOD;

@@ -47,8 +47,8 @@ enum nccl_verdict {
     NCCL_BAD,  /* no communicator can be made */
 };
 
-/* Writes the gravest finding to dst, as one line with the id and code of hvd-doctor's check; dst is
- * empty if there is none. */
-enum nccl_verdict nccl_facts_judge(const struct nccl_fact *facts, int n, char *dst, size_t size);
+/* The gravest finding, as one line with the id and code of hvd-doctor's check: NCCL_BAD: an error
+ * for the user, -ENOTSUP; NCCL_WARN: a line for the log, with code 0; NCCL_GOOD: empty. */
+enum nccl_verdict nccl_facts_judge(const struct nccl_fact *facts, int n, struct err *ret);
 
 #endif

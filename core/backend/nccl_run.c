@@ -415,18 +415,13 @@ int nccl_run_say(struct nccl_run *run, int rank, int size, struct nccl_fact *ret
 }
 
 enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_fact *all, int rank,
-                                int size, struct err *err)
+                                int size, struct err *ret_why)
 {
-    char line[1000];
     bool kernels = true;
     for (int r = 0; r < size; r++)
         kernels = kernels && all[r].kernels;
     run->id = all[0].id;
-    enum nccl_verdict verdict = nccl_facts_judge(all, size, line, sizeof(line));
-    if (verdict == NCCL_BAD)
-        err_set(err, ENOTSUP, "%s", line);
-    else if (verdict == NCCL_WARN && err)
-        snprintf(err->msg, sizeof(err->msg), "%s", line);
+    enum nccl_verdict verdict = nccl_facts_judge(all, size, ret_why);
     run->heard = verdict != NCCL_BAD;
     if (run->heard)
         run->way = (struct nccl_way){.gpu = run->gpu,

@@ -95,11 +95,10 @@ bool nccl_run_destroy(struct nccl_run *run);
  * error here. rank, size: in the new epoch. 1: in progress, call it again; 0: *ret is complete. */
 int nccl_run_say(struct nccl_run *run, int rank, int size, struct nccl_fact *ret);
 
-/* Takes all ranks' reports. all: [size], in the order of the ranks of this epoch. NCCL_BAD: no
- * communicator is possible, err has the sentence for the user; NCCL_WARN: err has a line for the
- * log, and its code is 0. */
+/* Takes all ranks' reports. all: [size], in the order of the ranks of this epoch. Returns the
+ * verdict of nccl_facts_judge(); NCCL_BAD: no communicator is possible. */
 enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_fact *all, int rank,
-                                int size, struct err *err);
+                                int size, struct err *ret_why);
 
 /* Creates the communicator. 1: in progress; 0: it is ready on this rank. */
 int nccl_run_form(struct nccl_run *run, struct err *err);
