@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "core/backend/cuda_api.h"
-#include "core/backend/cuda_fatbin.h"
 #include "core/backend/cuda_kernels.h"
 #include "core/backend/nccl_api.h"
 #include "core/base/cleanup.h"
@@ -65,16 +64,17 @@ static int open_nccl(const char *torch, struct trying *trying, struct nccl_api *
                      struct err *err)
 {
     char site[PATH_MAX];
-    struct nccl_place places[NCCL_PLACES];
+    struct nccl_places places;
     snprintf(site, sizeof(site), "%s", torch);
     char *slash = strrchr(site, '/');
     if (slash)
         *slash = '\0';
-    int rc = -ENOENT, n = nccl_find_for(slash ? site : NULL, places);
-    for (int i = 0; i < n && rc == -ENOENT; i++) {
+    int rc = -ENOENT;
+    nccl_find_for(slash ? site : NULL, &places);
+    for (int i = 0; i < places.n && rc == -ENOENT; i++) {
         struct err why = {0};
-        tries(trying, "NCCL", places[i].path);
-        rc = nccl_api_open(&places[i], ret, &why);
+        tries(trying, "NCCL", places.v[i].path);
+        rc = nccl_api_open(&places.v[i], ret, &why);
         if (i == 0 || rc != -ENOENT)
             *err = why;
     }

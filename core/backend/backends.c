@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backends: see backends.h. The table of back ends.
+ * backends: see backends.h.
  */
 #include "core/backend/backends.h"
 
@@ -9,14 +9,11 @@
 #include <string.h>
 
 #include "core/backend/cuda_api.h"
-#include "core/backend/mpi_library.h"
+#include "core/backend/mpi.h"
 #include "core/backend/nccl_api.h"
 #include "core/base/cleanup.h"
 #include "core/base/env.h"
 #include "core/base/log.h"
-
-/* The host is core/coll: nothing has to be opened. */
-static const struct backend_ops host_backend = {.name = "host"};
 
 /* Looks for the driver, touches no GPU. */
 static int staged_probe(char *ret_text, size_t size, struct err *err)
@@ -39,45 +36,55 @@ static int nccl_probe(char *ret_text, size_t size, struct err *err)
     return rc;
 }
 
-static const struct backend_ops nccl_backend = {
-    .name = "nccl", .way = DEVICE_NCCL, .probe = nccl_probe};
-static const struct backend_ops staged_backend = {
-    .name = "staged", .way = DEVICE_STAGED, .probe = staged_probe};
+static const struct {
+    /* Finds out whether this rank can use the back end. Local, cheap, without side effects. 0: yes;
+     * ret_text is what must be the same on every rank (the library's name and version). -errno: no,
+     * err says why. -ESHUTDOWN: this process can never use it again, and may not even be able to
+     * reach the other ranks: hvd_init() fails at once. NULL: every rank can. */
+    int (*probe)(char *ret_text, size_t size, struct err *err);
+    const char *never_elastic; /* why an elastic job cannot use it; NULL: it can */
+} table[BACKENDS] = {
+    [BACKEND_MPI] = {mpi_probe,
+                     "MPI can neither lose a rank nor take one in. Without HVD_BACKEND hvd's own "
+                     "links do both"},
+    [BACKEND_NCCL] = {nccl_probe, NULL},
+    [BACKEND_STAGED] = {staged_probe, NULL},
+};
 
-static const struct backend_ops *const table[] = {&host_backend, &mpi_backend, &nccl_backend,
-                                                  &staged_backend};
-const char *const backend_names[] = {"host", "mpi", "nccl", "staged", NULL};
-
-_Static_assert(sizeof(backend_names) / sizeof(backend_names[0]) ==
-                   sizeof(table) / sizeof(table[0]) + 1,
-               "a name for each of the table");
-_Static_assert(sizeof(table) / sizeof(table[0]) <= BACKENDS_MAX, "BACKENDS_MAX");
+static bool has(const struct backend_wish *wish, int backend)
+{
+    for (int i = 0; i < wish->n; i++)
+        if (wish->list[i] == backend)
+            return true;
+    return false;
+}
 
 void backends_early(const struct backend_wish *wish)
 {
     struct mpi_library found;
     struct err unsaid = {0};
-    for (int i = 0; i < wish->n; i++)
-        if (table[wish->list[i]] == &mpi_backend)
-            mpi_library_load(&found, &unsaid);
+    if (has(wish, BACKEND_MPI))
+        mpi_library_load(&found, &unsaid);
 }
 
 int backends_say(const struct backends *b, bool elastic, struct buf *out, struct err *err)
 {
     struct backend_said said = {.wish = b->wish};
     for (int i = 0; i < b->wish.n; i++) {
-        const struct backend_ops *ops = table[b->wish.list[i]];
+        int backend = b->wish.list[i];
+        const char *name = backend_names[backend], *never = table[backend].never_elastic;
         struct err why = {0};
-        if (elastic && ops->never_elastic)
-            return err_set(err, ENOTSUP, "HVD_BACKEND=%s in an elastic job: %s", ops->name,
-                           ops->never_elastic);
-        int rc = ops->probe ? ops->probe(said.of[i].text, sizeof(said.of[i].text), &why) : 0;
+        if (elastic && never)
+            return err_set(err, ENOTSUP, "HVD_BACKEND=%s in an elastic job: %s", name, never);
+        int rc = table[backend].probe
+                     ? table[backend].probe(said.of[i].text, sizeof(said.of[i].text), &why)
+                     : 0;
         if (rc == -ESHUTDOWN)
-            return err_set(err, ESHUTDOWN, "HVD_BACKEND=%s: %s", ops->name, why.msg);
+            return err_set(err, ESHUTDOWN, "HVD_BACKEND=%s: %s", name, why.msg);
         /* A joiner that lacks the last back end of the list fails alone: it must not fail the ranks
          * that train. */
         if (rc < 0 && elastic && i == b->wish.n - 1)
-            return err_set(err, -rc, "HVD_BACKEND=%s: %s", ops->name, why.msg);
+            return err_set(err, -rc, "HVD_BACKEND=%s: %s", name, why.msg);
         said.of[i].here = rc == 0;
         if (rc < 0)
             memccpy(said.of[i].text, err_text(&why), 0, sizeof(said.of[i].text) - 1);
@@ -92,11 +99,11 @@ int backends_hear(struct backends *b, struct buf *cards, int size, struct err *e
     if (!said)
         return err_set(err, ENOMEM, "no memory for the reports of %d ranks", size);
     for (int r = 0; r < size; r++) {
-        int rc = backend_said_take(&cards[r], backend_names, &said[r], err);
+        int rc = backend_said_take(&cards[r], &said[r], err);
         if (rc < 0)
             return err_prefix(err, "rank %d", r);
     }
-    return backend_choose(said, size, backend_names, &b->choice, err);
+    return backend_choose(said, size, &b->choice, err);
 }
 
 static void say_choice(struct backends *b, const struct mesh *mesh)
@@ -106,59 +113,37 @@ static void say_choice(struct backends *b, const struct mesh *mesh)
     b->said = true;
     if (b->choice.note[0])
         log_warn("%s", b->choice.note);
-    for (int i = 0; i < b->n; i++) {
+    if (b->mpi) {
         char text[BACKEND_TEXT_MAX + 160];
-        b->open[i].ops->describe(b->open[i].state, text, sizeof(text));
-        log_info("back end %s: %s", b->open[i].ops->name, text);
+        mpi_describe(b->mpi, text, sizeof(text));
+        log_info("back end mpi: %s", text);
     }
-}
-
-static int open_all(struct backends *b, struct coll *coll, uint64_t deadline, struct err *err)
-{
-    const struct backend_wish *use = &b->choice.use;
-    for (int i = 0; i < use->n; i++) {
-        const struct backend_ops *ops = table[use->list[i]];
-        if (ops->way != DEVICE_NONE)
-            continue;
-        int rc = ops->open(coll, deadline, &b->open[b->n].state, err);
-        if (rc < 0)
-            return err_prefix(err, "HVD_BACKEND=%s", ops->name);
-        b->open[b->n++].ops = ops;
-    }
-    return 0;
 }
 
 /* Unless the user chooses otherwise, tensors of GPUs use NCCL. */
 static int open_device(struct backends *b, struct err *err)
 {
-    struct device_ways ways = {0};
-    bool named = false;
-    for (int i = 0; i < b->wish.n; i++)
-        named = named || table[b->wish.list[i]]->way != DEVICE_NONE;
-    for (int i = 0; i < b->choice.use.n; i++) {
-        enum device_way way = table[b->choice.use.list[i]]->way;
-        ways.nccl = ways.nccl || way == DEVICE_NCCL;
-        ways.staged = ways.staged || way == DEVICE_STAGED;
-    }
-    ways.nccl = ways.nccl || !named;
+    bool named = has(&b->wish, BACKEND_NCCL) || has(&b->wish, BACKEND_STAGED);
+    struct device_ways ways = {.nccl = has(&b->choice.use, BACKEND_NCCL) || !named,
+                               .staged = has(&b->choice.use, BACKEND_STAGED)};
     int rc = env_bool("GPU_FALLBACK", false, &ways.fallback, err);
     return rc == 0 ? device_create(&ways, &b->device, err) : rc;
+}
+
+static int open_all(struct backends *b, struct coll *coll, uint64_t deadline, struct err *err)
+{
+    int rc = has(&b->choice.use, BACKEND_MPI) ? mpi_open(coll, deadline, &b->mpi, err) : 0;
+    return rc < 0 ? err_prefix(err, "HVD_BACKEND=mpi") : open_device(b, err);
 }
 
 int backends_enter(struct backends *b, struct coll *coll, bool joined, uint64_t deadline,
                    struct err *err)
 {
-    int rc = 0;
-    if (!b->device) {
-        rc = open_all(b, coll, deadline, err);
-        if (rc == 0)
-            rc = open_device(b, err);
-    }
+    int rc = b->device ? 0 : open_all(b, coll, deadline, err);
     if (rc == 0 && joined)
         device_joins(b->device);
-    for (int i = 0; i < b->n && rc == 0; i++)
-        rc = coll_add_algorithms(coll, b->open[i].ops->algorithms(b->open[i].state, coll->mesh),
-                                 b->open[i].state, err);
+    if (rc == 0 && b->mpi)
+        rc = coll_add_algorithms(coll, mpi_algorithms(b->mpi, coll->mesh), b->mpi, err);
     if (rc == 0)
         rc = coll_add_algorithms(coll, device_algorithms, b->device, err);
     if (rc == 0)
@@ -166,46 +151,42 @@ int backends_enter(struct backends *b, struct coll *coll, bool joined, uint64_t 
     return rc;
 }
 
-static const struct backend_ops *find(const char *name)
-{
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
-        if (name && strcmp(table[i]->name, name) == 0)
-            return table[i];
-    return NULL;
-}
-
 int backends_tell(const struct backends *b, const char *name, struct hvd_backend *ret,
                   struct err *err)
 {
-    const struct backend_ops *ops = find(name);
-    if (!ops)
-        return err_set(err, EINVAL, "there is no back end \"%s\"", name ? name : "");
-    *ret = (struct hvd_backend){.built = !ops->built || ops->built(),
-                                .open = b && ops == &host_backend,
-                                .threads = ops == &host_backend};
-    if (b && ops->way != DEVICE_NONE) {
-        ret->open = device_way(b->device) == ops->way;
-        ret->threads = true;
+    enum device_way way = b ? device_way(b->device) : DEVICE_NONE;
+    int backend = backend_find(name ? name : "");
+    *ret = (struct hvd_backend){.built = true, .threads = true};
+    switch (backend) {
+    case BACKEND_HOST:
+        ret->open = b;
+        return 0;
+    case BACKEND_MPI:
+        ret->built = mpi_library_built();
+        ret->open = b && b->mpi;
+        ret->threads = ret->open && b->mpi->here.multiple;
         if (ret->open)
-            device_describe(b->device, ops->way, ret->text, sizeof(ret->text));
+            mpi_describe(b->mpi, ret->text, sizeof(ret->text));
+        return 0;
+    case BACKEND_NCCL:
+    case BACKEND_STAGED:
+        ret->threads = b;
+        ret->open = way == (backend == BACKEND_NCCL ? DEVICE_NCCL : DEVICE_STAGED);
+        if (ret->open)
+            device_describe(b->device, ret->text, sizeof(ret->text));
+        return 0;
+    default:
+        return err_set(err, EINVAL, "there is no back end \"%s\"", name ? name : "");
     }
-    for (int i = 0; b && i < b->n; i++) {
-        if (b->open[i].ops != ops)
-            continue;
-        ret->open = true;
-        ret->threads = ops->threads && ops->threads(b->open[i].state);
-        ops->describe(b->open[i].state, ret->text, sizeof(ret->text));
-    }
-    return 0;
 }
 
 void backends_probe(const char *name, struct hvd_backend *ret)
 {
-    const struct backend_ops *ops = find(name);
+    int backend = backend_find(name ? name : "");
     struct err why = {0};
-    if (!ops || ops->way == DEVICE_NONE || ret->open)
+    if ((backend != BACKEND_NCCL && backend != BACKEND_STAGED) || ret->open)
         return;
-    ret->built = ops->probe(ret->text, sizeof(ret->text), &why) == 0;
+    ret->built = table[backend].probe(ret->text, sizeof(ret->text), &why) == 0;
     if (!ret->built)
         memccpy(ret->text, err_text(&why), 0, sizeof(ret->text) - 1);
 }
@@ -214,9 +195,7 @@ void backends_close(struct backends *b, bool lost)
 {
     if (!b->abandoned)
         device_destroy(b->device);
+    mpi_close(b->mpi, lost);
     b->device = NULL;
-    while (b->n > 0) {
-        b->n--;
-        b->open[b->n].ops->close(b->open[b->n].state, lost);
-    }
+    b->mpi = NULL;
 }

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backends: the back ends of one engine, from what the user wants (HVD_BACKEND) to what is open.
+ * backends: the back ends of one engine, from what the user wants (HVD_BACKEND) to what is open. A
+ * back end is a way to carry out operations that is found at run time: a library of the machine or
+ * of the framework. It brings algorithms (core/coll/algorithm.h), which coll asks before its own:
+ * MPI (mpi.h) for tensors of the host, and for those of GPUs NCCL and the way through the host's
+ * memory (device.h). The host (memory and sockets: core/coll itself) is always there.
+ *
+ * Each rank writes into its card what it can use (choice.h), before anything is opened. Every rank
+ * then makes the same choice from all cards.
  *
  *     backends_early()   before the launcher is looked for
  *     backends_say()     writes what this rank wants and has to the front of its card
@@ -15,11 +22,8 @@
 #ifndef HVD_BACKEND_BACKENDS_H
 #define HVD_BACKEND_BACKENDS_H
 
-#include "core/backend/backend.h"
 #include "core/backend/choice.h"
-
-/* Names of the table, the host first; ends with NULL. */
-extern const char *const backend_names[];
+#include "core/backend/device.h"
 
 struct backends {
     struct backend_wish wish; /* filled in by the caller */
@@ -27,11 +31,7 @@ struct backends {
     bool said;             /* this process has logged the choice */
     struct device *device; /* for tensors of GPUs; NULL: not entered yet */
     bool abandoned;        /* a library still uses the memory of an operation: it is not freed */
-    int n;
-    struct {
-        const struct backend_ops *ops;
-        void *state;
-    } open[BACKENDS_MAX];
+    struct mpi *mpi;       /* NULL: not open */
 };
 
 /* Loads MPI early if it is wanted. Open MPI may bring a libpmix.so.2 of its own, and the loader
@@ -55,7 +55,7 @@ void backends_close(struct backends *b, bool lost);
  * alike: MPI. */
 static inline bool backends_cannot_cancel(const struct backends *b)
 {
-    return b->n > 0;
+    return b->mpi;
 }
 
 /* Fills ret for hvd_backend(): the back end of this name. b NULL: none is open. -EINVAL: unknown

@@ -11,18 +11,18 @@
 #include "core/backend/doctor.h"
 #include "core/base/nearest.h"
 
-#define HOST 0
+const char *const backend_names[BACKENDS] = {"host", "mpi", "nccl", "staged"};
 
-static int unknown(const char *text, const char *word, const char *const *names, struct err *err)
+static int unknown(const char *text, const char *word, struct err *err)
 {
     char all[BACKEND_NAMES_MAX] = "auto";
     struct nearest near;
     nearest_init(&near, word);
     nearest_try(&near, "auto");
-    for (int i = 0; names[i]; i++) {
+    for (int i = 0; i < BACKENDS; i++) {
         size_t at = strlen(all);
-        snprintf(all + at, sizeof(all) - at, ", %s", names[i]);
-        nearest_try(&near, names[i]);
+        snprintf(all + at, sizeof(all) - at, ", %s", backend_names[i]);
+        nearest_try(&near, backend_names[i]);
     }
     const char *best = nearest_best(&near);
     return err_set(err, EINVAL, "HVD_BACKEND=%s: there is no back end \"%s\"%s%s%s: want one of %s",
@@ -30,20 +30,19 @@ static int unknown(const char *text, const char *word, const char *const *names,
                    all);
 }
 
-static int find(const char *word, const char *const *names)
+int backend_find(const char *name)
 {
-    for (int i = 0; names[i]; i++)
-        if (strcasecmp(word, names[i]) == 0)
-            return i;
-    return -1;
+    int i = 0;
+    while (i < BACKENDS && strcasecmp(name, backend_names[i]) != 0)
+        i++;
+    return i;
 }
 
-static int add(struct backend_wish *w, const char *text, const char *word, const char *const *names,
-               struct err *err)
+static int add(struct backend_wish *w, const char *text, const char *word, struct err *err)
 {
-    int at = find(word, names);
-    if (at < 0)
-        return unknown(text, word, names, err);
+    int at = backend_find(word);
+    if (at == BACKENDS)
+        return unknown(text, word, err);
     for (int i = 0; i < w->n; i++)
         if (w->list[i] == at)
             return err_set(err, EINVAL, "HVD_BACKEND=%s: %s is named twice", text, word);
@@ -51,8 +50,7 @@ static int add(struct backend_wish *w, const char *text, const char *word, const
     return 0;
 }
 
-int backend_wish_parse(const char *text, const char *const *names, struct backend_wish *ret,
-                       struct err *err)
+int backend_wish_parse(const char *text, struct backend_wish *ret, struct err *err)
 {
     struct backend_wish w = {0};
     char copy[BACKEND_TEXT_MAX], *save;
@@ -66,23 +64,22 @@ int backend_wish_parse(const char *text, const char *const *names, struct backen
                        strlen(text));
     memcpy(copy, text, strlen(text) + 1);
     for (char *word = strtok_r(copy, ", ", &save); word; word = strtok_r(NULL, ", ", &save)) {
-        int rc = add(&w, text, word, names, err);
+        int rc = add(&w, text, word, err);
         if (rc < 0)
             return rc;
     }
     if (w.n == 0)
-        return unknown(text, "", names, err);
+        return unknown(text, "", err);
     *ret = w;
     return 0;
 }
 
-void backend_wish_text(const struct backend_wish *w, const char *const *names, char *dst,
-                       size_t size)
+void backend_wish_text(const struct backend_wish *w, char *dst, size_t size)
 {
     snprintf(dst, size, "%s", w->n == 0 ? "auto" : "");
     for (int i = 0; i < w->n; i++) {
         size_t at = strlen(dst);
-        snprintf(dst + at, size - at, "%s%s", i ? "," : "", names[w->list[i]]);
+        snprintf(dst + at, size - at, "%s%s", i ? "," : "", backend_names[w->list[i]]);
     }
 }
 
@@ -98,21 +95,17 @@ void backend_said_put(const struct backend_said *said, struct buf *out)
     }
 }
 
-int backend_said_take(struct buf *buf, const char *const *names, struct backend_said *ret,
-                      struct err *err)
+int backend_said_take(struct buf *buf, struct backend_said *ret, struct err *err)
 {
-    int known = 0;
-    while (names[known])
-        known++;
     struct reader r = reader_over(buf->data, buf->len);
     struct backend_said said = {.wish.n = reader_u8(&r)};
-    if (r.failed || said.wish.n > BACKENDS_MAX)
+    if (r.failed || said.wish.n > BACKENDS)
         return err_set(err, EPROTO, "a card with a malformed list of back ends");
     for (int i = 0; i < said.wish.n; i++) {
         said.wish.list[i] = reader_u8(&r);
         said.of[i].here = reader_u8(&r) == 1;
         reader_str(&r, said.of[i].text, sizeof(said.of[i].text));
-        if (said.wish.list[i] >= known)
+        if (said.wish.list[i] >= BACKENDS)
             r.failed = true;
     }
     if (r.failed)
@@ -129,15 +122,14 @@ static bool same_wish(const struct backend_wish *a, const struct backend_wish *b
     return a->n == b->n && memcmp(a->list, b->list, (size_t)a->n) == 0;
 }
 
-static int check_wishes(const struct backend_said *said, int size, const char *const *names,
-                        struct err *err)
+static int check_wishes(const struct backend_said *said, int size, struct err *err)
 {
     char mine[BACKEND_NAMES_MAX], other[BACKEND_NAMES_MAX];
     for (int r = 1; r < size; r++) {
         if (same_wish(&said[0].wish, &said[r].wish))
             continue;
-        backend_wish_text(&said[0].wish, names, mine, sizeof(mine));
-        backend_wish_text(&said[r].wish, names, other, sizeof(other));
+        backend_wish_text(&said[0].wish, mine, sizeof(mine));
+        backend_wish_text(&said[r].wish, other, sizeof(other));
         return err_set(err, EINVAL,
                        "HVD_BACKEND is %s on rank 0 and %s on rank %d: it must be the same on "
                        "every rank",
@@ -163,22 +155,22 @@ static int check_one(const struct backend_said *said, int size, int i, const cha
     return 0;
 }
 
-int backend_choose(const struct backend_said *said, int size, const char *const *names,
-                   struct backend_choice *ret, struct err *err)
+int backend_choose(const struct backend_said *said, int size, struct backend_choice *ret,
+                   struct err *err)
 {
     struct backend_choice c = {0};
     const struct backend_wish *wish = &said[0].wish;
-    int rc = check_wishes(said, size, names, err);
+    int rc = check_wishes(said, size, err);
     for (int i = 0; i < wish->n && rc == 0; i++) {
         struct err why = {0};
-        if (wish->list[i] == HOST)
+        if (wish->list[i] == BACKEND_HOST)
             continue;
-        rc = check_one(said, size, i, names[wish->list[i]], &why);
+        rc = check_one(said, size, i, backend_names[wish->list[i]], &why);
         if (rc == 0) {
             c.use.list[c.use.n++] = wish->list[i];
         } else if (i + 1 < wish->n) {
             snprintf(c.note, sizeof(c.note), "%.*s; %s instead", (int)sizeof(c.note) - 40, why.msg,
-                     names[wish->list[i + 1]]);
+                     backend_names[wish->list[i + 1]]);
             rc = 0;
         } else if (err) {
             *err = why;

@@ -17,24 +17,29 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 
-#define BACKENDS_MAX      6   /* back ends in the table */
+/* The back ends, with their numbers on the wire. */
+enum { BACKEND_HOST, BACKEND_MPI, BACKEND_NCCL, BACKEND_STAGED, BACKENDS };
+
+extern const char *const backend_names[BACKENDS]; /* in HVD_BACKEND */
+
 #define BACKEND_TEXT_MAX  480 /* bytes of a rank's text about one back end */
 #define BACKEND_NAMES_MAX 80  /* bytes of a list of names */
 
-/* A list of indices into the table; 0 is the host. n == 0: auto. */
+/* A list of back ends. n == 0: auto. */
 struct backend_wish {
     int n;
-    uint8_t list[BACKENDS_MAX];
+    uint8_t list[BACKENDS];
 };
 
-/* Parses the value of HVD_BACKEND. names: the table's, ends with NULL. text NULL: auto. -EINVAL: an
+/* Parses the value of HVD_BACKEND. text NULL: auto. -EINVAL: an
  * unknown name (err lists the known ones), a name twice, or a text that is too long. */
-int backend_wish_parse(const char *text, const char *const *names, struct backend_wish *ret,
-                       struct err *err);
+int backend_wish_parse(const char *text, struct backend_wish *ret, struct err *err);
+
+/* The back end of this name; BACKENDS: there is none. */
+int backend_find(const char *name);
 
 /* Writes a wish as in HVD_BACKEND: "auto", "mpi,host". */
-void backend_wish_text(const struct backend_wish *w, const char *const *names, char *dst,
-                       size_t size);
+void backend_wish_text(const struct backend_wish *w, char *dst, size_t size);
 
 /* What a rank reports: its list, and for each back end in it (except the host) whether this rank
  * can use it. */
@@ -43,14 +48,13 @@ struct backend_said {
     struct {
         bool here;
         char text[BACKEND_TEXT_MAX]; /* name and version, or why this rank cannot use it */
-    } of[BACKENDS_MAX];              /* of[i] is about wish.list[i] */
+    } of[BACKENDS];                  /* of[i] is about wish.list[i] */
 };
 
 void backend_said_put(const struct backend_said *said, struct buf *out);
 
 /* Parses a rank's report and removes it from the front of buf. -EPROTO: it is malformed. */
-int backend_said_take(struct buf *buf, const char *const *names, struct backend_said *ret,
-                      struct err *err);
+int backend_said_take(struct buf *buf, struct backend_said *ret, struct err *err);
 
 struct backend_choice {
     struct backend_wish use;           /* the back ends to open, never the host; n == 0: none */
@@ -59,7 +63,7 @@ struct backend_choice {
 
 /* Chooses. -EINVAL: the ranks want different back ends; -ENOENT: a wanted one is missing on a
  * rank, or differs between ranks. err names the ranks. */
-int backend_choose(const struct backend_said *said, int size, const char *const *names,
-                   struct backend_choice *ret, struct err *err);
+int backend_choose(const struct backend_said *said, int size, struct backend_choice *ret,
+                   struct err *err);
 
 #endif

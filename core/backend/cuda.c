@@ -1,30 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuda: see cuda.h. The device, visits and streams; cuda_memory.c has memory, cuda_event.c events.
+ * cuda: see cuda.h.
  */
 #include "core/backend/cuda.h"
 
-#include <stdio.h>
+#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/backend/cuda_kernels.h"
 #include "core/backend/doctor.h"
-
-/* ---- identity ---- */
-
-/* Fields that the driver does not report stay empty: the identity is only used for checks. */
-static void ask_identity(struct cuda_device *d)
-{
-    const struct cuda_api *api = d->api;
-    struct CUuuid_st *uuid = (void *)d->identity.uuid;
-    unsigned code = api->device_uuid       ? api->device_uuid(uuid, d->handle)
-                    : api->device_uuid_old ? api->device_uuid_old(uuid, d->handle)
-                                           : CUDA_NOT_SUPPORTED;
-    d->identity.has_uuid = code == CUDA_OK;
-    if (api->device_pci(d->identity.pci, sizeof(d->identity.pci), d->handle) != CUDA_OK)
-        d->identity.pci[0] = '\0';
-}
 
 /* ---- life ---- */
 
@@ -47,6 +31,19 @@ static int ask_number(struct cuda_device *d, unsigned attribute, int *ret, struc
                       "cuDeviceGetAttribute", err);
 }
 
+/* Stays zero if the driver reports neither: the identity is only used for checks. */
+static void ask_identity(struct cuda_device *d)
+{
+    const struct cuda_api *api = d->api;
+    struct CUuuid_st *uuid = (void *)d->identity;
+    unsigned code = api->device_uuid       ? api->device_uuid(uuid, d->handle)
+                    : api->device_uuid_old ? api->device_uuid_old(uuid, d->handle)
+                                           : CUDA_NOT_SUPPORTED;
+    if (code != CUDA_OK &&
+        api->device_pci((char *)d->identity, CUDA_UUID_SIZE, d->handle) != CUDA_OK)
+        d->identity[0] = 0;
+}
+
 static int ask_facts(struct cuda_device *d, struct err *err)
 {
     int major, minor, rc;
@@ -63,14 +60,11 @@ static int ask_facts(struct cuda_device *d, struct err *err)
 
 static int ask_priority(struct cuda_device *d, struct err *err)
 {
-    int least;
-    struct cuda_visit visit = {0};
-    int rc = cuda_enter(d, &visit, err);
-    if (rc == 0)
-        rc = cuda_check(d, d->api->priorities(&least, &d->priority), "cuCtxGetStreamPriorityRange",
-                        err);
-    cuda_leave(&visit);
-    return rc;
+    auto_visit visit = {0};
+    int least, rc = cuda_enter(d, &visit, err);
+    return rc < 0 ? rc
+                  : cuda_check(d, d->api->priorities(&least, &d->priority),
+                               "cuCtxGetStreamPriorityRange", err);
 }
 
 static int find_device(struct cuda_device *d, struct err *err)
@@ -190,12 +184,156 @@ int cuda_stream_usable(struct cuda_device *d, struct CUstream_st *stream, struct
 {
     unsigned state = 0;
     unsigned code = d->api->stream_capturing(stream, &state);
-    /* CUDA_CAPTURE_IMPLICIT: the default stream reports it while another stream is captured. */
+    /* CUDA_STREAM_CAPTURE_IMPLICIT: the default stream reports it while another stream is captured.
+     */
     if (code == CUDA_OK && state == 0)
         return 0;
-    if (code != CUDA_OK && code != CUDA_CAPTURE_IMPLICIT)
+    if (code != CUDA_OK && code != CUDA_STREAM_CAPTURE_IMPLICIT)
         return cuda_check(d, code, "cuStreamIsCapturing", err);
     return err_set(err, EBUSY,
                    "this stream is being captured into a CUDA graph, and an operation of several "
                    "ranks cannot be a part of one: submit it outside of the capture");
+}
+
+/* ---- events ---- */
+
+int cuda_event_get(struct cuda_device *d, struct CUevent_st **ret, struct err *err)
+{
+    struct CUevent_st *event;
+    if (d->nfree > 0) {
+        *ret = d->free[--d->nfree];
+        return 0;
+    }
+    /* Room in the pool for one more, so that returning it cannot fail. */
+    struct CUevent_st **grown = realloc(d->free, (d->events + 1) * sizeof(*grown));
+    if (!grown)
+        return err_set(err, ENOMEM, "no memory for an event of GPU %d", d->ordinal);
+    d->free = grown;
+    int rc = cuda_check(d, d->api->event_create(&event, CUDA_FLAG_EVENT_DISABLE_TIMING),
+                        "cuEventCreate", err);
+    if (rc < 0)
+        return rc;
+    d->events++;
+    *ret = event;
+    return 0;
+}
+
+void cuda_event_put(struct cuda_device *d, struct CUevent_st *event)
+{
+    if (event)
+        d->free[d->nfree++] = event;
+}
+
+int cuda_event_record(struct cuda_device *d, struct CUevent_st *event, struct CUstream_st *stream,
+                      struct err *err)
+{
+    return cuda_check(d, d->api->event_record(event, stream), "cuEventRecord", err);
+}
+
+int cuda_event_done(struct cuda_device *d, struct CUevent_st *event, struct err *err)
+{
+    unsigned code = d->api->event_query(event);
+    return code == CUDA_NOT_READY ? 1 : cuda_check(d, code, "cuEventQuery", err);
+}
+
+int cuda_stream_wait(struct cuda_device *d, struct CUstream_st *stream, struct CUevent_st *event,
+                     struct err *err)
+{
+    return cuda_check(d, d->api->stream_wait(stream, event, 0), "cuStreamWaitEvent", err);
+}
+
+int cuda_stream_follow(struct cuda_device *d, struct CUstream_st *stream,
+                       struct CUstream_st *before, struct CUevent_st *event, struct err *err)
+{
+    int rc = cuda_event_record(d, event, before, err);
+    return rc == 0 ? cuda_stream_wait(d, stream, event, err) : rc;
+}
+
+/* ---- memory ---- */
+
+static cuda_address address(const void *at)
+{
+    return (uintptr_t)at;
+}
+
+static int allocate(struct cuda_device *d, bool host, size_t bytes, void **ret, struct err *err)
+{
+    cuda_address at = 0;
+    if (host)
+        return cuda_check(d, d->api->host_alloc(ret, bytes, CUDA_FLAG_HOST_PORTABLE),
+                          "cuMemHostAlloc", err);
+    int rc = cuda_check(d, d->api->mem_alloc(&at, bytes), "cuMemAlloc", err);
+    if (rc == 0)
+        *ret = (void *)(uintptr_t)at;
+    return rc;
+}
+
+int cuda_memory_reserve(struct cuda_device *d, struct cuda_memory *memory, size_t bytes,
+                        struct err *err)
+{
+    const size_t page = 1 << 16;
+    void *at = NULL;
+    if (bytes <= memory->size)
+        return 0;
+    /* Frees the old memory first: both at the same time may not fit. */
+    cuda_memory_free(d, memory);
+    /* An eighth more, so that it grows less often. */
+    size_t size = bytes < SIZE_MAX / 2 ? (bytes + bytes / 8 + page - 1) / page * page : bytes;
+    int rc = allocate(d, memory->host, size, &at, err);
+    if (rc == -ENOMEM && size > bytes)
+        rc = allocate(d, memory->host, size = bytes, &at, err);
+    if (rc < 0) {
+        err_prefix(err, "%zu bytes of %s", bytes,
+                   memory->host ? "locked memory of the host" : "the device's memory");
+        return rc;
+    }
+    memory->at = at;
+    memory->size = size;
+    return 0;
+}
+
+void cuda_memory_free(struct cuda_device *d, struct cuda_memory *memory)
+{
+    if (memory->at && memory->host)
+        d->api->host_free(memory->at);
+    else if (memory->at)
+        d->api->mem_free(address(memory->at));
+    memory->at = NULL;
+    memory->size = 0;
+}
+
+int cuda_copy(struct cuda_device *d, enum cuda_copy way, void *to, const void *from, size_t bytes,
+              struct CUstream_st *stream, struct err *err)
+{
+    if (bytes == 0)
+        return 0;
+    switch (way) {
+    case CUDA_COPY_IN:
+        return cuda_check(d, d->api->copy_in(address(to), from, bytes, stream), "cuMemcpyHtoDAsync",
+                          err);
+    case CUDA_COPY_OUT:
+        return cuda_check(d, d->api->copy_out(to, address(from), bytes, stream),
+                          "cuMemcpyDtoHAsync", err);
+    case CUDA_COPY_INSIDE:
+        break;
+    }
+    return cuda_check(d, d->api->copy(address(to), address(from), bytes, stream),
+                      "cuMemcpyDtoDAsync", err);
+}
+
+int cuda_pointer_device(const struct cuda_api *api, const void *at, int *ret, struct err *err)
+{
+    unsigned type = 0;
+    int ordinal = -1;
+    unsigned code = api->pointer_attribute(&type, CUDA_POINTER_MEMORY_TYPE, address(at));
+    if (code == CUDA_INVALID_VALUE || (code == CUDA_OK && type == CUDA_MEMORY_HOST)) {
+        *ret = -1; /* unknown to CUDA, or page-locked host memory */
+        return 0;
+    }
+    if (code == CUDA_OK)
+        code = api->pointer_attribute(&ordinal, CUDA_POINTER_ORDINAL, address(at));
+    int rc = cuda_api_check(api, code, "cuPointerGetAttribute", err);
+    if (rc == 0)
+        *ret = ordinal;
+    return rc;
 }

@@ -19,15 +19,7 @@
 #include <stddef.h>
 
 #include "core/backend/cuda_api.h"
-
-/* Identifies a GPU independently of the process's numbering. Plain bytes: may be sent to other
- * ranks. */
-struct cuda_identity {
-    unsigned char has_uuid;
-    unsigned char uuid[CUDA_UUID_SIZE]; /* UUID of the GPU, or of the MIG instance that the process
-                                           was given */
-    char pci[16];                       /* "0000:07:00.0"; other hosts have the same ones */
-};
+#include "core/base/cleanup.h"
 
 struct cuda_kernels;
 
@@ -40,7 +32,9 @@ struct cuda_device {
     int multiprocessors;
     int priority; /* the highest for a stream */
     char name[96];
-    struct cuda_identity identity;
+    /* Identifies the GPU on this host: UUID of the GPU, or of the MIG instance that the process was
+     * given; from old drivers "0000:07:00.0". Plain bytes: may be sent to other ranks. */
+    unsigned char identity[CUDA_UUID_SIZE];
     struct err lost;          /* code != 0: the device failed for good */
     struct CUevent_st **free; /* events that are not in use */
     size_t nfree, events;     /* events: all that exist; free has room for as many */
@@ -67,6 +61,9 @@ int cuda_enter(struct cuda_device *device, struct cuda_visit *ret, struct err *e
 
 /* Does nothing if the visit has not begun or has ended. */
 void cuda_leave(struct cuda_visit *visit);
+
+/* A variable with which a visit ends at the end of its scope: auto_visit visit = {0}; */
+#define auto_visit CLEANUP(cuda_leave) struct cuda_visit
 
 /* Converts a result of the driver: 0, or -errno with the name of the call in err. Remembers a
  * permanent failure of the device. */
@@ -98,6 +95,10 @@ int cuda_event_done(struct cuda_device *device, struct CUevent_st *event, struct
 /* Later work on this stream waits for the event. */
 int cuda_stream_wait(struct cuda_device *device, struct CUstream_st *stream,
                      struct CUevent_st *event, struct err *err);
+
+/* Records the event on the stream `before`, and makes later work on the stream wait for it. */
+int cuda_stream_follow(struct cuda_device *device, struct CUstream_st *stream,
+                       struct CUstream_st *before, struct CUevent_st *event, struct err *err);
 
 /* ---- memory ---- */
 

@@ -10,6 +10,8 @@
 #ifndef HVD_BACKEND_CUDA_ABI_H
 #define HVD_BACKEND_CUDA_ABI_H
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct CUctx_st;
@@ -101,51 +103,53 @@ enum {
     CUDA_UUID_SIZE = 16,
 };
 
-/* CUresult. */
-enum {
-    CUDA_OK = 0,
-    CUDA_INVALID_VALUE = 1,
-    CUDA_OUT_OF_MEMORY = 2,
-    CUDA_NOT_INITIALIZED = 3,
-    CUDA_DEINITIALIZED = 4,
-    CUDA_STUB_LIBRARY = 34,
-    CUDA_DEVICE_UNAVAILABLE = 46,
-    CUDA_NO_DEVICE = 100,
-    CUDA_INVALID_DEVICE = 101,
-    CUDA_INVALID_IMAGE = 200,
-    CUDA_INVALID_CONTEXT = 201,
-    CUDA_NO_BINARY_FOR_GPU = 209,
-    CUDA_ECC_UNCORRECTABLE = 214,
-    CUDA_INVALID_PTX = 218,
-    CUDA_NVLINK_UNCORRECTABLE = 220,
-    CUDA_UNSUPPORTED_PTX_VERSION = 222,
-    CUDA_CONTAINED = 226,
-    CUDA_OPERATING_SYSTEM = 304,
-    CUDA_INVALID_HANDLE = 400,
-    CUDA_NOT_FOUND = 500,
-    CUDA_NOT_READY = 600,
-    CUDA_ILLEGAL_ADDRESS = 700,
-    CUDA_LAUNCH_OUT_OF_RESOURCES = 701,
-    CUDA_LAUNCH_TIMEOUT = 702,
-    CUDA_CONTEXT_IS_DESTROYED = 709,
-    CUDA_ASSERT = 710,
-    CUDA_HARDWARE_STACK_ERROR = 714,
-    CUDA_ILLEGAL_INSTRUCTION = 715,
-    CUDA_MISALIGNED_ADDRESS = 716,
-    CUDA_INVALID_ADDRESS_SPACE = 717,
-    CUDA_INVALID_PC = 718,
-    CUDA_LAUNCH_FAILED = 719,
-    CUDA_NOT_PERMITTED = 800,
-    CUDA_NOT_SUPPORTED = 801,
-    CUDA_SYSTEM_NOT_READY = 802,
-    CUDA_SYSTEM_DRIVER_MISMATCH = 803,
-    CUDA_COMPAT_NOT_SUPPORTED = 804,
-    CUDA_CAPTURE_UNSUPPORTED = 900,
-    CUDA_CAPTURE_INVALIDATED = 901,
-    CUDA_CAPTURE_IMPLICIT = 906,
-    CUDA_CAPTURED_EVENT = 907,
-    CUDA_EXTERNAL_DEVICE = 911,
-    CUDA_UNKNOWN = 999,
-};
+/* X(name, code, errno, sticks): what hvd knows of CUresult: the driver's name after CUDA_ERROR_,
+ * the errno that it becomes, and whether this process cannot use the GPU any more after it. Any
+ * other code is EIO. */
+#define CUDA_ERRORS(X)                                                                             \
+    X(INVALID_VALUE, 1, EINVAL, false)                                                             \
+    X(OUT_OF_MEMORY, 2, ENOMEM, false)                                                             \
+    X(NOT_INITIALIZED, 3, ENODEV, false)                                                           \
+    X(DEINITIALIZED, 4, ESHUTDOWN, false)                                                          \
+    X(STUB_LIBRARY, 34, ENODEV, false)                                                             \
+    X(DEVICE_UNAVAILABLE, 46, EBUSY, false)                                                        \
+    X(NO_DEVICE, 100, ENODEV, false)                                                               \
+    X(INVALID_DEVICE, 101, ENODEV, false)                                                          \
+    X(INVALID_IMAGE, 200, EINVAL, false)                                                           \
+    X(INVALID_CONTEXT, 201, EINVAL, false)                                                         \
+    X(NO_BINARY_FOR_GPU, 209, ENOTSUP, false)                                                      \
+    X(ECC_UNCORRECTABLE, 214, EIO, true)                                                           \
+    X(INVALID_PTX, 218, ENOTSUP, false)                                                            \
+    X(NVLINK_UNCORRECTABLE, 220, EIO, true)                                                        \
+    X(UNSUPPORTED_PTX_VERSION, 222, ENOTSUP, false)                                                \
+    X(CONTAINED, 226, EIO, true)                                                                   \
+    X(INVALID_HANDLE, 400, EINVAL, false)                                                          \
+    X(NOT_FOUND, 500, ENOENT, false)                                                               \
+    X(NOT_READY, 600, EAGAIN, false)                                                               \
+    X(ILLEGAL_ADDRESS, 700, EFAULT, true)                                                          \
+    X(LAUNCH_OUT_OF_RESOURCES, 701, EINVAL, false)                                                 \
+    X(LAUNCH_TIMEOUT, 702, ETIMEDOUT, true)                                                        \
+    X(CONTEXT_IS_DESTROYED, 709, EIO, true)                                                        \
+    X(ASSERT, 710, EIO, true)                                                                      \
+    X(HARDWARE_STACK_ERROR, 714, EIO, true)                                                        \
+    X(ILLEGAL_INSTRUCTION, 715, EIO, true)                                                         \
+    X(MISALIGNED_ADDRESS, 716, EFAULT, true)                                                       \
+    X(INVALID_ADDRESS_SPACE, 717, EFAULT, true)                                                    \
+    X(INVALID_PC, 718, EIO, true)                                                                  \
+    X(LAUNCH_FAILED, 719, EIO, true)                                                               \
+    X(NOT_PERMITTED, 800, EPERM, false)                                                            \
+    X(NOT_SUPPORTED, 801, ENOTSUP, false)                                                          \
+    X(SYSTEM_NOT_READY, 802, ENODEV, false)                                                        \
+    X(SYSTEM_DRIVER_MISMATCH, 803, ENOTSUP, false)                                                 \
+    X(COMPAT_NOT_SUPPORTED_ON_DEVICE, 804, ENOTSUP, false)                                         \
+    X(STREAM_CAPTURE_UNSUPPORTED, 900, EBUSY, false)                                               \
+    X(STREAM_CAPTURE_INVALIDATED, 901, EBUSY, false)                                               \
+    X(STREAM_CAPTURE_IMPLICIT, 906, EBUSY, false)                                                  \
+    X(CAPTURED_EVENT, 907, EBUSY, false)                                                           \
+    X(EXTERNAL_DEVICE, 911, EIO, true)                                                             \
+    X(UNKNOWN, 999, EIO, true)
+
+#define CUDA_ERROR_CODE(name, code, errnum, sticks) CUDA_##name = (code),
+enum { CUDA_OK = 0, CUDA_ERRORS(CUDA_ERROR_CODE) };
 
 #endif

@@ -24,54 +24,13 @@ static struct {
 
 /* ---- what the driver's answers mean ---------------------------------------------------------- */
 
+#define MEANING(name, code, errnum, sticks) {code, errnum, sticks},
+
 static const struct meaning {
     unsigned code;
     int errnum;
     bool sticks;
-} meanings[] = {
-    {CUDA_INVALID_VALUE, EINVAL, false},
-    {CUDA_OUT_OF_MEMORY, ENOMEM, false},
-    {CUDA_NOT_INITIALIZED, ENODEV, false},
-    {CUDA_DEINITIALIZED, ESHUTDOWN, false},
-    {CUDA_STUB_LIBRARY, ENODEV, false},
-    {CUDA_DEVICE_UNAVAILABLE, EBUSY, false},
-    {CUDA_NO_DEVICE, ENODEV, false},
-    {CUDA_INVALID_DEVICE, ENODEV, false},
-    {CUDA_INVALID_IMAGE, EINVAL, false},
-    {CUDA_INVALID_CONTEXT, EINVAL, false},
-    {CUDA_NO_BINARY_FOR_GPU, ENOTSUP, false},
-    {CUDA_ECC_UNCORRECTABLE, EIO, true},
-    {CUDA_INVALID_PTX, ENOTSUP, false},
-    {CUDA_NVLINK_UNCORRECTABLE, EIO, true},
-    {CUDA_UNSUPPORTED_PTX_VERSION, ENOTSUP, false},
-    {CUDA_CONTAINED, EIO, true},
-    {CUDA_OPERATING_SYSTEM, EIO, false},
-    {CUDA_INVALID_HANDLE, EINVAL, false},
-    {CUDA_NOT_FOUND, ENOENT, false},
-    {CUDA_NOT_READY, EAGAIN, false},
-    {CUDA_ILLEGAL_ADDRESS, EFAULT, true},
-    {CUDA_LAUNCH_OUT_OF_RESOURCES, EINVAL, false},
-    {CUDA_LAUNCH_TIMEOUT, ETIMEDOUT, true},
-    {CUDA_CONTEXT_IS_DESTROYED, EIO, true},
-    {CUDA_ASSERT, EIO, true},
-    {CUDA_HARDWARE_STACK_ERROR, EIO, true},
-    {CUDA_ILLEGAL_INSTRUCTION, EIO, true},
-    {CUDA_MISALIGNED_ADDRESS, EFAULT, true},
-    {CUDA_INVALID_ADDRESS_SPACE, EFAULT, true},
-    {CUDA_INVALID_PC, EIO, true},
-    {CUDA_LAUNCH_FAILED, EIO, true},
-    {CUDA_NOT_PERMITTED, EPERM, false},
-    {CUDA_NOT_SUPPORTED, ENOTSUP, false},
-    {CUDA_SYSTEM_NOT_READY, ENODEV, false},
-    {CUDA_SYSTEM_DRIVER_MISMATCH, ENOTSUP, false},
-    {CUDA_COMPAT_NOT_SUPPORTED, ENOTSUP, false},
-    {CUDA_CAPTURE_UNSUPPORTED, EBUSY, false},
-    {CUDA_CAPTURE_INVALIDATED, EBUSY, false},
-    {CUDA_CAPTURE_IMPLICIT, EBUSY, false},
-    {CUDA_CAPTURED_EVENT, EBUSY, false},
-    {CUDA_EXTERNAL_DEVICE, EIO, true},
-    {CUDA_UNKNOWN, EIO, true},
-};
+} meanings[] = {CUDA_ERRORS(MEANING)};
 
 static const struct meaning *meaning_of(unsigned code)
 {
@@ -79,12 +38,6 @@ static const struct meaning *meaning_of(unsigned code)
         if (meanings[i].code == code)
             return &meanings[i];
     return NULL;
-}
-
-int cuda_api_errno(unsigned code)
-{
-    const struct meaning *m = meaning_of(code);
-    return code == CUDA_OK ? 0 : m ? -m->errnum : -EIO;
 }
 
 bool cuda_api_sticks(unsigned code)
@@ -95,6 +48,7 @@ bool cuda_api_sticks(unsigned code)
 
 int cuda_api_check(const struct cuda_api *api, unsigned code, const char *call, struct err *err)
 {
+    const struct meaning *m = meaning_of(code);
     const char *name = NULL, *text = NULL;
     if (code == CUDA_OK)
         return 0;
@@ -102,7 +56,7 @@ int cuda_api_check(const struct cuda_api *api, unsigned code, const char *call, 
         name = "an error without a name";
     if (api->error_text(code, &text) != CUDA_OK || !text)
         text = "the driver has no text for it";
-    return err_set(err, -cuda_api_errno(code), "%s: %s (%u): %s", call, name, code, text);
+    return err_set(err, m ? m->errnum : EIO, "%s: %s (%u): %s", call, name, code, text);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -149,30 +103,23 @@ static int open_once(struct err *err)
     return 0;
 }
 
-/* Returns a stored result. */
-static int again(const struct err *kept, struct err *err)
+static int answer(const struct err *kept, const struct cuda_api **ret, struct err *err)
 {
-    if (kept->code && err)
+    if (kept->code == 0)
+        *ret = &cuda.api;
+    else if (err)
         *err = *kept;
     return kept->code;
-}
-
-static int open_locked(struct err *err)
-{
-    if (!cuda.opened)
-        open_once(&cuda.open_err);
-    cuda.opened = true;
-    return again(&cuda.open_err, err);
 }
 
 int cuda_api_open(const struct cuda_api **ret, struct err *err)
 {
     pthread_mutex_lock(&cuda.lock);
-    int rc = open_locked(err);
+    if (!cuda.opened)
+        open_once(&cuda.open_err);
+    cuda.opened = true;
     pthread_mutex_unlock(&cuda.lock);
-    if (rc == 0)
-        *ret = &cuda.api;
-    return rc;
+    return answer(&cuda.open_err, ret, err);
 }
 
 /* Converts cuInit's result: 0, or -errno with what the user can do and the doctor's check. */
@@ -187,30 +134,23 @@ static int why_not(unsigned code, struct err *err)
                        "CUDA_VISIBLE_DEVICES=%s leaves no GPU: unset it, or list numbers of GPUs "
                        "that are there " DOCTOR(CHECK_VISIBLE_DEVICES),
                        visible);
-    if (code == CUDA_SYSTEM_DRIVER_MISMATCH || code == CUDA_COMPAT_NOT_SUPPORTED)
+    if (code == CUDA_SYSTEM_DRIVER_MISMATCH || code == CUDA_COMPAT_NOT_SUPPORTED_ON_DEVICE)
         return err_set(err, -rc,
                        "%s does not fit the driver of the host: %s " DOCTOR(CHECK_DRIVER_VERSION),
                        cuda.api.path, err_text(err));
     return err_set(err, -rc, "%s " DOCTOR(CHECK_CUINIT), err_text(err));
 }
 
-static int start_locked(struct err *err)
+int cuda_api_start(const struct cuda_api **ret, struct err *err)
 {
-    int rc = open_locked(err);
+    const struct cuda_api *api;
+    int rc = cuda_api_open(&api, err);
     if (rc < 0)
         return rc;
+    pthread_mutex_lock(&cuda.lock);
     if (!cuda.started)
         why_not(cuda.api.init(0), &cuda.start_err);
     cuda.started = true;
-    return again(&cuda.start_err, err);
-}
-
-int cuda_api_start(const struct cuda_api **ret, struct err *err)
-{
-    pthread_mutex_lock(&cuda.lock);
-    int rc = start_locked(err);
     pthread_mutex_unlock(&cuda.lock);
-    if (rc == 0)
-        *ret = &cuda.api;
-    return rc;
+    return answer(&cuda.start_err, ret, err);
 }

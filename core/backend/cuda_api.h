@@ -34,9 +34,6 @@ int cuda_api_start(const struct cuda_api **ret, struct err *err);
 /* Converts a result of the driver: 0, or -errno with "<call>: <NAME> (<number>): <text>" in err. */
 int cuda_api_check(const struct cuda_api *api, unsigned code, const char *call, struct err *err);
 
-/* The errno of a result of the driver, without a text. */
-int cuda_api_errno(unsigned code);
-
 /* After this error the process cannot use the GPU any more. */
 bool cuda_api_sticks(unsigned code);
 

@@ -96,13 +96,13 @@ enum device_way device_way(const struct device *d)
     return d ? d->way : DEVICE_NONE;
 }
 
-void device_describe(const struct device *d, enum device_way way, char *dst, size_t size)
+void device_describe(const struct device *d, char *dst, size_t size)
 {
-    if (way == DEVICE_NCCL && d->nccl)
-        nccl_run_describe(d->nccl, dst, size);
+    if (d->way == DEVICE_NCCL)
+        nccl_api_name(d->nccl->api, dst, size);
     else
         snprintf(dst, size, "%s",
-                 way == DEVICE_STAGED ? "tensors of GPUs through the host's memory" : "");
+                 d->way == DEVICE_STAGED ? "tensors of GPUs through the host's memory" : "");
 }
 
 /* ---- operations by NCCL --------------------------------------------------------------------- */
@@ -131,15 +131,12 @@ bool device_has_room(const struct device *d)
 int device_add(struct device *d, const struct coll_op *op, bool retain, struct nccl_flight **ret,
                struct err *err)
 {
-    struct cuda_visit visit = {0};
+    auto_visit visit = {0};
     struct gpu *gpu;
     int rc = device_gpu(d, op->device, &gpu, err);
     if (rc == 0)
         rc = enter_used(d, &visit, err);
-    if (rc == 0)
-        rc = nccl_run_add(d->nccl, op, retain, ret, err);
-    cuda_leave(&visit);
-    return rc;
+    return rc == 0 ? nccl_run_add(d->nccl, op, retain, ret, err) : rc;
 }
 
 int device_excuse(struct device *d, const struct mesh *mesh, int rc, struct err *err)
@@ -158,44 +155,37 @@ int device_excuse(struct device *d, const struct mesh *mesh, int rc, struct err 
 
 int device_progress(struct device *d, const struct mesh *mesh, struct err *err)
 {
-    struct cuda_visit visit = {0};
+    auto_visit visit = {0};
     int rc = enter_used(d, &visit, err);
     if (rc == 0)
         rc = d->trouble.code ? d->trouble.code : nccl_run_progress(d->nccl, err);
-    cuda_leave(&visit);
     return device_excuse(d, mesh, rc, err);
 }
 
 size_t device_called(const struct device *d)
 {
-    return d->nccl ? nccl_run_called(d->nccl) : 0;
+    return d->nccl ? nccl_run_count(d->nccl, FLIGHT_BEHIND) : 0;
 }
 
 size_t device_landed(const struct device *d)
 {
-    return d->nccl ? nccl_run_landed(d->nccl) : 0;
+    return d->nccl ? nccl_run_count(d->nccl, FLIGHT_DONE) : 0;
 }
 
 int device_await(struct device *d, const struct nccl_flight *flight, struct CUstream_st *stream,
                  struct err *err)
 {
-    struct cuda_visit visit = {0};
+    auto_visit visit = {0};
     int rc = enter_used(d, &visit, err);
     if (rc == 0)
         rc = cuda_stream_usable(d->gpu->device, stream, err);
-    if (rc == 0)
-        rc = nccl_run_await(d->nccl, flight, stream, err);
-    cuda_leave(&visit);
-    return rc;
+    return rc == 0 ? nccl_run_await(d->nccl, flight, stream, err) : rc;
 }
 
 bool device_is_before(struct device *d, struct CUevent_st *event)
 {
-    struct cuda_visit visit = {0};
-    bool before =
-        enter_used(d, &visit, NULL) == 0 && cuda_event_done(d->gpu->device, event, NULL) == 1;
-    cuda_leave(&visit);
-    return before;
+    auto_visit visit = {0};
+    return enter_used(d, &visit, NULL) == 0 && cuda_event_done(d->gpu->device, event, NULL) == 1;
 }
 
 void device_release(struct device *d, size_t n)
@@ -205,14 +195,13 @@ void device_release(struct device *d, size_t n)
 
 void device_revoke(struct device *d)
 {
-    struct cuda_visit visit = {0};
+    auto_visit visit = {0};
     if (!d)
         return;
     d->ready = false;
     d->trouble.code = 0;
     if (d->nccl && enter_used(d, &visit, NULL) == 0)
         nccl_run_abort(d->nccl);
-    cuda_leave(&visit);
 }
 
 void device_give_back(struct device *d)
@@ -232,7 +221,7 @@ static int drained(struct device *d, struct err *err)
 /* aborts: gives up what is unfinished first. */
 static bool drain(struct device *d, bool aborts)
 {
-    struct cuda_visit visit = {0};
+    auto_visit visit = {0};
     struct err err = {0};
     struct timespec nap = {.tv_nsec = NAP_NS};
     uint64_t deadline = deadline_in_ms(STOP_MS);
@@ -245,7 +234,6 @@ static bool drain(struct device *d, bool aborts)
                (!deadline_passed(deadline) || (!aborts && d->nccl && nccl_run_owes(d->nccl))))
             nanosleep(&nap, NULL);
     }
-    cuda_leave(&visit);
     if (rc == 1)
         log_warn("an operation on GPU %d that has failed is still on its stream after %d s: its "
                  "tensors may still change",
@@ -258,27 +246,30 @@ bool device_owes(const struct device *d)
     return d && ((d->nccl && nccl_run_owes(d->nccl)) || d->kept_owed);
 }
 
-/* Enqueues that retained inputs are copied back. */
-static void restore(struct device *d)
+int device_restore(struct device *d, struct err *err)
 {
-    struct cuda_visit visit = {0};
-    struct err err = {0};
-    int rc = enter_used(d, &visit, &err);
-    if (rc == 0 && d->kept_owed)
-        rc = kept_restore(&d->kept, d->gpu, &err);
-    d->kept_owed = d->kept_owed && rc != 0;
-    if (rc == 0 && d->nccl)
-        rc = nccl_run_restore(d->nccl, &err);
-    cuda_leave(&visit);
-    if (rc < 0)
-        log_warn("%s", err.msg);
+    int rc = d->nccl ? nccl_run_drained(d->nccl, err) : 0;
+    if (rc == 0 && d->kept_owed) {
+        rc = kept_restore(&d->kept, d->gpu, err);
+        d->kept_owed = rc < 0;
+    }
+    return rc == 0 && d->nccl ? nccl_run_restore(d->nccl, err) : rc;
+}
+
+static int restore(struct device *d, struct err *err)
+{
+    auto_visit visit = {0};
+    int rc = enter_used(d, &visit, err);
+    return rc == 0 ? device_restore(d, err) : rc;
 }
 
 void device_drain(struct device *d)
 {
+    struct err err = {0};
     if (!device_owes(d) || !drain(d, false))
         return;
-    restore(d);
+    if (restore(d, &err) < 0)
+        log_warn("%s", err.msg);
     drain(d, false);
 }
 

@@ -61,9 +61,9 @@ int device_gpu(struct device *device, int ordinal, struct gpu **ret, struct err 
 
 enum device_way { DEVICE_NONE, DEVICE_NCCL, DEVICE_STAGED };
 
-/* The way of this epoch, and its description. */
+/* The way of this epoch, and its description for log and hvd_backend(). */
 enum device_way device_way(const struct device *device);
-void device_describe(const struct device *device, enum device_way way, char *dst, size_t size);
+void device_describe(const struct device *device, char *dst, size_t size);
 
 /* ---- operations by NCCL --------------------------------------------------------------------- */
 

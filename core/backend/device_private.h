@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * device_private: what the files of device share: device.c (life, operations by NCCL),
- * device_setup.c and device_fit.c (the choice of the way), device_staged.c.
+ * device_setup.c (the choice of the way), staged.c.
  */
 #ifndef HVD_BACKEND_DEVICE_PRIVATE_H
 #define HVD_BACKEND_DEVICE_PRIVATE_H
@@ -31,14 +31,6 @@ struct device {
     uint64_t give_up;          /* when trouble becomes the error of device_progress() */
 };
 
-/* The report that each rank gives to all others in the setup. Sent as the bytes it has in memory.
- */
-struct said {
-    struct nccl_fact nccl;
-    bool fallback;
-    bool newcomer;
-};
-
 extern const struct algorithm device_setup, device_staged;
 
 /* For an algorithm's start: opens the GPU of coll's operation and enters it. */
@@ -50,16 +42,20 @@ int device_enter(struct coll *coll, struct device *d, struct cuda_visit *visit, 
  */
 int device_result(struct coll *coll, const struct device *d, int rc, bool alone, struct err *err);
 
+/* In a visit. When work of operations that were given up is off the GPU, enqueues that their
+ * retained inputs are copied back. 1: in progress. */
+int device_restore(struct device *d, struct err *err);
+
 /* Delays an error of NCCL's: usually a rank was lost, and the other links will report which one in
  * a moment. rc: 0, 1 or -errno with err. Returns 1 while the error is delayed. */
 int device_excuse(struct device *d, const struct mesh *mesh, int rc, struct err *err);
 
-/* Finds joiners that do not fit (device_fit.c, pure). The ranks that were there before choose the
+/* Finds joiners that do not fit (device_setup.c; pure). The ranks that were there before choose the
  * way. A joiner fits if its report allows exactly that way, with NCCL also with kernels if they all
  * have kernels. Joiners are taken in the order of ranks. Sets ret_unfit[size], which is all false
  * before, and returns how many do not fit. ret_why: the reason for rank me if it does not fit, else
  * for the first. -ENOMEM. */
-int device_fit(const struct device_ways *ways, const struct said *all, int size, int me,
+int device_fit(const struct device_ways *ways, const struct nccl_fact *all, int size, int me,
                bool *ret_unfit, struct err *ret_why);
 
 #endif

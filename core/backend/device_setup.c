@@ -29,8 +29,8 @@ enum phase {
 struct setup {
     struct device *d;
     enum phase phase;
-    struct said mine, *all; /* [size] */
-    size_t *counts;         /* [size] */
+    struct nccl_fact mine, *all; /* [size] */
+    size_t *counts;              /* [size], behind all */
     struct coll_tensor tensor;
     struct coll_op part;
     int unfit;        /* a rank that has to leave; -1: none */
@@ -38,55 +38,76 @@ struct setup {
     bool refused;     /* all ranks have failed to find a way */
 };
 
-/* ---- say, ask ------------------------------------------------------------------------------- */
+/* ---- which joiners fit: pure ----------------------------------------------------------------- */
 
-/* Collects what this rank reports; loads NCCL the first time. 1: in progress. */
-static int say(struct coll *coll, struct setup *s, struct err *err)
+/* The ranks that were there before, and joiners that fit them. */
+struct crew {
+    const struct device_ways *ways;
+    struct nccl_fact *facts; /* [n] of them */
+    int n;
+    bool fallback, kernels; /* all of them allow the host's memory; all of them have kernels */
+};
+
+static bool can_use_nccl(const struct crew *c, struct err *ret_why)
 {
-    struct device *d = s->d;
-    int rc = 0;
-    s->mine.fallback = d->ways.fallback;
-    s->mine.newcomer = d->newcomer;
-    if (d->ways.nccl && !d->nccl)
-        rc = nccl_run_create(d->gpu, NULL, &d->nccl, err);
-    return rc == 0 && d->nccl
-               ? nccl_run_say(d->nccl, coll->mesh->rank, coll->mesh->size, &s->mine.nccl)
-               : rc;
+    return nccl_facts_judge(c->facts, c->n, ret_why) != NCCL_BAD;
 }
 
-static int ask(struct coll *coll, struct setup *s, struct err *err)
+static enum device_way way_of(const struct crew *c)
 {
-    size_t size = (size_t)coll->mesh->size;
-    inject_point("ask");
-    free(s->all);
-    free(s->counts);
-    s->all = calloc(size, sizeof(*s->all));
-    s->counts = calloc(size, sizeof(*s->counts));
-    if (!s->all || !s->counts)
-        return err_set(err, ENOMEM, "no memory to ask %zu ranks", size);
-    for (size_t r = 0; r < size; r++)
-        s->counts[r] = sizeof(s->mine);
-    s->tensor = (struct coll_tensor){&s->mine, s->all, sizeof(s->mine)};
-    s->part = (struct coll_op){.kind = HVD_ALLGATHER,
-                               .dtype = HVD_UINT8,
-                               .prescale = 1.0,
-                               .postscale = 1.0,
-                               .contributors = coll->mesh->size,
-                               .device = -1,
-                               .tensors = &s->tensor,
-                               .n = 1,
-                               .recv_counts = s->counts};
-    return coll_part_start(coll, &s->part, err);
+    struct err why;
+    if (c->ways->nccl && can_use_nccl(c, &why))
+        return DEVICE_NCCL;
+    return c->ways->staged || c->fallback ? DEVICE_STAGED : DEVICE_NONE;
+}
+
+/* Returns whether a joiner fits, and adds it to the crew if so. */
+static bool take(struct crew *c, enum device_way way, const struct nccl_fact *joiner,
+                 struct err *ret_why)
+{
+    c->facts[c->n++] = *joiner;
+    if (way == DEVICE_STAGED && !c->ways->staged && !joiner->fallback)
+        err_set(ret_why, ENOTSUP,
+                "the other ranks' tensors go through the host's memory, which it does not allow: "
+                "set HVD_GPU_FALLBACK=1");
+    else if (way == DEVICE_NCCL && c->kernels && !joiner->kernels)
+        err_set(ret_why, ENOTSUP,
+                "it lacks hvd's kernels for GPUs, which the other ranks have: set HVD_KERNELS to "
+                "the file hvd_kernels.fatbin");
+    else if (way == DEVICE_STAGED || can_use_nccl(c, ret_why))
+        return true;
+    c->n--;
+    return false;
+}
+
+int device_fit(const struct device_ways *ways, const struct nccl_fact *all, int size, int me,
+               bool *ret_unfit, struct err *ret_why)
+{
+    int n = 0;
+    auto_free struct nccl_fact *facts = calloc((size_t)size, sizeof(*facts));
+    struct crew c = {.ways = ways, .facts = facts, .fallback = true, .kernels = true};
+    if (!facts)
+        return err_set(ret_why, ENOMEM, "no memory for the reports of %d ranks", size);
+    for (int r = 0; r < size; r++) {
+        if (all[r].newcomer)
+            continue;
+        c.facts[c.n++] = all[r];
+        c.fallback = c.fallback && all[r].fallback;
+        c.kernels = c.kernels && all[r].kernels;
+    }
+    enum device_way way = c.n > 0 && c.n < size ? way_of(&c) : DEVICE_NONE;
+    for (int r = 0; r < size && way != DEVICE_NONE; r++) {
+        struct err why = {0};
+        if (!all[r].newcomer || take(&c, way, &all[r], &why))
+            continue;
+        ret_unfit[r] = true;
+        if (n++ == 0 || r == me)
+            *ret_why = why;
+    }
+    return n;
 }
 
 /* ---- choose --------------------------------------------------------------------------------- */
-
-static int refuse(const struct device *d, const struct err *why, struct err *err)
-{
-    if (!d->ways.nccl)
-        return err_set(err, ENOTSUP, "HVD_BACKEND excludes every way for tensors of a GPU");
-    return err_set(err, ENOTSUP, "%s" FALLBACK, why->msg);
-}
 
 /* Joiners that do not fit leave; the other ranks wait for that. */
 static int part(const struct coll *coll, struct setup *s, const bool *unfit, const struct err *why,
@@ -117,18 +138,16 @@ static int choose_way(const struct coll *coll, struct setup *s, struct err *err)
         all_allow = all_allow && s->all[r].fallback;
     d->staged_too = d->ways.staged || all_allow || size == 1;
     enum nccl_verdict verdict = NCCL_BAD;
-    if (d->nccl) {
-        auto_free struct nccl_fact *facts = calloc((size_t)size, sizeof(*facts));
-        if (!facts)
-            return err_set(err, ENOMEM, "no memory for the reports of %d ranks", size);
-        for (int r = 0; r < size; r++)
-            facts[r] = s->all[r].nccl;
-        verdict = nccl_run_hear(d->nccl, facts, coll->mesh->rank, size, &why);
-    }
+    if (d->nccl)
+        verdict = nccl_run_hear(d->nccl, s->all, coll->mesh->rank, size, &why);
     d->way = verdict != NCCL_BAD ? DEVICE_NCCL : d->staged_too ? DEVICE_STAGED : DEVICE_NONE;
     if (coll->mesh->rank == 0 && d->told != d->way && why.msg[0] && d->way != DEVICE_NONE)
         log_warn("%s%s", why.msg, verdict == NCCL_BAD ? "; through the host's memory instead" : "");
-    return d->way == DEVICE_NONE ? refuse(d, &why, err) : 0;
+    if (d->way != DEVICE_NONE)
+        return 0;
+    if (!d->ways.nccl)
+        return err_set(err, ENOTSUP, "HVD_BACKEND excludes every way for tensors of a GPU");
+    return err_set(err, ENOTSUP, "%s" FALLBACK, why.msg);
 }
 
 /* -ENOTSUP: there is no way, on any rank. -EXDEV: this rank has joined and does not fit. */
@@ -150,7 +169,57 @@ static int choose(const struct coll *coll, struct setup *s, struct err *err)
     return rc;
 }
 
-/* ---- form ----------------------------------------------------------------------------------- */
+/* ---- the phases: 1: in progress, 0: the next phase ------------------------------------------- */
+
+/* Inputs are copied back, too. The program's own work on the GPU may come first, so this may take
+ * as long as a step of the program: the other ranks wait where they have no limit, in ASK. */
+static int clean(struct coll *coll, struct setup *s, struct err *err)
+{
+    int rc = s->d->trouble.code;
+    if (rc == 0)
+        rc = device_restore(s->d, err);
+    return device_excuse(s->d, coll->mesh, rc, err);
+}
+
+/* Collects what this rank reports; loads NCCL the first time. */
+static int say(struct coll *coll, struct setup *s, struct err *err)
+{
+    struct device *d = s->d;
+    size_t size = (size_t)coll->mesh->size;
+    int rc = 0;
+    if (d->ways.nccl && !d->nccl)
+        rc = nccl_run_create(d->gpu, NULL, &d->nccl, err);
+    if (rc == 0 && d->nccl)
+        rc = nccl_run_say(d->nccl, coll->mesh->rank, coll->mesh->size, &s->mine);
+    if (rc != 0)
+        return rc;
+    inject_point("ask");
+    s->mine.fallback = d->ways.fallback;
+    s->mine.newcomer = d->newcomer;
+    free(s->all);
+    s->all = calloc(size, sizeof(*s->all) + sizeof(*s->counts));
+    if (!s->all)
+        return err_set(err, ENOMEM, "no memory to ask %zu ranks", size);
+    s->counts = (size_t *)(void *)(s->all + size);
+    for (size_t r = 0; r < size; r++)
+        s->counts[r] = sizeof(s->mine);
+    s->tensor = (struct coll_tensor){&s->mine, s->all, sizeof(s->mine)};
+    s->part = coll_barrier;
+    s->part.kind = HVD_ALLGATHER;
+    s->part.dtype = HVD_UINT8;
+    s->part.tensors = &s->tensor;
+    s->part.n = 1;
+    s->part.recv_counts = s->counts;
+    return coll_part_start(coll, &s->part, err);
+}
+
+static int ask(struct coll *coll, struct setup *s, struct err *err)
+{
+    int rc = coll_part_progress(coll);
+    if (rc < 0)
+        err_sys(err, -rc, "the gathering of what the ranks' GPUs can do");
+    return rc == 0 ? choose(coll, s, err) : rc;
+}
 
 /* A rank that does not fit has the same information, and leaves; the other ranks wait until it is
  * lost. */
@@ -163,7 +232,8 @@ static int await_loss(struct coll *coll, struct setup *s)
     return 1;
 }
 
-/* 1: in progress; 0: this rank can use the way. */
+/* A rank that fails here does not go on to meet the others, which may still wait for it in NCCL.
+ * They learn of it over the host's links. */
 static int form(struct coll *coll, struct setup *s, struct err *err)
 {
     struct device *d = s->d;
@@ -172,7 +242,12 @@ static int form(struct coll *coll, struct setup *s, struct err *err)
     int rc = d->trouble.code;
     if (rc == 0 && d->way == DEVICE_NCCL)
         rc = nccl_run_form(d->nccl, err);
-    return device_excuse(d, coll->mesh, rc, err);
+    rc = device_excuse(d, coll->mesh, rc, err);
+    if (rc != 0)
+        return rc;
+    s->give_up = deadline_in_ms(MEET_MS);
+    s->part = coll_barrier;
+    return coll_part_start(coll, &s->part, err);
 }
 
 static void tell(const struct coll *coll, struct device *d)
@@ -181,56 +256,12 @@ static void tell(const struct coll *coll, struct device *d)
     if (d->told == d->way)
         return;
     d->told = d->way;
-    device_describe(d, d->way, text, sizeof(text));
+    device_describe(d, text, sizeof(text));
     if (coll->mesh->rank == 0)
         log_info("back end %s: %s", d->way == DEVICE_NCCL ? "nccl" : "staged", text);
 }
 
-/* ---- the phases: 1: in progress, 0: the next phase ------------------------------------------- */
-
-/* Inputs are copied back, too. The program's own work on the GPU may come first, so this may take
- * as long as a step of the program: the other ranks wait where they have no limit, in ASK. */
-static int clean(struct coll *coll, struct setup *s, struct err *err)
-{
-    struct device *d = s->d;
-    int rc = d->trouble.code;
-    if (rc == 0 && d->nccl)
-        rc = nccl_run_drained(d->nccl, err);
-    if (rc == 0 && d->kept_owed)
-        rc = kept_restore(&d->kept, d->gpu, err);
-    if (rc == 0 && d->nccl)
-        rc = nccl_run_restore(d->nccl, err);
-    d->kept_owed = d->kept_owed && rc != 0;
-    return device_excuse(d, coll->mesh, rc, err);
-}
-
-static int saying(struct coll *coll, struct setup *s, struct err *err)
-{
-    int rc = say(coll, s, err);
-    return rc == 0 ? ask(coll, s, err) : rc;
-}
-
-static int asking(struct coll *coll, struct setup *s, struct err *err)
-{
-    int rc = coll_part_progress(coll);
-    if (rc < 0)
-        err_sys(err, -rc, "the gathering of what the ranks' GPUs can do");
-    return rc == 0 ? choose(coll, s, err) : rc;
-}
-
-/* A rank that fails here does not go on to meet the others, which may still wait for it in NCCL.
- * They learn of it over the host's links. */
-static int forming(struct coll *coll, struct setup *s, struct err *err)
-{
-    int rc = form(coll, s, err);
-    if (rc != 0)
-        return rc;
-    s->give_up = deadline_in_ms(MEET_MS);
-    s->part = coll_barrier;
-    return coll_part_start(coll, &s->part, err);
-}
-
-static int meeting(struct coll *coll, struct setup *s, struct err *err)
+static int meet(struct coll *coll, struct setup *s, struct err *err)
 {
     int rc = coll_part_progress(coll);
     if (rc < 0)
@@ -251,7 +282,7 @@ static int meeting(struct coll *coll, struct setup *s, struct err *err)
 static int work(struct coll *coll, struct setup *s, struct err *err)
 {
     static int (*const phases[])(struct coll * coll, struct setup * s, struct err * err) = {
-        [CLEAN] = clean, [SAY] = saying, [ASK] = asking, [FORM] = forming, [MEET] = meeting};
+        [CLEAN] = clean, [SAY] = say, [ASK] = ask, [FORM] = form, [MEET] = meet};
     for (;;) {
         int rc = phases[s->phase](coll, s, err);
         if (rc == 1 && s->phase != ASK && s->phase != MEET)
@@ -276,15 +307,13 @@ static int init(struct coll *coll, void *state, struct err *err)
 
 static void fini(void *state)
 {
-    struct setup *s = state;
-    free(s->all);
-    free(s->counts);
+    free(((struct setup *)state)->all);
 }
 
 static int start(struct coll *coll, void *state, struct err *err)
 {
     struct setup *s = state;
-    struct cuda_visit visit = {0};
+    auto_visit visit = {0};
     s->phase = CLEAN;
     s->unfit = -1;
     s->refused = false;
@@ -293,19 +322,17 @@ static int start(struct coll *coll, void *state, struct err *err)
     int rc = device_enter(coll, s->d, &visit, err);
     if (rc == 0 && s->d->nccl)
         nccl_run_abort(s->d->nccl);
-    cuda_leave(&visit);
     return rc;
 }
 
 static int progress(struct coll *coll, void *state)
 {
     struct setup *s = state;
-    struct cuda_visit visit = {0};
+    auto_visit visit = {0};
     struct err err = {0};
     int rc = cuda_enter(s->d->gpu->device, &visit, &err);
     if (rc == 0)
         rc = work(coll, s, &err);
-    cuda_leave(&visit);
     return device_result(coll, s->d, rc, !s->refused, &err);
 }
 

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "core/backend/cuda_kernels.h"
 #include "core/base/clock.h"
 
 /* time limit of gpu_copy_now(), including the wait for earlier work on the stream */
@@ -80,6 +79,7 @@ void gpu_close(struct gpu *gpu)
     cuda_device_close(gpu->device);
     free(gpu->old);
     free(gpu->spare);
+    free(gpu->scratch);
     free(gpu);
 }
 
@@ -103,16 +103,13 @@ static int wait_for_event(struct gpu *gpu, struct err *err)
 
 int gpu_copy_now(struct gpu *gpu, void *to, const void *from, size_t bytes, struct err *err)
 {
-    struct cuda_visit visit = {0};
+    auto_visit visit = {0};
     int rc = cuda_enter(gpu->device, &visit, err);
     if (rc == 0)
         rc = cuda_copy(gpu->device, CUDA_COPY_INSIDE, to, from, bytes, gpu->stream, err);
     if (rc == 0)
         rc = cuda_event_record(gpu->device, gpu->event, gpu->stream, err);
-    if (rc == 0)
-        rc = wait_for_event(gpu, err);
-    cuda_leave(&visit);
-    return rc;
+    return rc == 0 ? wait_for_event(gpu, err) : rc;
 }
 
 int gpu_await(struct gpu *gpu, struct CUstream_st *stream, const struct coll_op *op,
@@ -130,9 +127,7 @@ int gpu_await(struct gpu *gpu, struct CUstream_st *stream, const struct coll_op 
 
 int gpu_join(struct gpu *gpu, struct err *err)
 {
-    int rc = cuda_event_record(gpu->device, gpu->event, gpu->stream, err);
-    if (rc == 0)
-        rc = cuda_stream_wait(gpu->device, gpu->call, gpu->event, err);
+    int rc = cuda_stream_follow(gpu->device, gpu->call, gpu->stream, gpu->event, err);
     return rc == 0 ? cuda_stream_wait(gpu->device, gpu->out, gpu->event, err) : rc;
 }
 
@@ -229,4 +224,16 @@ void gpu_give(struct gpu *gpu, struct cuda_memory *memory)
     if (memory->at)
         gpu->spare[gpu->nspare++] = *memory;
     *memory = (struct cuda_memory){0};
+}
+
+void *gpu_scratch(struct gpu *gpu, size_t bytes, struct err *err)
+{
+    if (bytes <= gpu->nscratch)
+        return gpu->scratch;
+    free(gpu->scratch);
+    gpu->scratch = malloc(2 * bytes);
+    gpu->nscratch = gpu->scratch ? 2 * bytes : 0;
+    if (!gpu->scratch)
+        err_set(err, ENOMEM, "no memory for lists of tensors of %zu bytes", bytes);
+    return gpu->scratch;
 }

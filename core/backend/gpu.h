@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "core/backend/cuda.h"
-#include "core/backend/gpu_kernels.h"
+#include "core/backend/cuda_kernels.h"
 #include "core/coll/coll.h"
 
 struct gpu {
@@ -26,6 +26,8 @@ struct gpu {
     size_t nold;
     struct cuda_memory *spare; /* [nspare] for gpu_take(); has room for [blocks] */
     size_t nspare, blocks;
+    void *scratch; /* [nscratch], see gpu_scratch() */
+    size_t nscratch;
 };
 
 int gpu_open(int ordinal, struct gpu **ret, struct err *err);
@@ -49,6 +51,10 @@ int gpu_take(struct gpu *gpu, size_t bytes, struct cuda_memory *ret, struct err 
 
 /* Gives memory back that no work on the device uses any more. */
 void gpu_give(struct gpu *gpu, struct cuda_memory *memory);
+
+/* Memory of the host for lists of an operation's tensors, until the next call. NULL: no memory,
+ * which cannot happen if a call for as many bytes has succeeded before. */
+void *gpu_scratch(struct gpu *gpu, size_t bytes, struct err *err);
 
 /* In a visit. Moves bytes between places on the device in the order of the stream: many of them
  * in one launch, or without kernels each with a copy. */

@@ -5,49 +5,49 @@
 #include "core/backend/kept.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-static int make_room(struct kept *k, size_t n, struct err *err)
+static int make_room(struct kept *k, struct gpu *gpu, size_t n, struct err *err)
 {
+    if (!gpu_scratch(gpu, n * sizeof(struct gpu_piece), err)) /* for move() */
+        return -ENOMEM;
     if (n <= k->cap)
         return 0;
     free(k->tensors);
-    free(k->ready);
-    free(k->at);
-    free(k->pieces);
-    k->cap = 2 * n;
-    k->tensors = calloc(k->cap, sizeof(*k->tensors));
-    k->ready = calloc(k->cap, sizeof(*k->ready));
-    k->at = calloc(k->cap, sizeof(*k->at));
-    k->pieces = calloc(k->cap, sizeof(*k->pieces));
-    if (k->tensors && k->ready && k->at && k->pieces)
-        return 0;
-    k->cap = 0;
-    return err_set(err, ENOMEM, "no memory for an operation of %zu tensors", n);
+    k->tensors = malloc(2 * n * (sizeof(*k->tensors) + sizeof(*k->ready)));
+    k->cap = k->tensors ? 2 * n : 0;
+    k->ready = (void **)(k->tensors + k->cap);
+    return k->tensors ? 0 : err_set(err, ENOMEM, "no memory for an operation of %zu tensors", n);
+}
+
+static bool is_copy(const struct kept *k, const void *in)
+{
+    uintptr_t at = (uintptr_t)in, first = (uintptr_t)k->memory.at;
+    return at >= first && at - first < k->bytes;
 }
 
 /* Moves all retained inputs between where they were and the copies. */
 static int move(struct kept *k, struct gpu *gpu, bool back, struct err *err)
 {
     size_t n = 0, elem = hvd_dtype_size(k->op.dtype);
+    struct gpu_piece *pieces = gpu_scratch(gpu, k->op.n * sizeof(*pieces), err);
+    if (!pieces)
+        return -ENOMEM;
     for (size_t i = 0; i < k->op.n; i++) {
-        uint8_t *own = k->tensors[i].out, *copy = (uint8_t *)k->memory.at + k->at[i];
-        if (k->tensors[i].count > 0 && k->tensors[i].in == copy)
-            k->pieces[n++] = (struct gpu_piece){back ? copy : own, back ? own : copy,
-                                                k->tensors[i].count * elem};
+        uint8_t *own = k->tensors[i].out, *copy = (uint8_t *)k->tensors[i].in;
+        if (k->tensors[i].count > 0 && is_copy(k, copy))
+            pieces[n++] = (struct gpu_piece){back ? copy : own, back ? own : copy,
+                                             k->tensors[i].count * elem};
     }
-    return gpu_move_bytes(gpu, k->pieces, n, gpu->stream, err);
+    return gpu_move_bytes(gpu, pieces, n, gpu->stream, err);
 }
 
-/* Fills k->at. Returns the bytes of all copies. */
-static size_t lay_out(struct kept *k)
+/* Bytes of the copy of an input; 0: it needs none. */
+static size_t copy_bytes(const struct coll_op *op, const struct coll_tensor *tensor)
 {
-    const struct coll_op *op = &k->op;
-    if (op->kind != HVD_ALLREDUCE && op->kind != HVD_REDUCESCATTER)
-        return 0;
-    for (size_t i = 0; i < op->n; i++)
-        k->at[i] = coll_destroys_input(&k->tensors[i]) ? k->tensors[i].count : 0;
-    return gpu_layout(k->at, op->n, hvd_dtype_size(op->dtype), k->at);
+    bool reduces = op->kind == HVD_ALLREDUCE || op->kind == HVD_REDUCESCATTER;
+    return reduces && coll_destroys_input(tensor)
+               ? gpu_aligned(tensor->count * hvd_dtype_size(op->dtype))
+               : 0;
 }
 
 static int copy_inputs(struct kept *k, struct gpu *gpu, struct err *err)
@@ -59,10 +59,13 @@ static int copy_inputs(struct kept *k, struct gpu *gpu, struct err *err)
         rc = gpu_await(gpu, gpu->stream, &k->op, err);
     if (rc < 0)
         return rc;
+    uint8_t *copy = k->memory.at;
     for (size_t i = 0; i < k->op.n; i++) {
+        size_t bytes = copy_bytes(&k->op, &k->tensors[i]);
         k->ready[i] = k->event;
-        if (coll_destroys_input(&k->tensors[i]))
-            k->tensors[i].in = (uint8_t *)k->memory.at + k->at[i];
+        if (bytes > 0)
+            k->tensors[i].in = copy;
+        copy += bytes;
     }
     rc = move(k, gpu, false, err);
     return rc == 0 ? cuda_event_record(gpu->device, k->event, gpu->stream, err) : rc;
@@ -73,17 +76,18 @@ int kept_take(struct kept *k, struct gpu *gpu, const struct coll_op *op, bool re
 {
     k->op = (struct coll_op){.n = 0};
     k->bytes = 0;
-    int rc = make_room(k, op->n, err);
+    int rc = make_room(k, gpu, op->n, err);
     if (rc < 0)
         return rc;
     k->op = *op;
     k->op.tensors = k->tensors;
     k->op.ready = op->ready ? k->ready : NULL;
+    size_t bytes = 0;
     for (size_t i = 0; i < op->n; i++) {
         k->tensors[i] = op->tensors[i];
         k->ready[i] = op->ready ? op->ready[i] : NULL;
+        bytes += retain ? copy_bytes(op, &op->tensors[i]) : 0;
     }
-    size_t bytes = retain ? lay_out(k) : 0;
     if (bytes == 0)
         return 0;
     k->bytes = bytes;
@@ -122,8 +126,5 @@ void kept_fini(struct kept *k, struct gpu *gpu)
         cuda_event_put(gpu->device, k->event);
     }
     free(k->tensors);
-    free(k->ready);
-    free(k->at);
-    free(k->pieces);
     *k = (struct kept){.cap = 0};
 }

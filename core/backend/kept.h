@@ -15,9 +15,7 @@ struct kept {
      * those of the caller. It reads a retained copy where it would overwrite an input. */
     struct coll_op op;
     struct coll_tensor *tensors; /* [cap] */
-    void **ready;                /* [cap] */
-    size_t *at;                  /* [cap] offset in memory of each retained copy */
-    struct gpu_piece *pieces;    /* [cap] */
+    void **ready;                /* [cap], behind tensors */
     size_t cap;
     size_t bytes; /* retained; 0: the operation overwrites no input, or nothing is retained */
     struct cuda_memory memory;

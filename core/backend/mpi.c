@@ -7,10 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#include "core/backend/backend.h"
 #include "core/base/cleanup.h"
+#include "core/base/clock.h"
 #include "core/base/env.h"
+
+#define NAP_NS 100000
 
 /* What a rank sends to the others after it has started MPI. */
 struct facts {
@@ -18,7 +21,7 @@ struct facts {
     bool flat;
 };
 
-static int mpi_probe(char *ret_text, size_t size, struct err *err)
+int mpi_probe(char *ret_text, size_t size, struct err *err)
 {
     struct mpi_library library;
     int rc = mpi_library_load(&library, err);
@@ -30,6 +33,51 @@ static int mpi_probe(char *ret_text, size_t size, struct err *err)
                        "hvd_init() before it");
     snprintf(ret_text, size, "%s", library.version);
     return 0;
+}
+
+/* ---- asking the other ranks ------------------------------------------------------------------ */
+
+/* Runs one operation from its start to its end. */
+static int run(struct coll *coll, const struct coll_op *op, uint64_t deadline, struct err *err)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    struct err why = {0};
+    int rc = coll_start(coll, op, &why);
+    while (rc == 0 && (rc = coll_progress(coll)) == 1) {
+        rc = mesh_progress(coll->mesh, NULL, &why);
+        if (rc >= 0 && deadline_passed(deadline))
+            rc = err_set(&why, ETIMEDOUT, "timed out asking the other ranks");
+        if (rc >= 0)
+            rc = 0;
+        nanosleep(&nap, NULL);
+    }
+    if (rc == -ECONNRESET && !why.code)
+        mesh_why(coll->mesh, NULL, &why);
+    if (rc < 0 && !why.code)
+        err_sys(&why, -rc, "asking the other ranks");
+    if (rc < 0 && err)
+        *err = why;
+    return rc;
+}
+
+/* Gathers bytes of every rank in the order of ranks, through hvd's own memory and links. */
+static int gather(struct coll *coll, const void *mine, void *ret_all, size_t bytes,
+                  uint64_t deadline, struct err *err)
+{
+    size_t size = (size_t)coll->mesh->size;
+    auto_free size_t *counts = calloc(size, sizeof(*counts));
+    if (!counts)
+        return err_set(err, ENOMEM, "no memory to ask %zu ranks", size);
+    for (size_t r = 0; r < size; r++)
+        counts[r] = bytes;
+    struct coll_tensor t = {.in = mine, .out = ret_all, .count = bytes};
+    struct coll_op op = coll_barrier;
+    op.kind = HVD_ALLGATHER;
+    op.dtype = HVD_UINT8;
+    op.tensors = &t;
+    op.n = 1;
+    op.recv_counts = counts;
+    return run(coll, &op, deadline, err);
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -63,7 +111,7 @@ static int start(struct mpi *mpi, struct coll *coll, uint64_t deadline, struct e
     auto_free struct facts *all = calloc((size_t)coll->mesh->size, sizeof(*all));
     if (!all)
         return err_set(err, ENOMEM, "no memory for %d ranks", coll->mesh->size);
-    rc = backend_allgather(coll, &mine, all, sizeof(mine), deadline, err);
+    rc = gather(coll, &mine, all, sizeof(mine), deadline, err);
     for (int r = 0; r < coll->mesh->size && rc == 0; r++)
         if (all[r].err.code < 0)
             rc = err_set(err, -all[r].err.code, "rank %d: %.1000s", r, all[r].err.msg);
@@ -71,15 +119,16 @@ static int start(struct mpi *mpi, struct coll *coll, uint64_t deadline, struct e
     return rc;
 }
 
-static void mpi_close(void *state, bool lost)
+void mpi_close(struct mpi *mpi, bool lost)
 {
-    struct mpi *mpi = state;
+    if (!mpi)
+        return;
     const mpi_comm comms[] = {mpi->lane, mpi->world};
     mpi_process_close(comms, 2, lost);
     free(mpi);
 }
 
-static int mpi_open(struct coll *coll, uint64_t deadline, void **ret_state, struct err *err)
+int mpi_open(struct coll *coll, uint64_t deadline, struct mpi **ret, struct err *err)
 {
     struct mesh *mesh = coll->mesh;
     struct mpi *mpi = calloc(1, sizeof(*mpi));
@@ -95,43 +144,23 @@ static int mpi_open(struct coll *coll, uint64_t deadline, void **ret_state, stru
         free(mpi);
         return rc;
     }
-    *ret_state = mpi;
+    *ret = mpi;
     return 0;
 }
 
 /* ---- open ----------------------------------------------------------------------------------- */
 
 /* On one host shared memory is faster. */
-static const struct algorithm *const *mpi_algorithms(const void *state, const struct mesh *mesh)
+const struct algorithm *const *mpi_algorithms(const struct mpi *mpi, const struct mesh *mesh)
 {
     static const struct algorithm *const all[] = {&mpi_allreduce_algorithm, &mpi_moves_algorithm,
                                                   NULL};
-    const struct mpi *mpi = state;
     return mpi->flat || mesh->hosts > 1 ? all : all + 2;
 }
 
-static void mpi_describe(const void *state, char *dst, size_t size)
+void mpi_describe(const struct mpi *mpi, char *dst, size_t size)
 {
-    const struct mpi *mpi = state;
     snprintf(dst, size, "%s (%s), MPI_THREAD_%s, between hosts%s", mpi->library.version,
              mpi->library.file, mpi->here.multiple ? "MULTIPLE" : "SERIALIZED",
              mpi->flat ? ", and on one host" : ", shared memory inside them");
 }
-
-static bool mpi_threads(const void *state)
-{
-    return ((const struct mpi *)state)->here.multiple;
-}
-
-const struct backend_ops mpi_backend = {
-    .name = "mpi",
-    .never_elastic = "MPI can neither lose a rank nor take one in. Without HVD_BACKEND hvd's own "
-                     "links do both",
-    .built = mpi_library_built,
-    .probe = mpi_probe,
-    .open = mpi_open,
-    .algorithms = mpi_algorithms,
-    .describe = mpi_describe,
-    .threads = mpi_threads,
-    .close = mpi_close,
-};

@@ -42,17 +42,9 @@ bool mpi_library_fits(const char *family, unsigned major, const char *text)
 
 static void plugin_path(char *dst, size_t size)
 {
-    char own[PATH_MAX];
     const char *named = env_get("MPI_PLUGIN");
-    if (named || library_of((const void *)plugin_path, own, sizeof(own)) < 0) {
+    if (named || library_beside(PLUGIN, dst, size) < 0)
         snprintf(dst, size, "%s", named ? named : PLUGIN);
-        return;
-    }
-    int folder = (int)(strrchr(own, '/') - own) + 1;
-    /* hvdrun lies in bin, beside lib. */
-    snprintf(dst, size, "%.*s../lib/" PLUGIN, folder, own);
-    if (access(dst, F_OK) < 0)
-        snprintf(dst, size, "%.*s" PLUGIN, folder, own);
 }
 
 bool mpi_library_built(void)

@@ -11,8 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/backend/nccl_call.h"
-#include "core/backend/nccl_thread.h"
+#include "core/backend/caller.h"
 #include "core/base/clock.h"
 #include "core/base/env.h"
 #include "core/base/fork.h"
@@ -29,7 +28,7 @@
 #define END_MS 2000
 
 static struct {
-    struct nccl_thread *thread; /* for calls that block */
+    struct caller *caller; /* for calls that block */
     const struct mpi_plugin *plugin;
     int64_t finalize_s; /* HVD_MPI_FINALIZE_TIMEOUT */
     pid_t pid;          /* the process that uses MPI; 0: not yet */
@@ -67,11 +66,13 @@ static int run(void *arg)
 static int call(struct blocking *b, struct mesh *mesh, uint64_t deadline, struct err *err)
 {
     uint64_t say_at = mesh ? UINT64_MAX : deadline_in_ms(SAY_MS);
-    struct nccl_call *call = NULL;
-    int rc = g.thread ? 0 : nccl_thread_create(&g.thread, err);
-    if (rc == 0)
-        rc = nccl_call_start(g.thread, run, b, sizeof(*b), &call, err);
-    while (rc == 0 && !nccl_call_done(call)) {
+    int rc = g.caller ? 0 : caller_create(&g.caller, err);
+    struct call *call = rc == 0 ? call_create(run, sizeof(*b), err) : NULL;
+    if (!call)
+        return rc < 0 ? rc : -ENOMEM;
+    *(struct blocking *)(void *)call->arg = *b;
+    caller_give(g.caller, call);
+    while (rc == 0 && !call_done(call)) {
         if (deadline_passed(deadline))
             rc = err_set(err, ETIMEDOUT, "%s has not ended in time: some ranks have not called it",
                          b->name);
@@ -84,12 +85,12 @@ static int call(struct blocking *b, struct mesh *mesh, uint64_t deadline, struct
         nap_ms(1);
     }
     if (rc == 0) {
-        *b = *(struct blocking *)nccl_call_arg(call);
-        rc = nccl_call_result(call);
+        *b = *(struct blocking *)(void *)call->arg;
+        rc = call->result;
         if (rc < 0 && err)
             *err = b->why;
     }
-    nccl_call_release(call);
+    call_release(call);
     return rc;
 }
 

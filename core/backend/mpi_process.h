@@ -2,7 +2,7 @@
  *
  * mpi_process: MPI in this process: started once, finalized at exit; and who calls it when.
  *
- * MPI belongs to the process, not to one hvd_init(). A thread (nccl_call.h) starts MPI, makes its
+ * MPI belongs to the process, not to one hvd_init(). A thread (caller.h) starts MPI, makes its
  * communicators and finalizes it: these calls block, but the caller only until its deadline. The
  * engine's driver makes the calls of operations. Between operations another thread calls MPI every
  * few milliseconds, because MPI makes progress only in calls, and another rank may wait for

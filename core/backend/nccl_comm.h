@@ -3,11 +3,16 @@
  * nccl_comm: the life of an NCCL communicator: rank 0's id, creation, launches, asynchronous
  * errors, abort, and another creation when the ranks have changed. A state machine;
  * nccl_comm_progress() drives it and never blocks. Everything runs under the engine's progress
- * lock, on the thread that drives; calls that may sleep inside NCCL run on the communicator's own
- * thread (nccl_call.h, nccl_thread.h), and so does every launch before NCCL 2.27. Every phase has a
- * time limit. A communicator is aborted, never destroyed: destroying one waits for ranks that may
- * be lost. The abort begins when a call that is in progress has returned, or at its deadline. An
- * abort that does not return (a known fault before 2.26.2) is abandoned with its thread.
+ * lock, on the thread that drives; calls that may sleep inside NCCL run on a thread of the
+ * communicator's own (caller.h), and so does every launch before NCCL 2.27: it keeps the state of a
+ * group in thread-local memory of the thread that began the group, and its own threads, later calls
+ * and an abort use that state. So the thread lives as long as the communicator, and serves no
+ * other.
+ *
+ * Every phase has a time limit. A communicator is aborted, never destroyed: destroying one waits
+ * for ranks that may be lost. The abort begins when a call that is in progress has returned, or
+ * after a tenth of abort_ms, then on another thread. An abort that does not return (a known fault
+ * before 2.26.2) is abandoned with its thread.
  *
  * The states are a table (nccl_comm_rows()):
  *
@@ -28,18 +33,6 @@
 
 struct nccl_api;
 struct nccl_comm;
-
-/* What the creator of a communicator provides. ctx must stay valid as long as calls may be left
- * behind, see nccl_comm_destroy(). */
-struct nccl_host {
-    void *ctx;
-    /* Makes the GPU's context current on the calling thread, which is one of nccl_thread.h, before
-     * each call of NCCL. 0 or -errno; NULL: not needed. */
-    int (*bind)(void *ctx);
-    /* Adds a copy on the device to the stream. Runs on the launching thread, which may be one of
-     * nccl_thread.h. 0 or -errno. */
-    int (*copy)(void *ctx, void *dst, const void *src, size_t bytes, struct CUstream_st *stream);
-};
 
 struct nccl_limits {
     uint32_t init_ms;   /* limit for the id; and for the creation, in which all ranks take part */
@@ -110,7 +103,6 @@ enum nccl_event {
     NCCL_ON_START,
     NCCL_ON_DONE,
     NCCL_ON_ERROR,
-    NCCL_ON_LATE,
     NCCL_ON_OP,
     NCCL_ON_STOP,
     NCCL_EVENTS,

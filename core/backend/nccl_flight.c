@@ -6,8 +6,6 @@
 
 #include <stdlib.h>
 
-#include "core/backend/cuda_kernels.h"
-
 #define BUFFER_ALIGN ((size_t)256)
 /* Tensors from this size on are packed only if they need a kernel. */
 #define DIRECT_BYTES ((size_t)512 << 10)
@@ -43,8 +41,6 @@ void nccl_flight_destroy(struct nccl_flight *f, struct gpu *gpu)
         cuda_event_put(gpu->device, f->done);
     }
     nccl_steps_fini(&f->steps);
-    free(f->counts);
-    free(f->places);
     free(f);
 }
 
@@ -55,39 +51,7 @@ void nccl_flight_drop(struct nccl_flight *f, struct gpu *gpu)
     f->bytes = 0;
 }
 
-void nccl_way_fini(struct nccl_way *way)
-{
-    free(way->seen);
-    free(way->pieces);
-    *way = (struct nccl_way){.cap = 0};
-}
-
 /* ---- plan ----------------------------------------------------------------------------------- */
-
-static int make_room(struct nccl_flight *f, struct nccl_way *way, size_t n, struct err *err)
-{
-    if (n > way->cap) {
-        size_t cap = n < 64 ? 64 : 2 * n;
-        struct coll_tensor *seen = realloc(way->seen, (cap + 1) * sizeof(*seen));
-        way->seen = seen ? seen : way->seen;
-        struct gpu_piece *pieces = realloc(way->pieces, cap * sizeof(*pieces));
-        way->pieces = pieces ? pieces : way->pieces;
-        if (!seen || !pieces)
-            return err_set(err, ENOMEM, "no memory for an operation of %zu tensors", n);
-        way->cap = cap;
-    }
-    if (n > f->cap) {
-        size_t cap = n < 64 ? 64 : 2 * n;
-        size_t *counts = realloc(f->counts, cap * sizeof(*counts));
-        f->counts = counts ? counts : f->counts;
-        size_t *places = realloc(f->places, cap * sizeof(*places));
-        f->places = places ? places : f->places;
-        if (!counts || !places)
-            return err_set(err, ENOMEM, "no memory for an operation of %zu tensors", n);
-        f->cap = cap;
-    }
-    return 0;
-}
 
 /* Is there at most one tensor that has elements? */
 static bool is_single(const struct coll_op *op)
@@ -98,36 +62,45 @@ static bool is_single(const struct coll_op *op)
     return n < 2;
 }
 
+static bool is_large(const struct coll_op *op, const struct coll_tensor *tensor)
+{
+    return tensor->count * hvd_dtype_size(op->dtype) >= DIRECT_BYTES;
+}
+
 static bool has_large(const struct coll_op *op)
 {
-    size_t elem = hvd_dtype_size(op->dtype);
     for (size_t i = 0; i < op->n; i++)
-        if (op->tensors[i].count * elem >= DIRECT_BYTES)
+        if (is_large(op, &op->tensors[i]))
             return true;
     return false;
 }
 
-/* Lays out the tensors one after the other in the buffer; results of another size follow them.
- * Returns how many tensors NCCL sees, in way->seen. */
-static int lay_out(struct nccl_flight *f, struct nccl_way *way, enum hvd_dtype dtype,
-                   size_t *ret_seen, struct err *err)
+/* The number of elements of a tensor in the buffer. */
+static size_t packed_count(const struct nccl_flight *f, const struct coll_tensor *tensor)
+{
+    return f->direct && is_large(&f->kept.op, tensor) ? 0 : tensor->count;
+}
+
+/* Lays out the tensors one after the other in the buffer; results of another size follow them. Sets
+ * what NCCL sees: the buffer, and the tensors that are not packed. */
+static int lay_out(struct nccl_flight *f, const struct nccl_way *way, enum hvd_dtype dtype,
+                   struct coll_op *ret, struct err *err)
 {
     const struct coll_op *op = &f->kept.op;
-    size_t elem = hvd_dtype_size(dtype);
-    *ret_seen = 1;
+    size_t elem = hvd_dtype_size(dtype), size = 0, n = 1;
+    struct coll_tensor *seen = gpu_scratch(way->gpu, (op->n + 1) * sizeof(*seen), err);
+    if (!seen)
+        return -ENOMEM;
     for (size_t i = 0; i < op->n; i++) {
-        const struct coll_tensor *t = &op->tensors[i];
-        bool direct = f->direct && t->count * elem >= DIRECT_BYTES;
-        f->counts[i] = direct ? 0 : t->count;
-        if (direct)
-            way->seen[(*ret_seen)++] = *t;
+        size_t count = packed_count(f, &op->tensors[i]);
+        if (count < op->tensors[i].count)
+            seen[n++] = op->tensors[i];
+        size += gpu_aligned(count * elem);
     }
-    size_t size = gpu_layout(f->counts, op->n, elem, f->places);
-    struct coll_tensor *buffer = &way->seen[0];
-    buffer->count = size / elem;
+    seen->count = size / elem;
     f->out_at = 0;
     if (op->kind == HVD_REDUCESCATTER) {
-        buffer->count = op->tensors[0].count;
+        seen->count = op->tensors[0].count;
         f->out_at = (size + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
         size = f->out_at + f->out_count * elem;
     }
@@ -135,9 +108,11 @@ static int lay_out(struct nccl_flight *f, struct nccl_way *way, enum hvd_dtype d
     if (rc < 0)
         return rc;
     f->bytes += size;
-    f->buffered = buffer->count;
-    buffer->in = f->buffer.at;
-    buffer->out = size > 0 ? (uint8_t *)f->buffer.at + f->out_at : NULL;
+    f->buffered = seen->count;
+    seen->in = f->buffer.at;
+    seen->out = size > 0 ? (uint8_t *)f->buffer.at + f->out_at : NULL;
+    ret->tensors = seen;
+    ret->n = n;
     return 0;
 }
 
@@ -168,7 +143,7 @@ int nccl_flight_possible(const struct nccl_way *way, const struct coll_op *op, s
 }
 
 /* Chooses which tensors are packed, by the rules in nccl_run.h. */
-static int choose(struct nccl_flight *f, struct nccl_way *way, struct err *err)
+static int choose(struct nccl_flight *f, const struct nccl_way *way, struct err *err)
 {
     struct nccl_means means = way->means;
     struct coll_op seen = f->kept.op;
@@ -176,27 +151,24 @@ static int choose(struct nccl_flight *f, struct nccl_way *way, struct err *err)
     int rc = nccl_form_of(&means, &seen, way->size, &form, NULL);
     /* Kernels are needed if NCCL cannot run the operation, or would round its factor roughly. */
     bool kernels = rc < 0 || nccl_form_is_rough(&form, way->size);
-    f->packed = way->kernels && (kernels || !is_single(&seen));
-    f->direct = f->packed && !kernels && has_large(&seen);
+    bool packs = way->kernels && (kernels || !is_single(&seen));
+    f->direct = packs && !kernels && has_large(&seen);
     f->buffered = 0;
-    if (f->packed) {
+    if (packs) {
         means.kernels = !f->direct;
         rc = nccl_form_of(&means, &seen, way->size, &form, err);
         if (rc == 0)
-            rc = lay_out(f, way, form.dtype, &seen.n, err);
+            rc = lay_out(f, way, form.dtype, &seen, err);
         if (rc < 0)
             return rc;
-        seen.tensors = way->seen;
     }
     return nccl_steps_make(&means, &seen, way->rank, way->size, &f->steps, err);
 }
 
-int nccl_flight_plan(struct nccl_flight *f, struct nccl_way *way, const struct coll_op *op,
+int nccl_flight_plan(struct nccl_flight *f, const struct nccl_way *way, const struct coll_op *op,
                      bool retain, struct err *err)
 {
     int rc = nccl_flight_possible(way, op, err);
-    if (rc == 0)
-        rc = make_room(f, way, op->n, err);
     if (rc == 0)
         rc = kept_take(&f->kept, way->gpu, op, retain, err);
     if (rc < 0)
@@ -209,68 +181,60 @@ int nccl_flight_plan(struct nccl_flight *f, struct nccl_way *way, const struct c
 
 /* ---- on the streams ------------------------------------------------------------------------- */
 
-/* Makes NCCL's stream wait for the inputs: through gpu->stream if something is done to them
- * there. */
-static int pass_on(struct nccl_flight *f, struct gpu *gpu, struct err *err)
-{
-    int rc = cuda_event_record(gpu->device, f->inputs, gpu->stream, err);
-    return rc == 0 ? cuda_stream_wait(gpu->device, gpu->call, f->inputs, err) : rc;
-}
-
-int nccl_flight_pack(struct nccl_flight *f, struct nccl_way *way, struct err *err)
+/* Moves the tensors into the buffer, or the results out of it. */
+static int move(const struct nccl_flight *f, struct gpu *gpu, bool out, struct err *err)
 {
     const struct coll_op *op = &f->kept.op;
     const struct nccl_form *form = &f->steps.form;
-    const struct gpu_change change = {op->dtype, form->dtype, form->prescale, 1, 1};
-    struct gpu *gpu = way->gpu;
-    bool packs = f->packed && f->buffered > 0;
-    int rc = gpu_await(gpu, packs ? gpu->stream : gpu->call, op, err);
-    if (rc == 0 && packs) {
-        for (size_t i = 0; i < op->n; i++)
-            way->pieces[i] = (struct gpu_piece){.from = op->tensors[i].in,
-                                                .to = (uint8_t *)f->buffer.at + f->places[i],
-                                                .count = f->counts[i]};
-        rc = cuda_move(gpu->device, &change, way->pieces, op->n, gpu->stream, err);
-        rc = rc == 0 ? pass_on(f, gpu, err) : rc;
+    const struct gpu_change in_change = {op->dtype, form->dtype, form->prescale, 1, 1};
+    const struct gpu_change out_change = {form->dtype, op->dtype, 1, form->divisor,
+                                          form->postscale};
+    bool scattered = op->kind == HVD_REDUCESCATTER;
+    struct gpu_piece *pieces = gpu_scratch(gpu, op->n * sizeof(*pieces), err);
+    uint8_t *at = f->buffer.at;
+    if (!pieces)
+        return -ENOMEM;
+    for (size_t i = 0; i < op->n; i++) {
+        const struct coll_tensor *t = &op->tensors[i];
+        size_t count = packed_count(f, t);
+        pieces[i] =
+            out ? (struct gpu_piece){at + f->out_at, t->out, scattered ? f->out_count : count}
+                : (struct gpu_piece){t->in, at, count};
+        at += gpu_aligned(count * hvd_dtype_size(form->dtype));
     }
+    return cuda_move(gpu->device, out ? &out_change : &in_change, pieces, op->n,
+                     out ? gpu->out : gpu->stream, err);
+}
+
+/* NCCL's stream waits for the inputs: through gpu->stream if something is done to them there. */
+int nccl_flight_pack(struct nccl_flight *f, const struct nccl_way *way, struct err *err)
+{
+    struct gpu *gpu = way->gpu;
+    bool packs = f->buffered > 0;
+    int rc = gpu_await(gpu, packs ? gpu->stream : gpu->call, &f->kept.op, err);
+    if (rc == 0 && packs)
+        rc = move(f, gpu, false, err);
+    if (rc == 0 && packs)
+        rc = cuda_stream_follow(gpu->device, gpu->call, gpu->stream, f->inputs, err);
     if (rc == 0)
         f->stage = FLIGHT_PACKED;
     return rc;
 }
 
-int nccl_flight_call(struct nccl_flight *f, struct nccl_way *way, struct nccl_comm *comm,
+int nccl_flight_call(struct nccl_flight *f, const struct nccl_way *way, struct nccl_comm *comm,
                      struct err *err)
 {
     f->stage = FLIGHT_CALLED;
     return nccl_comm_launch(comm, &f->steps, way->gpu->call, err);
 }
 
-static int unpack(struct nccl_flight *f, struct nccl_way *way, struct err *err)
-{
-    const struct coll_op *op = &f->kept.op;
-    const struct nccl_form *form = &f->steps.form;
-    const struct gpu_change change = {form->dtype, op->dtype, 1, form->divisor, form->postscale};
-    bool scattered = op->kind == HVD_REDUCESCATTER;
-    for (size_t i = 0; i < op->n; i++)
-        way->pieces[i] =
-            (struct gpu_piece){.from = (uint8_t *)f->buffer.at + f->places[i] + f->out_at,
-                               .to = op->tensors[i].out,
-                               .count = scattered ? f->out_count : f->counts[i]};
-    return cuda_move(way->gpu->device, &change, way->pieces, op->n, way->gpu->out, err);
-}
-
-int nccl_flight_follow(struct nccl_flight *f, struct nccl_way *way, struct err *err)
+int nccl_flight_follow(struct nccl_flight *f, const struct nccl_way *way, struct err *err)
 {
     struct gpu *gpu = way->gpu;
-    bool unpacks = f->packed && f->buffered > 0;
-    int rc = 0;
-    if (unpacks) {
-        rc = cuda_event_record(gpu->device, f->called, gpu->call, err);
-        if (rc == 0)
-            rc = cuda_stream_wait(gpu->device, gpu->out, f->called, err);
-        if (rc == 0)
-            rc = unpack(f, way, err);
-    }
+    bool unpacks = f->buffered > 0;
+    int rc = unpacks ? cuda_stream_follow(gpu->device, gpu->out, gpu->call, f->called, err) : 0;
+    if (rc == 0 && unpacks)
+        rc = move(f, gpu, true, err);
     if (rc == 0)
         rc = cuda_event_record(gpu->device, f->done, unpacks ? gpu->out : gpu->call, err);
     if (rc == 0)

@@ -30,13 +30,10 @@ struct nccl_flight {
     enum nccl_stage stage;
     struct kept kept;        /* the operation */
     struct nccl_steps steps; /* it as NCCL's calls */
-    bool packed;             /* tensors go through the buffer */
-    bool direct;             /* if packed: large tensors do not */
-    size_t buffered;         /* elements in the buffer */
-    size_t *counts, *places; /* [cap] of each tensor in the buffer: elements, offset in bytes */
-    size_t cap;
-    size_t out_at;    /* offset of the results in the buffer */
-    size_t out_count; /* reduce-scatter: elements of this rank's result */
+    size_t buffered;         /* elements that go through the buffer; 0: NCCL uses the tensors */
+    bool direct;             /* large tensors do not go through it */
+    size_t out_at;           /* offset of the results in the buffer */
+    size_t out_count;        /* reduce-scatter: elements of this rank's result */
     struct cuda_memory buffer;
     size_t bytes; /* of memory that this operation uses */
     /* Recorded when the inputs are packed, when NCCL has run, and when the results are in the
@@ -50,10 +47,6 @@ struct nccl_way {
     struct nccl_means means;
     bool kernels; /* every rank has hvd's kernels */
     int rank, size;
-    /* Scratch memory for one call: what NCCL sees, the buffer first; pieces to move. */
-    struct coll_tensor *seen; /* [cap + 1] */
-    struct gpu_piece *pieces; /* [cap] */
-    size_t cap;
 };
 
 /* Gives the memory of the operation back: it has ended. */
@@ -69,18 +62,16 @@ void nccl_flight_destroy(struct nccl_flight *flight, struct gpu *gpu);
 int nccl_flight_possible(const struct nccl_way *way, const struct coll_op *op, struct err *err);
 
 /* Copies op and chooses how NCCL runs it. retain: see kept_take(). -ENOTSUP as above. */
-int nccl_flight_plan(struct nccl_flight *flight, struct nccl_way *way, const struct coll_op *op,
-                     bool retain, struct err *err);
+int nccl_flight_plan(struct nccl_flight *flight, const struct nccl_way *way,
+                     const struct coll_op *op, bool retain, struct err *err);
 
-int nccl_flight_pack(struct nccl_flight *flight, struct nccl_way *way, struct err *err);
+int nccl_flight_pack(struct nccl_flight *flight, const struct nccl_way *way, struct err *err);
 
 /* Starts NCCL's calls (nccl_comm_launch()). */
-int nccl_flight_call(struct nccl_flight *flight, struct nccl_way *way, struct nccl_comm *comm,
+int nccl_flight_call(struct nccl_flight *flight, const struct nccl_way *way, struct nccl_comm *comm,
                      struct err *err);
 
 /* NCCL has put its work on the stream: unpacks behind it. */
-int nccl_flight_follow(struct nccl_flight *flight, struct nccl_way *way, struct err *err);
-
-void nccl_way_fini(struct nccl_way *way);
+int nccl_flight_follow(struct nccl_flight *flight, const struct nccl_way *way, struct err *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_run: see nccl_run.h. Its life, and the operations in flight; nccl_run_form.c has epochs.
+ * nccl_run: see nccl_run.h.
  */
 #include "core/backend/nccl_run.h"
 
@@ -9,7 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/backend/nccl_run_private.h"
 #include "core/base/clock.h"
 #include "core/coll/algorithm.h"
 
@@ -23,19 +22,21 @@
  * restored. */
 static int bind(void *ctx)
 {
-    const struct nccl_ground *g = ctx;
+    const struct nccl_context *c = ctx;
     unsigned mode = CUDA_CAPTURE_RELAXED;
-    if (g->api->context_set(g->context) != CUDA_OK)
+    if (c->api->context_set(c->context) != CUDA_OK)
         return -EIO;
-    return g->api->capture_mode(&mode) == CUDA_OK ? 0 : -EIO;
+    return c->api->capture_mode(&mode) == CUDA_OK ? 0 : -EIO;
 }
 
 static int copy(void *ctx, void *dst, const void *src, size_t bytes, struct CUstream_st *stream)
 {
-    const struct nccl_ground *g = ctx;
+    const struct nccl_context *c = ctx;
     cuda_address to = (uintptr_t)dst, from = (uintptr_t)src;
-    return g->api->copy(to, from, bytes, stream) == CUDA_OK ? 0 : -EIO;
+    return c->api->copy(to, from, bytes, stream) == CUDA_OK ? 0 : -EIO;
 }
+
+/* ---- what is on the streams ---- */
 
 /* The streams have got work after the marks. */
 static void use(struct nccl_run *run)
@@ -44,35 +45,60 @@ static void use(struct nccl_run *run)
     run->marked = false;
 }
 
+static int record_marks(struct nccl_run *run, struct err *err)
+{
+    const struct gpu *gpu = run->gpu;
+    struct CUstream_st *const streams[NCCL_MARKS] = {gpu->stream, gpu->call, gpu->out};
+    int rc = 0;
+    for (int i = 0; i < NCCL_MARKS && rc == 0; i++)
+        rc = cuda_event_record(gpu->device, run->marks[i], streams[i], err);
+    run->marked = rc == 0;
+    return rc;
+}
+
+static int settle(struct nccl_run *run, struct err *err)
+{
+    int rc = 0;
+    if (!run->used)
+        return 0;
+    if (!run->marked)
+        rc = record_marks(run, err);
+    for (int i = 0; i < NCCL_MARKS && rc == 0; i++)
+        rc = cuda_event_done(run->gpu->device, run->marks[i], err);
+    if (rc == 0)
+        run->used = run->marked = false;
+    return rc;
+}
+
 /* ---- life ---- */
 
 int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nccl_run **ret,
                     struct err *err)
 {
     struct nccl_run *run = calloc(1, sizeof(*run));
-    struct nccl_ground *ground = calloc(1, sizeof(*ground));
-    int rc = run && ground ? 0 : err_set(err, ENOMEM, "no memory for operations by NCCL");
+    struct nccl_context *context = calloc(1, sizeof(*context));
+    int rc = run && context ? 0 : err_set(err, ENOMEM, "no memory for operations by NCCL");
     for (int i = 0; i < NCCL_MARKS && rc == 0; i++)
         rc = cuda_event_get(gpu->device, &run->marks[i], err);
     if (rc < 0) {
         for (int i = 0; i < NCCL_MARKS && run; i++)
             cuda_event_put(gpu->device, run->marks[i]);
         free(run);
-        free(ground);
+        free(context);
         return rc;
     }
-    *ground = (struct nccl_ground){.api = gpu->device->api, .context = gpu->device->context};
+    *context = (struct nccl_context){.api = gpu->device->api, .context = gpu->device->context};
     run->gpu = gpu;
     run->limits = limits ? *limits : (struct nccl_limits)NCCL_LIMITS_DEFAULT;
-    run->ground = ground;
+    run->context = context;
     run->end = &run->first;
     *ret = run;
     return 0;
 }
 
-int nccl_run_load(struct nccl_run *run)
+static int load(struct nccl_run *run)
 {
-    const struct nccl_host host = {.ctx = run->ground, .bind = bind, .copy = copy};
+    const struct nccl_host host = {.ctx = run->context, .bind = bind, .copy = copy};
     const struct nccl_api *api;
     run->no_nccl = (struct err){0};
     if (run->api)
@@ -85,7 +111,7 @@ int nccl_run_load(struct nccl_run *run)
     return rc;
 }
 
-int nccl_run_none(const struct nccl_run *run, struct err *err)
+static int none(const struct nccl_run *run, struct err *err)
 {
     return err_set(err, ENOTCONN, "there is no communicator of NCCL's%s%s",
                    run->no_nccl.code ? ": " : "", run->no_nccl.code ? run->no_nccl.msg : "");
@@ -97,7 +123,7 @@ static bool drain(struct nccl_run *run)
     const struct timespec nap = {.tv_nsec = 500000};
     uint64_t deadline = deadline_in_ms(run->limits.abort_ms);
     bool rid;
-    while (!(rid = nccl_run_settle(run, NULL) == 0) && !run->gpu->device->lost.code &&
+    while (!(rid = settle(run, NULL) == 0) && !run->gpu->device->lost.code &&
            !deadline_passed(deadline))
         nanosleep(&nap, NULL);
     return rid;
@@ -105,11 +131,11 @@ static bool drain(struct nccl_run *run)
 
 /* Called when a thread was abandoned in NCCL: what it reads must never be freed. A list keeps it
  * reachable for leak checkers. */
-static void leave_ground(struct nccl_ground *ground)
+static void orphan_context(struct nccl_context *context)
 {
-    static struct nccl_ground *abandoned;
-    ground->next = abandoned;
-    abandoned = ground;
+    static struct nccl_context *abandoned;
+    context->next = abandoned;
+    abandoned = context;
 }
 
 static void destroy_all(struct nccl_flight *first, struct gpu *gpu)
@@ -135,49 +161,11 @@ bool nccl_run_destroy(struct nccl_run *run)
     for (int i = 0; i < NCCL_MARKS; i++)
         cuda_event_put(run->gpu->device, run->marks[i]);
     if (clean)
-        free(run->ground);
+        free(run->context);
     else
-        leave_ground(run->ground);
-    nccl_way_fini(&run->way);
+        orphan_context(run->context);
     free(run);
     return clean && (rid || lost);
-}
-
-void nccl_run_describe(const struct nccl_run *run, char *dst, size_t size)
-{
-    if (run->api)
-        snprintf(dst, size, "%s (%s, %s)", run->api->text, run->api->path,
-                 nccl_origin_name(run->api->origin));
-    else
-        snprintf(dst, size, "not loaded%s%s", run->no_nccl.code ? ": " : "",
-                 run->no_nccl.code ? run->no_nccl.msg : "");
-}
-
-/* ---- what is on the streams ---- */
-
-static int record_marks(struct nccl_run *run, struct err *err)
-{
-    const struct gpu *gpu = run->gpu;
-    struct CUstream_st *const streams[NCCL_MARKS] = {gpu->stream, gpu->call, gpu->out};
-    int rc = 0;
-    for (int i = 0; i < NCCL_MARKS && rc == 0; i++)
-        rc = cuda_event_record(gpu->device, run->marks[i], streams[i], err);
-    run->marked = rc == 0;
-    return rc;
-}
-
-int nccl_run_settle(struct nccl_run *run, struct err *err)
-{
-    int rc = 0;
-    if (!run->used)
-        return 0;
-    if (!run->marked)
-        rc = record_marks(run, err);
-    for (int i = 0; i < NCCL_MARKS && rc == 0; i++)
-        rc = cuda_event_done(run->gpu->device, run->marks[i], err);
-    if (rc == 0)
-        run->used = run->marked = false;
-    return rc;
 }
 
 /* ---- flights ---- */
@@ -206,21 +194,10 @@ static void put_spare(struct nccl_run *run, struct nccl_flight *f)
     run->spare = f;
 }
 
-static void look_up(struct nccl_run *run)
-{
-    struct nccl_way *way = &run->way;
-    way->gpu = run->gpu;
-    way->means = (struct nccl_means){.version = run->api->version, .cuda = run->api->cuda};
-    way->kernels = run->kernels;
-    way->rank = run->rank;
-    way->size = run->size;
-}
-
 int nccl_run_possible(struct nccl_run *run, const struct coll_op *op, struct err *err)
 {
-    if (!run->comm || !run->heard)
-        return nccl_run_none(run, err);
-    look_up(run);
+    if (!run->heard)
+        return none(run, err);
     return nccl_flight_possible(&run->way, op, err);
 }
 
@@ -229,12 +206,29 @@ bool nccl_run_has_room(const struct nccl_run *run)
     return run->out == 0 || (run->out < FLIGHTS_MAX && run->bytes < WINDOW_BYTES);
 }
 
+/* The oldest operation that has not reached this stage; NULL: none. */
+static struct nccl_flight *first_below(const struct nccl_run *run, enum nccl_stage stage)
+{
+    struct nccl_flight *f = run->first;
+    while (f && f->stage >= stage)
+        f = f->next;
+    return f;
+}
+
+size_t nccl_run_count(const struct nccl_run *run, enum nccl_stage stage)
+{
+    size_t n = 0;
+    for (const struct nccl_flight *f = run->first; f && f->stage >= stage; f = f->next)
+        n++;
+    return n;
+}
+
 /* Moves operations forward while the communicator is ready for it. */
 static int advance(struct nccl_run *run, struct err *err)
 {
     int rc = nccl_comm_progress(run->comm, err);
-    while (rc == 0 && run->next) {
-        struct nccl_flight *f = run->next;
+    struct nccl_flight *f;
+    while (rc == 0 && (f = first_below(run, FLIGHT_BEHIND)) != NULL) {
         use(run);
         if (f->stage == FLIGHT_PACKED)
             rc = nccl_flight_call(f, &run->way, run->comm, err);
@@ -242,10 +236,6 @@ static int advance(struct nccl_run *run, struct err *err)
             rc = nccl_comm_progress(run->comm, err);
         if (rc == 0)
             rc = nccl_flight_follow(f, &run->way, err);
-        if (rc == 0) {
-            run->next = f->next;
-            run->called++;
-        }
     }
     return rc < 0 ? rc : 0;
 }
@@ -256,8 +246,7 @@ int nccl_run_add(struct nccl_run *run, const struct coll_op *op, bool retain,
     struct nccl_flight *f;
     struct err unsaid = {0};
     if (!run->ready)
-        return nccl_run_none(run, err);
-    look_up(run);
+        return none(run, err);
     int rc = take_spare(run, &f, err);
     if (rc < 0)
         return rc;
@@ -271,8 +260,6 @@ int nccl_run_add(struct nccl_run *run, const struct coll_op *op, bool retain,
     f->next = NULL;
     *run->end = f;
     run->end = &f->next;
-    run->aloft = run->aloft ? run->aloft : f;
-    run->next = run->next ? run->next : f;
     *ret = f;
     rc = nccl_flight_pack(f, &run->way, err);
     if (rc == 0)
@@ -280,47 +267,27 @@ int nccl_run_add(struct nccl_run *run, const struct coll_op *op, bool retain,
     return rc;
 }
 
-/* Returns the first operation that has not reached its event, in *ret. */
-static int find_aloft(struct nccl_run *run, struct nccl_flight **ret, struct err *err)
-{
-    struct nccl_flight *f = run->aloft;
-    int rc = 0;
-    while (f != run->next && (rc = cuda_event_done(run->gpu->device, f->done, err)) == 0)
-        f = f->next;
-    *ret = f;
-    return rc < 0 ? rc : 0;
-}
-
 int nccl_run_progress(struct nccl_run *run, struct err *err)
 {
-    struct nccl_flight *aloft;
-    if (!run->aloft)
+    struct nccl_flight *aloft = first_below(run, FLIGHT_DONE), *f = aloft;
+    int rc = 0;
+    if (!aloft)
         return 0;
-    int rc = find_aloft(run, &aloft, err);
+    while (f && f->stage == FLIGHT_BEHIND &&
+           (rc = cuda_event_done(run->gpu->device, f->done, err)) == 0)
+        f = f->next;
     /* Polled after the events: they also complete when NCCL has given up. */
-    if (rc == 0)
+    if (rc >= 0)
         rc = nccl_comm_progress(run->comm, err);
     if (rc < 0)
         return rc;
-    for (; run->aloft != aloft; run->aloft = run->aloft->next, run->landed++)
-        run->aloft->stage = FLIGHT_DONE;
+    for (; aloft != f; aloft = aloft->next)
+        aloft->stage = FLIGHT_DONE;
     return advance(run, err);
-}
-
-size_t nccl_run_called(const struct nccl_run *run)
-{
-    return run->called;
-}
-
-size_t nccl_run_landed(const struct nccl_run *run)
-{
-    return run->landed;
 }
 
 void nccl_run_release(struct nccl_run *run, size_t n)
 {
-    run->called -= n;
-    run->landed -= n;
     for (struct nccl_flight *f = run->first; f && n > 0; f = run->first, n--) {
         if (!(run->first = f->next))
             run->end = &run->first;
@@ -340,7 +307,7 @@ int nccl_run_await(struct nccl_run *run, const struct nccl_flight *f, struct CUs
 
 void nccl_run_abort(struct nccl_run *run)
 {
-    if (run->aloft && !run->given_up) {
+    if (first_below(run, FLIGHT_DONE) && !run->given_up) {
         run->given_up = true;
         run->program_deadline = deadline_in_ms(run->limits.program_ms);
     }
@@ -355,9 +322,8 @@ void nccl_run_give_back(struct nccl_run *run)
 {
     *run->end = run->owed;
     run->owed = run->first;
-    run->first = run->aloft = run->next = NULL;
+    run->first = NULL;
     run->end = &run->first;
-    run->called = run->landed = 0;
 }
 
 /* Whether an operation waits for the program's own work on the GPU: from the oldest on, up to the
@@ -384,7 +350,7 @@ static void hold_limits(struct nccl_run *run)
     nccl_comm_hold(run->comm);
 }
 
-bool nccl_run_aborting(struct nccl_run *run)
+static bool aborting(struct nccl_run *run)
 {
     if (nccl_comm_phase(run->comm) != NCCL_ABORT)
         return false;
@@ -396,12 +362,12 @@ bool nccl_run_aborting(struct nccl_run *run)
 int nccl_run_drained(struct nccl_run *run, struct err *err)
 {
     /* Until the abort has returned NCCL may still add work to the stream. */
-    if (run->given_up && nccl_run_aborting(run))
+    if (run->given_up && aborting(run))
         return 1;
     hold_limits(run);
     if (run->given_up && run->drain_deadline == 0)
         run->drain_deadline = deadline_in_ms(run->limits.abort_ms);
-    int rc = nccl_run_settle(run, err);
+    int rc = settle(run, err);
     if (rc == 1 && run->given_up && deadline_passed(run->drain_deadline))
         return err_set(
             err, ETIMEDOUT, "NCCL was aborted on GPU %d, but %s does not end: restart this process",
@@ -428,4 +394,55 @@ int nccl_run_restore(struct nccl_run *run, struct err *err)
 bool nccl_run_owes(const struct nccl_run *run)
 {
     return run->given_up || run->owed;
+}
+
+/* ---- the communicator of an epoch ---- */
+
+int nccl_run_say(struct nccl_run *run, int rank, int size, struct nccl_fact *ret)
+{
+    int rc = load(run);
+    if (rc == 0 && aborting(run))
+        return 1;
+    if (rc == 0 && rank == 0 && !run->unused)
+        rc = nccl_comm_id(run->comm, size, &run->id, &run->no_nccl);
+    if (rc == 1)
+        return 1;
+    run->unused = false; /* from here on other ranks may use it */
+    nccl_fact_fill(ret, rank, run->gpu->device, run->api, &run->no_nccl);
+    ret->id = run->id;
+    ret->kernels = run->gpu->kernels;
+    return 0;
+}
+
+enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_fact *all, int rank,
+                                int size, struct err *ret_why)
+{
+    bool kernels = true;
+    for (int r = 0; r < size; r++)
+        kernels = kernels && all[r].kernels;
+    run->id = all[0].id;
+    enum nccl_verdict verdict = nccl_facts_judge(all, size, ret_why);
+    run->heard = verdict != NCCL_BAD;
+    if (run->heard)
+        run->way = (struct nccl_way){.gpu = run->gpu,
+                                     .means = {run->api->version, run->api->cuda, false},
+                                     .kernels = kernels,
+                                     .rank = rank,
+                                     .size = size};
+    run->unused = verdict == NCCL_BAD && rank == 0 && all[0].nccl != 0;
+    return verdict;
+}
+
+int nccl_run_form(struct nccl_run *run, struct err *err)
+{
+    int rc = run->heard ? 0 : none(run, err);
+    if (rc == 0 && nccl_comm_phase(run->comm) == NCCL_NONE)
+        rc = nccl_comm_start(run->comm, run->way.rank, run->way.size, &run->id, err);
+    if (rc == 0)
+        rc = nccl_comm_progress(run->comm, err);
+    run->ready = rc == 0;
+    if (rc < 0 && run->heard)
+        nccl_comm_abort(run->comm);
+    run->heard = run->heard && rc >= 0;
+    return rc;
 }

@@ -18,7 +18,6 @@
  *     nccl_run_add()       packs inputs as soon as they are complete, and calls NCCL, which waits
  *                          for the other ranks
  *     nccl_run_progress()  continues with what has to follow an earlier step
- *     nccl_run_landed()    how many have their results in the outputs
  *     nccl_run_release()   ends their use
  *
  * After a loss:
@@ -38,11 +37,51 @@
 #ifndef HVD_BACKEND_NCCL_RUN_H
 #define HVD_BACKEND_NCCL_RUN_H
 
-#include "core/backend/gpu.h"
-#include "core/backend/nccl_comm.h"
+#include "core/backend/nccl_api.h"
 #include "core/backend/nccl_facts.h"
+#include "core/backend/nccl_flight.h"
 
-struct nccl_run;
+/* What calls into NCCL read on their own threads. It is not freed when one of these threads hangs.
+ */
+struct nccl_context {
+    const struct cuda_api *api;
+    struct CUctx_st *context;
+    struct nccl_context *next;
+};
+
+#define NCCL_MARKS 3 /* streams of struct gpu */
+
+struct nccl_run {
+    struct gpu *gpu;
+    struct nccl_limits limits;
+    const struct nccl_api *api; /* NULL: not loaded */
+    struct nccl_context *context;
+    struct nccl_comm *comm; /* NULL: NCCL is not loaded */
+    struct err no_nccl;     /* why NCCL cannot be used here */
+
+    /* This epoch. */
+    bool heard; /* all ranks can have a communicator */
+    bool ready; /* this rank has it */
+    struct nccl_abi_id id;
+    bool unused; /* this rank made id, and no communicator was made with it. NCCL keeps a thread
+                    and a socket for an id until that happens */
+
+    struct nccl_way way; /* valid if heard */
+
+    /* Operations. */
+    struct nccl_flight *first, **end; /* not released, oldest first */
+    struct nccl_flight *owed;         /* given back and not restored yet */
+    struct nccl_flight *spare;
+    size_t out;   /* operations that are not in spare */
+    size_t bytes; /* of memory that these use */
+
+    /* hvd's work on the streams. */
+    struct CUevent_st *marks[NCCL_MARKS];
+    bool used;     /* hvd's work is on the streams, or was at the last check */
+    bool marked;   /* marks were recorded after all of hvd's work */
+    bool given_up; /* launched work never ends by itself */
+    uint64_t drain_deadline, program_deadline; /* for aborted work; for the program's before it */
+};
 
 /* limits NULL: NCCL_LIMITS_DEFAULT. gpu outlives it. */
 int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nccl_run **ret,
@@ -56,11 +95,10 @@ bool nccl_run_destroy(struct nccl_run *run);
  * error here. rank, size: in the new epoch. 1: in progress, call it again; 0: *ret is complete. */
 int nccl_run_say(struct nccl_run *run, int rank, int size, struct nccl_fact *ret);
 
-/* Takes all ranks' reports. all: [size], in the order of the ranks of this epoch. NCCL_BAD: no
- * communicator is possible, err has the sentence for the user; NCCL_WARN: err has a line for the
- * log, and its code is 0. */
+/* Takes all ranks' reports. all: [size], in the order of the ranks of this epoch. Returns the
+ * verdict of nccl_facts_judge(); NCCL_BAD: no communicator is possible. */
 enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_fact *all, int rank,
-                                int size, struct err *err);
+                                int size, struct err *ret_why);
 
 /* Creates the communicator. 1: in progress; 0: it is ready on this rank. */
 int nccl_run_form(struct nccl_run *run, struct err *err);
@@ -69,28 +107,20 @@ int nccl_run_form(struct nccl_run *run, struct err *err);
  * the same on every rank: err says why not. */
 int nccl_run_possible(struct nccl_run *run, const struct coll_op *op, struct err *err);
 
-struct nccl_flight;
+/* Of the operations that are not released, from the oldest on, how many have reached this stage. */
+size_t nccl_run_count(const struct nccl_run *run, enum nccl_stage stage);
 
 /* False: too much is in flight; wait until operations are released. */
 bool nccl_run_has_room(const struct nccl_run *run);
 
-/* After nccl_run_form() has returned 0: adds an operation behind those in flight. The lists of op
- * are copied; its tensors are used until it ends. Inputs are read after op->ready. retain: see
- * kept_take(). *ret is valid until nccl_run_release() or nccl_run_give_back(). -EAGAIN: there is no
- * memory for one more in flight; call again when one was released. Other errors: abort the
- * communicator. */
+/* After nccl_run_form() has returned 0, as device_add(). retain: see kept_take(). */
 int nccl_run_add(struct nccl_run *run, const struct coll_op *op, bool retain,
                  struct nccl_flight **ret, struct err *err);
 
 /* -errno: NCCL or the GPU has failed; the loss of another rank is reported in this way too. */
 int nccl_run_progress(struct nccl_run *run, struct err *err);
 
-/* Of the operations that are not released, from the oldest on: how many are on their streams to the
- * end, so that nccl_run_await() is possible, and how many have their results in the outputs. */
-size_t nccl_run_called(const struct nccl_run *run);
-size_t nccl_run_landed(const struct nccl_run *run);
-
-/* Ends the use of the oldest n operations, which have landed. */
+/* Ends the use of the oldest n operations, which are done. */
 void nccl_run_release(struct nccl_run *run, size_t n);
 
 /* Later work on the stream waits for the operation. 1: NCCL is still putting it on its stream. */
@@ -112,11 +142,7 @@ int nccl_run_drained(struct nccl_run *run, struct err *err);
  * given back for that are being copied back, and later work on the streams waits for it. */
 int nccl_run_restore(struct nccl_run *run, struct err *err);
 
-/* Whether work of operations that were given up may still touch tensors, or inputs have to be
- * copied back. */
+/* As device_owes(). */
 bool nccl_run_owes(const struct nccl_run *run);
-
-/* "2.27.7 (/usr/lib/libnccl.so.2, mapped already)": for log and hvd_backend(). */
-void nccl_run_describe(const struct nccl_run *run, char *dst, size_t size);
 
 #endif

@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "core/backend/nccl_abi.h"
 #include "core/backend/nccl_api.h"
+#include "core/coll/half.h"
 #include "core/coll/reduce.h"
 
 /* NCCL's type, -1: it has none. */
@@ -28,17 +28,19 @@ static const int types[] = {
 };
 _Static_assert(sizeof(types) / sizeof(*types) == REDUCE_DTYPES, "one for each that it combines");
 
-/* NCCL's operator, -1: it has none. */
-static const int ops[HVD_OPS] = {
-    [HVD_AVERAGE] = NCCL_ABI_SUM,
-    [HVD_SUM] = NCCL_ABI_SUM,
-    [HVD_ADASUM] = -1,
-    [HVD_MIN] = NCCL_ABI_MIN,
-    [HVD_MAX] = NCCL_ABI_MAX,
-    [HVD_PRODUCT] = NCCL_ABI_PROD,
-    [HVD_BAND] = -1,
-    [HVD_BOR] = -1,
-    [HVD_BXOR] = -1,
+/* NCCL's operator, -1: it has none. For bool "or" is the maximum, "and" the minimum. */
+static const struct {
+    int of_numbers, of_bool;
+} ops[HVD_OPS] = {
+    [HVD_AVERAGE] = {NCCL_ABI_SUM, -1},
+    [HVD_SUM] = {NCCL_ABI_SUM, NCCL_ABI_MAX},
+    [HVD_ADASUM] = {-1, -1},
+    [HVD_MIN] = {NCCL_ABI_MIN, NCCL_ABI_MIN},
+    [HVD_MAX] = {NCCL_ABI_MAX, NCCL_ABI_MAX},
+    [HVD_PRODUCT] = {NCCL_ABI_PROD, NCCL_ABI_MIN},
+    [HVD_BAND] = {-1, NCCL_ABI_MIN},
+    [HVD_BOR] = {-1, NCCL_ABI_MAX},
+    [HVD_BXOR] = {-1, -1},
 };
 
 static bool reduces(enum hvd_kind kind)
@@ -59,13 +61,6 @@ static enum hvd_dtype travels_as(const struct nccl_means *means, enum hvd_dtype 
         return dtype;
     }
 }
-
-/* The same for bool: "or" is the maximum, "and" the minimum. */
-static const int bool_ops[HVD_OPS] = {
-    [HVD_AVERAGE] = -1,        [HVD_SUM] = NCCL_ABI_MAX, [HVD_ADASUM] = -1,
-    [HVD_MIN] = NCCL_ABI_MIN,  [HVD_MAX] = NCCL_ABI_MAX, [HVD_PRODUCT] = NCCL_ABI_MIN,
-    [HVD_BAND] = NCCL_ABI_MIN, [HVD_BOR] = NCCL_ABI_MAX, [HVD_BXOR] = -1,
-};
 
 static bool has_factors(const struct nccl_form *f)
 {
@@ -130,7 +125,7 @@ int nccl_form_of(const struct nccl_means *means, const struct coll_op *op, int s
     f.dtype = travels_as(means, op->dtype);
     f.type = types[f.dtype];
     f.to_bool = op->dtype == HVD_BOOL;
-    f.op = (f.to_bool ? bool_ops : ops)[op->op];
+    f.op = f.to_bool ? ops[op->op].of_bool : ops[op->op].of_numbers;
     if (f.op < 0)
         return err_set(err, ENOTSUP, "NCCL has no %s of %s", hvd_op_name(op->op),
                        hvd_dtype_name(op->dtype));
@@ -162,9 +157,10 @@ bool nccl_form_is_rough(const struct nccl_form *f, int size)
 
 /* ---- steps ---- */
 
-static int add(struct nccl_steps *s, struct nccl_step step)
+static int add(struct nccl_steps *s, enum nccl_verb verb, int peer, const void *in, void *out,
+               size_t count)
 {
-    if (step.count == 0)
+    if (count == 0)
         return 0;
     if (s->n == s->cap) {
         size_t cap = s->cap ? 2 * s->cap : 16;
@@ -174,7 +170,7 @@ static int add(struct nccl_steps *s, struct nccl_step step)
         s->v = grown;
         s->cap = cap;
     }
-    s->v[s->n++] = step;
+    s->v[s->n++] = (struct nccl_step){verb, peer, in, out, count};
     return 0;
 }
 
@@ -188,24 +184,18 @@ static bool all_same(const size_t *counts, int size)
 }
 
 /* Arithmetic on a null pointer is undefined, even where there is nothing. */
-static const uint8_t *at(const void *p, size_t bytes)
+static void *at(const void *p, size_t bytes)
 {
-    return bytes ? (const uint8_t *)p + bytes : p;
-}
-
-static uint8_t *out_at(void *p, size_t bytes)
-{
-    return bytes ? (uint8_t *)p + bytes : p;
+    return bytes ? (uint8_t *)p + bytes : (void *)p;
 }
 
 static int allreduce(struct nccl_steps *s, const struct coll_op *op)
 {
     int rc = 0;
-    for (size_t i = 0; i < op->n && rc == 0; i++)
-        rc = add(s, (struct nccl_step){.verb = NCCL_ALLREDUCE,
-                                       .in = op->tensors[i].in,
-                                       .out = op->tensors[i].out,
-                                       .count = op->tensors[i].count});
+    for (size_t i = 0; i < op->n && rc == 0; i++) {
+        const struct coll_tensor *t = &op->tensors[i];
+        rc = add(s, NCCL_ALLREDUCE, 0, t->in, t->out, t->count);
+    }
     return rc;
 }
 
@@ -213,12 +203,8 @@ static int allreduce(struct nccl_steps *s, const struct coll_op *op)
 static int broadcast(struct nccl_steps *s, const struct coll_op *op, int rank)
 {
     const struct coll_tensor *t = op->tensors;
-    bool root = rank == op->root;
-    return add(s, (struct nccl_step){.verb = NCCL_BROADCAST,
-                                     .peer = op->root,
-                                     .in = root ? t->in : t->out,
-                                     .out = t->out ? t->out : (void *)t->in,
-                                     .count = t->count * hvd_dtype_size(op->dtype)});
+    return add(s, NCCL_BROADCAST, op->root, rank == op->root ? t->in : t->out,
+               t->out ? t->out : (void *)t->in, t->count * hvd_dtype_size(op->dtype));
 }
 
 static int allgather(struct nccl_steps *s, const struct coll_op *op, int rank, int size)
@@ -227,17 +213,10 @@ static int allgather(struct nccl_steps *s, const struct coll_op *op, int rank, i
     size_t elem = hvd_dtype_size(op->dtype), offset = 0;
     int rc = 0;
     if (all_same(op->recv_counts, size))
-        return add(s, (struct nccl_step){.verb = NCCL_ALLGATHER,
-                                         .in = t->in,
-                                         .out = t->out,
-                                         .count = op->recv_counts[0] * elem});
+        return add(s, NCCL_ALLGATHER, 0, t->in, t->out, op->recv_counts[0] * elem);
     for (int r = 0; r < size && rc == 0; r++) {
-        uint8_t *out = out_at(t->out, offset);
-        rc = add(s, (struct nccl_step){.verb = NCCL_BROADCAST,
-                                       .peer = r,
-                                       .in = r == rank ? t->in : out,
-                                       .out = out,
-                                       .count = op->recv_counts[r] * elem});
+        void *out = at(t->out, offset);
+        rc = add(s, NCCL_BROADCAST, r, r == rank ? t->in : out, out, op->recv_counts[r] * elem);
         offset += op->recv_counts[r] * elem;
     }
     return rc;
@@ -249,24 +228,14 @@ static int alltoall(struct nccl_steps *s, const struct coll_op *op, int rank, in
     size_t elem = hvd_dtype_size(op->dtype), from = 0, to = 0;
     int rc = 0;
     for (int r = 0; r < size && rc == 0; r++) {
-        struct nccl_step out = {.verb = NCCL_SEND,
-                                .peer = r,
-                                .in = at(t->in, from),
-                                .count = op->send_counts[r] * elem};
-        struct nccl_step in = {.verb = NCCL_RECV,
-                               .peer = r,
-                               .out = out_at(t->out, to),
-                               .count = op->recv_counts[r] * elem};
-        from += out.count;
-        to += in.count;
-        if (r == rank) {
-            in.verb = NCCL_COPY;
-            in.in = out.in;
-            out.count = 0;
-        }
-        rc = add(s, out);
-        if (rc == 0)
-            rc = add(s, in);
+        size_t sent = op->send_counts[r] * elem, received = op->recv_counts[r] * elem;
+        void *in = at(t->in, from), *out = at(t->out, to);
+        if (r == rank)
+            rc = add(s, NCCL_COPY, r, in, out, received);
+        else if ((rc = add(s, NCCL_SEND, r, in, NULL, sent)) == 0)
+            rc = add(s, NCCL_RECV, r, NULL, out, received);
+        from += sent;
+        to += received;
     }
     return rc;
 }
@@ -277,16 +246,10 @@ static int reducescatter(struct nccl_steps *s, const struct coll_op *op, int ran
     size_t elem = hvd_dtype_size(s->form.dtype), offset = 0;
     int rc = 0;
     if (all_same(op->recv_counts, size))
-        return add(s, (struct nccl_step){.verb = NCCL_REDUCESCATTER,
-                                         .in = t->in,
-                                         .out = t->out,
-                                         .count = op->recv_counts[0]});
+        return add(s, NCCL_REDUCESCATTER, 0, t->in, t->out, op->recv_counts[0]);
     for (int r = 0; r < size && rc == 0; r++) {
-        rc = add(s, (struct nccl_step){.verb = NCCL_REDUCE,
-                                       .peer = r,
-                                       .in = at(t->in, offset),
-                                       .out = r == rank ? t->out : NULL,
-                                       .count = op->recv_counts[r]});
+        rc = add(s, NCCL_REDUCE, r, at(t->in, offset), r == rank ? t->out : NULL,
+                 op->recv_counts[r]);
         offset += op->recv_counts[r] * elem;
     }
     return rc;
@@ -328,4 +291,108 @@ void nccl_steps_fini(struct nccl_steps *steps)
 {
     free(steps->v);
     *steps = (struct nccl_steps){0};
+}
+
+/* ---- the calls ---- */
+
+static const char *const names[NCCL_VERBS] = {
+    [NCCL_ALLREDUCE] = "ncclAllReduce",
+    [NCCL_REDUCE] = "ncclReduce",
+    [NCCL_BROADCAST] = "ncclBroadcast",
+    [NCCL_ALLGATHER] = "ncclAllGather",
+    [NCCL_REDUCESCATTER] = "ncclReduceScatter",
+    [NCCL_SEND] = "ncclSend",
+    [NCCL_RECV] = "ncclRecv",
+    [NCCL_COPY] = "a copy on the device",
+};
+
+static int call(const struct nccl_issue *i, const struct nccl_step *s, int op)
+{
+    const struct nccl_api *api = i->api;
+    int type = i->steps->form.type;
+    switch (s->verb) {
+    case NCCL_ALLREDUCE:
+        return api->ncclAllReduce(s->in, s->out, s->count, type, op, i->comm, i->stream);
+    case NCCL_REDUCE:
+        return api->ncclReduce(s->in, s->out, s->count, type, op, s->peer, i->comm, i->stream);
+    case NCCL_BROADCAST:
+        return api->ncclBroadcast(s->in, s->out, s->count, type, s->peer, i->comm, i->stream);
+    case NCCL_ALLGATHER:
+        return api->ncclAllGather(s->in, s->out, s->count, type, i->comm, i->stream);
+    case NCCL_REDUCESCATTER:
+        return api->ncclReduceScatter(s->in, s->out, s->count, type, op, i->comm, i->stream);
+    case NCCL_SEND:
+        return api->ncclSend(s->in, s->count, type, s->peer, i->comm, i->stream);
+    case NCCL_RECV:
+        return api->ncclRecv(s->out, s->count, type, s->peer, i->comm, i->stream);
+    case NCCL_COPY:
+        return i->host->copy(i->host->ctx, s->out, s->in, s->count, i->stream) == 0
+                   ? NCCL_ABI_SUCCESS
+                   : NCCL_ABI_CUDA_ERROR;
+    case NCCL_VERBS:
+        break;
+    }
+    return NCCL_ABI_INVALID_ARGUMENT;
+}
+
+/* Makes the copies, or all other calls. */
+static int pass(const struct nccl_issue *i, bool copies, int op, const char **ret_call)
+{
+    int rc = NCCL_ABI_SUCCESS;
+    for (size_t k = 0; k < i->steps->n && !nccl_failed(rc); k++) {
+        const struct nccl_step *s = &i->steps->v[k];
+        if ((s->verb == NCCL_COPY) == copies) {
+            *ret_call = names[s->verb];
+            rc = call(i, s, op);
+        }
+    }
+    return rc;
+}
+
+/* An opened group is closed even after an error in it. */
+static int group(const struct nccl_issue *i, int op, const char **ret_call)
+{
+    *ret_call = "ncclGroupStart";
+    int rc = i->api->ncclGroupStart();
+    if (nccl_failed(rc))
+        return rc;
+    rc = pass(i, false, op, ret_call);
+    int end = i->api->ncclGroupEnd();
+    if (nccl_failed(rc))
+        return rc;
+    *ret_call = "ncclGroupEnd";
+    return end;
+}
+
+/* Converts the factor to the tensor's type, as NCCL requires. */
+static int make_op(const struct nccl_issue *i, int *ret_op)
+{
+    int type = i->steps->form.type;
+    double factor = i->steps->form.factor;
+    float f = (float)factor;
+    uint16_t half = type == NCCL_ABI_FLOAT16 ? half_from_float(f) : bfloat_from_float(f);
+    void *scalar = type == NCCL_ABI_FLOAT64   ? (void *)&factor
+                   : type == NCCL_ABI_FLOAT32 ? (void *)&f
+                                              : (void *)&half;
+    return i->api->ncclRedOpCreatePreMulSum(ret_op, scalar, type, NCCL_ABI_SCALAR_HOST, i->comm);
+}
+
+int nccl_issue(const struct nccl_issue *i, const char **ret_call)
+{
+    const struct nccl_steps *s = i->steps;
+    int op = s->form.op, rc = pass(i, true, op, ret_call);
+    bool made = s->form.factor != 1;
+    if (nccl_failed(rc) || (s->n == 1 && s->v[0].verb == NCCL_COPY))
+        return rc;
+    if (made) {
+        *ret_call = "ncclRedOpCreatePreMulSum";
+        rc = make_op(i, &op);
+        if (nccl_failed(rc))
+            return rc;
+    }
+    rc = s->n == 1 ? pass(i, false, op, ret_call) : group(i, op, ret_call);
+    /* The calls hold their own reference to the operator: it can be destroyed at once. */
+    if (made)
+        i->api->ncclRedOpDestroy(op, i->comm);
+    return rc;
 }

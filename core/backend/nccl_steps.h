@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_steps: an operation of ours as a list of NCCL's calls. Pure; under the progress lock.
+ * nccl_steps: an operation of ours as a list of NCCL's calls (pure; under the progress lock), and
+ * the making of these calls.
  *
  *   allreduce      one ncclAllReduce a tensor
  *   allgather      ncclAllGather, or where ranks give different amounts a ncclBroadcast from each
@@ -31,6 +32,10 @@
 
 #include "core/base/err.h"
 #include "core/coll/coll.h"
+
+struct CUstream_st;
+struct ncclComm;
+struct nccl_api;
 
 /* What NCCL and the caller can do. */
 struct nccl_means {
@@ -93,5 +98,31 @@ int nccl_steps_make(const struct nccl_means *means, const struct coll_op *op, in
                     struct nccl_steps *ret, struct err *err);
 
 void nccl_steps_fini(struct nccl_steps *steps);
+
+/* What a creator of communicators provides. ctx must stay valid as long as calls may be left
+ * behind, see nccl_comm_destroy(). */
+struct nccl_host {
+    void *ctx;
+    /* Makes the GPU's context current on the calling thread, which only calls NCCL (caller.h),
+     * before each call. 0 or -errno; NULL: not needed. */
+    int (*bind)(void *ctx);
+    /* Adds a copy on the device to the stream. Runs on the launching thread, which may be such a
+     * thread. 0 or -errno. */
+    int (*copy)(void *ctx, void *dst, const void *src, size_t bytes, struct CUstream_st *stream);
+};
+
+/* Where steps are put. */
+struct nccl_issue {
+    const struct nccl_api *api;
+    const struct nccl_host *host;
+    struct ncclComm *comm;
+    struct CUstream_st *stream;
+    const struct nccl_steps *steps;
+};
+
+/* Puts steps onto the stream, as one group. The GPU's context must be current on the calling
+ * thread. Returns NCCL's result, which may be NCCL_ABI_IN_PROGRESS. *ret_call names the call that
+ * failed. */
+int nccl_issue(const struct nccl_issue *issue, const char **ret_call);
 
 #endif

@@ -6,6 +6,13 @@
  * copied back. While one chunk is reduced the next ones are copied from the device, and earlier
  * ones back. A tensor is cut at fixed distances from its own beginning, so that the order of
  * summation does not depend on fusion. Under the progress lock.
+ *
+ * An operation is an algorithm of coll's (device_staged), in three phases:
+ *
+ *     enter   a barrier, until which the operation can be cancelled
+ *     run     the chunks
+ *     behind  in an elastic job: a barrier, after which every rank has the result; copies of
+ *             overwritten inputs are retained until then (kept.h)
  */
 #ifndef HVD_BACKEND_STAGED_H
 #define HVD_BACKEND_STAGED_H
@@ -16,27 +23,14 @@
 
 struct staged;
 
-/* Call all of these in a visit of the GPU. The GPU outlives struct staged. */
-int staged_create(struct gpu *gpu, struct staged **ret, struct err *err);
-
-/* Call when none of its work is on streams any more. NULL is allowed. */
+/* In a visit of the GPU, when none of its work is on streams any more. NULL is allowed. */
 void staged_destroy(struct staged *staged);
 
-/* Prepares op and copies no tensor yet. op must stay valid until the operation finishes or
- * staged_cancel() is called. */
-int staged_prepare(struct staged *staged, const struct mesh *mesh, const struct coll_op *op,
-                   struct err *err);
-
-/* Returns as coll_progress() does. Runs parts of coll's current operation. */
-int staged_progress(struct staged *staged, struct coll *coll, struct err *err);
-
-/* Drops the operation. Its work on streams still runs to its end: see staged_drained(). */
-void staged_cancel(struct staged *staged, struct coll *coll);
-
-/* 1: work on streams may still touch tensors of the dropped operation; 0: none does. */
+/* In a visit of the GPU. 1: work on streams may still touch tensors of an operation that was
+ * cancelled; 0: none does. */
 int staged_drained(struct staged *staged, struct err *err);
 
-/* ---- how an operation is cut (staged_cut.c); pure ---- */
+/* ---- how an operation is cut; pure ---- */
 
 #define STAGED_CHUNK  ((size_t)4 << 20) /* bytes of a chunk; more for kinds that cannot be cut */
 #define STAGED_PLACES 4                 /* slots: chunks in progress at a time */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 int library_open(const char *const *names, const struct library_symbol *symbols, size_t nsymbols,
                  void **ret_handle, struct err *err)
@@ -162,4 +163,18 @@ int library_of(const void *address, char *dst, size_t size)
     if (!dladdr(address, &info) || !info.dli_fname || !info.dli_fname[0])
         return -ENOENT;
     return real_file(info.dli_fname, dst, size);
+}
+
+int library_beside(const char *name, char *dst, size_t size)
+{
+    static const char here;
+    char own[PATH_MAX];
+    int rc = library_of(&here, own, sizeof(own));
+    if (rc < 0)
+        return rc;
+    *strrchr(own, '/') = '\0';
+    int n = snprintf(dst, size, "%s/../lib/%s", own, name);
+    if (n < 0 || (size_t)n >= size || access(dst, F_OK) < 0)
+        n = snprintf(dst, size, "%s/%s", own, name);
+    return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }

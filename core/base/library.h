@@ -53,4 +53,9 @@ int library_file(void *handle, char *dst, size_t size);
  * as of library_file(). */
 int library_of(const void *address, char *dst, size_t size);
 
+/* The path of a file of this installation: in the folder lib beside the folder of libhvd.so (or of
+ * the program that contains this code: hvdrun is in bin), if it is there, else in that folder
+ * itself. Results as of library_file(). */
+int library_beside(const char *name, char *dst, size_t size);
+
 #endif

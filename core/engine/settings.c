@@ -88,7 +88,7 @@ int settings_read(struct settings *ret, struct err *err)
     if (rc == 0)
         rc = read_seconds("START_TIMEOUT", 30, 0.1, 1000, &s.start_timeout_ms, err);
     if (rc == 0)
-        rc = backend_wish_parse(env_get("BACKEND"), backend_names, &s.backend, err);
+        rc = backend_wish_parse(env_get("BACKEND"), &s.backend, err);
     if (rc == 0)
         rc = env_bool("TIMELINE_MARK_CYCLES", false, &s.timeline_mark_cycles, err);
     if (rc < 0)

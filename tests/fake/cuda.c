@@ -84,25 +84,12 @@ unsigned cuDeviceCanAccessPeer(int *ret, int a, int b)
     return fake_enter(__func__, FAKE_INIT);
 }
 
+#define NAME(name, code, errnum, sticks) {code, "CUDA_ERROR_" #name},
+
 static const struct {
     unsigned code;
     const char *name;
-} names[] = {
-    {CUDA_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"},
-    {CUDA_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
-    {CUDA_NO_DEVICE, "CUDA_ERROR_NO_DEVICE"},
-    {CUDA_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
-    {CUDA_NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
-    {CUDA_ECC_UNCORRECTABLE, "CUDA_ERROR_ECC_UNCORRECTABLE"},
-    {CUDA_UNSUPPORTED_PTX_VERSION, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"},
-    {CUDA_NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
-    {CUDA_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"},
-    {CUDA_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"},
-    {CUDA_SYSTEM_NOT_READY, "CUDA_ERROR_SYSTEM_NOT_READY"},
-    {CUDA_COMPAT_NOT_SUPPORTED, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"},
-    {CUDA_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
-    {CUDA_UNKNOWN, "CUDA_ERROR_UNKNOWN"},
-};
+} names[] = {CUDA_ERRORS(NAME)};
 
 /* Like the real function it gives no name for an unknown number. */
 unsigned cuGetErrorName(unsigned code, const char **ret)

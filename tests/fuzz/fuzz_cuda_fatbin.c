@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/backend/cuda_fatbin.h"
+#include "core/backend/cuda_kernels.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

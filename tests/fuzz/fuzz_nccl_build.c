@@ -5,11 +5,12 @@
  */
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/backend/nccl_build.h"
+#include "core/backend/nccl_api.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -21,12 +22,14 @@ static void check(int cuda)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    char path[32];
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
     if (fd < 0)
         abort();
     if (size && write(fd, data, size) != (ssize_t)size)
         abort();
-    check(nccl_build_of(fd));
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    check(nccl_build_of(path));
     check(nccl_build_parse(data, size));
     close(fd);
     return 0;

@@ -27,7 +27,11 @@ static void place(struct bench *b)
 {
     size_t at[GRADIENTS];
     struct err err = {0};
-    b->bytes = gpu_layout(counts, GRADIENTS, 4, at);
+    b->bytes = 0;
+    for (int i = 0; i < GRADIENTS; i++) {
+        at[i] = b->bytes;
+        b->bytes += gpu_aligned(counts[i] * 4);
+    }
     gpu_need(cuda_memory_reserve(b->gpu.device, &b->memory, 2 * b->bytes, &err), &err);
     char *gradients = b->memory.at, *buffer = gradients + b->bytes;
     for (int i = 0; i < GRADIENTS; i++) {

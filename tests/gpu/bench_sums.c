@@ -414,7 +414,7 @@ int main(void)
     char name[PATH_MAX + 64];
     open_all(&b);
     if (b.rank == 0)
-        printf("%s, %d rank%s\n", nccl_api_name(b.nccl, name, sizeof(name)), b.size,
+        printf("NCCL %s, %d rank%s\n", nccl_api_name(b.nccl, name, sizeof(name)), b.size,
                b.size > 1 ? "s" : "");
     for (size_t bytes = 1024; bytes <= b.largest; bytes *= 8)
         measure_loop(&b, bytes);

@@ -91,7 +91,7 @@ static int advance(struct coll *coll, struct gpu_rank *me)
         break;
     }
     rc = nccl_run_progress(me->run, &me->err);
-    if (rc < 0 || nccl_run_landed(me->run) == 0)
+    if (rc < 0 || nccl_run_count(me->run, FLIGHT_DONE) == 0)
         return rc < 0 ? rc : 1;
     nccl_run_release(me->run, 1);
     return 0;

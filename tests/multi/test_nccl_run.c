@@ -355,7 +355,7 @@ static int add_flock(struct gpu_rank *me)
             rc = nccl_run_progress(me->run, &me->err);
         if (rc < 0)
             return rc;
-        if (nccl_run_landed(me->run) > 0)
+        if (nccl_run_count(me->run, FLIGHT_DONE) > 0)
             return FAIL("operation %zu has landed", i);
     }
     return 0;
@@ -365,12 +365,12 @@ static int land_flock(struct gpu_rank *me)
 {
     uint64_t deadline = deadline_in_ms(20000);
     int rc = 0;
-    while (rc == 0 && nccl_run_landed(me->run) < FLOCK && !deadline_passed(deadline)) {
+    while (rc == 0 && nccl_run_count(me->run, FLIGHT_DONE) < FLOCK && !deadline_passed(deadline)) {
         rc = nccl_run_progress(me->run, &me->err);
         usleep(100);
     }
-    if (rc == 0 && nccl_run_landed(me->run) != FLOCK)
-        rc = FAIL("%zu have landed", nccl_run_landed(me->run));
+    if (rc == 0 && nccl_run_count(me->run, FLIGHT_DONE) != FLOCK)
+        rc = FAIL("%zu have landed", nccl_run_count(me->run, FLIGHT_DONE));
     if (rc == 0)
         nccl_run_release(me->run, FLOCK);
     return rc;
@@ -427,7 +427,7 @@ static int words(struct gpu_rank *me)
 {
     char text[512];
     int rc = gpu_rank_check(me);
-    nccl_run_describe(me->run, text, sizeof(text));
+    nccl_api_name(me->run->api, text, sizeof(text));
     if (rc == 0 && (!strstr(text, "2.27.7 (/") || !strstr(text, "libnccl.so.2, HVD_NCCL_LIB)")))
         rc = FAIL("%s", text);
     const struct nccl_fact *f = &me->mine;

@@ -142,7 +142,7 @@ static int starve(struct gpu_rank *me, const struct coll_op *large)
     setenv("FAKE_CUDA", "count=8", 1);
     if (rc != -EAGAIN)
         return FAIL("%d %s", rc, me->err.msg);
-    while (nccl_run_landed(me->run) == 0 && !deadline_passed(deadline))
+    while (nccl_run_count(me->run, FLIGHT_DONE) == 0 && !deadline_passed(deadline))
         if (nccl_run_progress(me->run, &me->err) < 0)
             return FAIL("%s", me->err.msg);
     nccl_run_release(me->run, 1);

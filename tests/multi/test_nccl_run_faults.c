@@ -20,7 +20,6 @@
 
 #include <cmocka.h>
 
-#include "core/backend/nccl_run_private.h"
 #include "core/base/log.h"
 #include "tests/harness/gpu_rank.h"
 #include "tests/harness/port.h"

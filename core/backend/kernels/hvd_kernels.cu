@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hvd_kernels: what the device does for libhvd: moving pieces of memory, many tensors in one launch,
- * scaled and converted on the way. kernels.h has the parameters; gpu_kernels.c names the kernels;
+ * scaled and converted on the way. kernels.h has the parameters; cuda_kernels.c names the kernels;
  * tests/gpu compares them with core/coll/reduce.
  *
  * The arithmetic is that of core/coll/reduce.h, bit for bit (but for payloads of NaN): 16-bit
@@ -14,7 +14,7 @@
  */
 #include "core/backend/kernels/kernels.h"
 
-/* gpu_kernels.c asserts the same sizes on the host. */
+/* cuda_kernels.c asserts the same sizes on the host. */
 static_assert(sizeof(kernel_move) == 48 + 28 * KERNEL_PIECES, "as the host sees it");
 
 /* ---- types ----------------------------------------------------------------------------------- */

@@ -78,7 +78,7 @@ static unsigned answer(const char *function, enum fake_needs needs)
         return c->sticky;
     if (needs == FAKE_UNSAFE && captured && capture_mode != CUDA_CAPTURE_RELAXED) {
         captured->capturing = 2; /* invalidated */
-        return CUDA_CAPTURE_UNSUPPORTED;
+        return CUDA_STREAM_CAPTURE_UNSUPPORTED;
     }
     return CUDA_OK;
 }

@@ -15,7 +15,7 @@
 #endif
 
 /* The text of the real library, the only place that names the CUDA version it was built for
- * (core/backend/nccl_build.h). */
+ * (core/backend/nccl_api.h). */
 EXPORT extern const char fake_nccl_text[];
 const char fake_nccl_text[] = "NCCL version 0.0.0+cuda" FAKE_NCCL_CUDA;
 

@@ -12,15 +12,13 @@
 
 #include "core/backend/choice.h"
 
-static const char *const names[] = {"host", "mpi", "nccl", NULL};
-
 static void parses(const char *text, const char *want)
 {
     struct backend_wish w;
     struct err err = {0};
     char got[BACKEND_NAMES_MAX];
-    assert_int_equal(backend_wish_parse(text, names, &w, &err), 0);
-    backend_wish_text(&w, names, got, sizeof(got));
+    assert_int_equal(backend_wish_parse(text, &w, &err), 0);
+    backend_wish_text(&w, got, sizeof(got));
     assert_string_equal(got, want);
 }
 
@@ -39,7 +37,7 @@ static void refuses(const char *text, const char *words)
 {
     struct backend_wish w = {.n = -7};
     struct err err = {0};
-    assert_int_equal(backend_wish_parse(text, names, &w, &err), -EINVAL);
+    assert_int_equal(backend_wish_parse(text, &w, &err), -EINVAL);
     assert_int_equal(w.n, -7);
     if (!strstr(err.msg, words))
         fail_msg("\"%s\" is not in: %s", words, err.msg);
@@ -51,7 +49,7 @@ static void test_bad_lists(void **state)
     char longer[BACKEND_TEXT_MAX + 1];
     refuses("mip", "did you mean mpi?");
     refuses("host,ncll", "did you mean nccl?");
-    refuses("gloo", "want one of auto, host, mpi, nccl");
+    refuses("gloo", "want one of auto, host, mpi, nccl, staged");
     refuses(",", "want one of");
     refuses("auto,host", "no back end \"auto\"");
     refuses("mpi,mpi", "twice");
@@ -73,11 +71,11 @@ static void test_wire(void **state)
     for (size_t cut = 0; cut < whole; cut++) {
         struct buf part = {0};
         buf_put(&part, buf.data, cut);
-        assert_int_equal(backend_said_take(&part, names, &out, &err), -EPROTO);
+        assert_int_equal(backend_said_take(&part, &out, &err), -EPROTO);
         assert_int_equal(part.len, cut);
         buf_fini(&part);
     }
-    assert_int_equal(backend_said_take(&buf, names, &out, &err), 0);
+    assert_int_equal(backend_said_take(&buf, &out, &err), 0);
     assert_int_equal(buf.len, 1); /* the bytes after the report are not consumed */
     assert_int_equal(buf.data[0], 77);
     assert_int_equal(out.wish.n, 2);
@@ -91,8 +89,8 @@ static void test_wire(void **state)
 static void test_wire_nonsense(void **state)
 {
     static const uint8_t bad[][5] = {
-        {BACKENDS_MAX + 1, 0, 0, 0, 0}, /* more than BACKENDS_MAX */
-        {1, 3, 1, 0, 0},                /* no such back end */
+        {BACKENDS + 1, 0, 0, 0, 0}, /* more than there are */
+        {1, BACKENDS, 1, 0, 0},     /* no such back end */
         {1, 200, 1, 0, 0},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -100,7 +98,7 @@ static void test_wire_nonsense(void **state)
         struct buf buf = {0};
         struct err err = {0};
         buf_put(&buf, bad[i], sizeof(bad[i]));
-        assert_int_equal(backend_said_take(&buf, names, &out, &err), -EPROTO);
+        assert_int_equal(backend_said_take(&buf, &out, &err), -EPROTO);
         buf_fini(&buf);
     }
 }
@@ -137,7 +135,7 @@ static void fill(struct backend_said *said, size_t row, int rank)
 {
     const char *const has[] = {"+", table[row].mpi[rank], table[row].nccl[rank]};
     memset(said, 0, sizeof(*said));
-    assert_int_equal(backend_wish_parse(table[row].wish[rank], names, &said->wish, NULL), 0);
+    assert_int_equal(backend_wish_parse(table[row].wish[rank], &said->wish, NULL), 0);
     for (int i = 0; i < said->wish.n; i++) {
         const char *text = has[said->wish.list[i]];
         said->of[i].here = text[0] == '+';
@@ -154,7 +152,7 @@ static void test_choice(void **state)
         char use[BACKEND_NAMES_MAX];
         fill(&said[0], row, 0);
         fill(&said[1], row, 1);
-        int rc = backend_choose(said, 2, names, &c, &err);
+        int rc = backend_choose(said, 2, &c, &err);
         if (rc != table[row].rc)
             fail_msg("row %zu: %d, not %d: %s", row, rc, table[row].rc, err_text(&err));
         const char *said_why = rc < 0 ? err.msg : c.note;
@@ -162,7 +160,7 @@ static void test_choice(void **state)
             fail_msg("row %zu: \"%s\" is not in: %s", row, table[row].words, said_why);
         if (rc < 0)
             continue;
-        backend_wish_text(&c.use, names, use, sizeof(use));
+        backend_wish_text(&c.use, use, sizeof(use));
         assert_string_equal(use, table[row].use);
         assert_int_equal(c.note[0] != '\0', table[row].words[0] != '\0');
     }

@@ -99,13 +99,18 @@ static void test_device(void **state)
     assert_int_equal(s.d->multiprocessors, 132);
     assert_int_equal(s.d->priority, -5);
     assert_string_equal(s.d->name, "NVIDIA H100 80GB HBM3");
-    assert_string_equal(s.d->identity.pci, "0000:08:00.0");
+    assert_memory_equal(s.d->identity, "AAAAAAAAAAAAAAAA", sizeof(s.d->identity));
     assert_int_equal(round_trip(&s, &err), 0);
     tear_down(&s);
     assert_int_equal(fake->live(), 0);
     assert_int_equal(cuda_device_open(2, &s.d, &err), -ENODEV);
     assert_non_null(strstr(err.msg, "there is no GPU 2: this process sees 2"));
     cuda_device_close(NULL);
+    setenv("FAKE_CUDA", "cuDeviceGetUuid_v2=801", 1);
+    assert_int_equal(cuda_device_open(1, &s.d, &err), 0);
+    assert_string_equal((char *)s.d->identity, "0000:08:00.0");
+    cuda_device_close(s.d);
+    unsetenv("FAKE_CUDA");
 }
 
 /* A second round creates no stream, event or memory, and loads no module. */

@@ -126,7 +126,7 @@ static void test_words(void **state)
     assert_string_equal(err.msg, "cuX: CUDA_ERROR_ILLEGAL_ADDRESS (700): said by the fake library");
     assert_true(cuda_api_sticks(CUDA_ILLEGAL_ADDRESS));
     assert_false(cuda_api_sticks(CUDA_OUT_OF_MEMORY));
-    assert_int_equal(cuda_api_errno(424242), -EIO);
+    assert_int_equal(cuda_api_check(api, 424242, "cuX", NULL), -EIO);
 }
 
 int main(void)

@@ -11,8 +11,7 @@
 
 #include <cmocka.h>
 
-#include "core/backend/cuda_fatbin.h"
-#include "core/backend/gpu_kernels.h"
+#include "core/backend/cuda_kernels.h"
 #include "tests/fake/cuda/use.h"
 
 static const unsigned architectures[] = {75, 80, 86, 89, 90, 100, 120};

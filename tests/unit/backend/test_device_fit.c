@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tests of core/backend/device_fit: which joiners have to leave because their devices do not fit
- * the job's other ranks.
+ * Tests of device_fit() in core/backend/device_setup: which joiners have to leave because their
+ * devices do not fit the job's other ranks.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,30 +19,30 @@
 static const struct device_ways by_nccl = {.nccl = true}, by_host = {.staged = true};
 
 /* Ranks 2 and 3 are joiners, and all ranks fit. */
-static void all_well(struct said all[RANKS])
+static void all_well(struct nccl_fact all[RANKS])
 {
     memset(all, 0, RANKS * sizeof(*all));
     for (int r = 0; r < RANKS; r++) {
-        struct nccl_fact *f = &all[r].nccl;
+        struct nccl_fact *f = &all[r];
         *f = (struct nccl_fact){.nccl = 22707, .cuda = 12080, .driver = 13000, .gpus = 8, .sm = 90};
         snprintf(f->host, sizeof(f->host), "boot-id");
         snprintf(f->name, sizeof(f->name), "node");
         f->gpu[0] = (uint8_t)(r + 1);
         f->rank = r;
-        all[r].nccl.kernels = true;
+        all[r].kernels = true;
         all[r].newcomer = r >= 2;
     }
 }
 
-static void no_nccl(struct said *s)
+static void no_nccl(struct nccl_fact *s)
 {
-    s->nccl.nccl = 0;
-    snprintf(s->nccl.why, sizeof(s->nccl.why), "it is not here");
+    s->nccl = 0;
+    snprintf(s->why, sizeof(s->why), "it is not here");
 }
 
 /* unfit: one bit per rank that has to leave. */
-static void expect(const struct device_ways *ways, const struct said *all, int me, unsigned unfit,
-                   const char *words)
+static void expect(const struct device_ways *ways, const struct nccl_fact *all, int me,
+                   unsigned unfit, const char *words)
 {
     bool found[RANKS] = {false};
     struct err why = {0};
@@ -56,7 +56,7 @@ static void expect(const struct device_ways *ways, const struct said *all, int m
 
 static void test_all_fit(void **state)
 {
-    struct said all[RANKS];
+    struct nccl_fact all[RANKS];
     all_well(all);
     expect(&by_nccl, all, 0, 0, "");
     expect(&by_host, all, 3, 0, "");
@@ -64,13 +64,13 @@ static void test_all_fit(void **state)
 
 static void test_one_does_not(void **state)
 {
-    struct said all[RANKS];
+    struct nccl_fact all[RANKS];
     all_well(all);
     no_nccl(&all[2]);
     expect(&by_nccl, all, 0, 1U << 2, "cannot use NCCL");
     expect(&by_nccl, all, 2, 1U << 2, "cannot use NCCL");
     expect(&by_host, all, 2, 0, ""); /* no rank asks for NCCL */
-    all[3].nccl.kernels = false;
+    all[3].kernels = false;
     expect(&by_nccl, all, 0, 3U << 2, "cannot use NCCL");
     expect(&by_nccl, all, 3, 3U << 2, "kernels"); /* each joiner gets its own reason */
 }
@@ -78,13 +78,13 @@ static void test_one_does_not(void **state)
 /* Two joiners exclude each other: the one with the lower rank stays. */
 static void test_two_that_do_not_go_together(void **state)
 {
-    struct said all[RANKS];
+    struct nccl_fact all[RANKS];
     all_well(all);
-    memcpy(all[3].nccl.gpu, all[2].nccl.gpu, sizeof(all[3].nccl.gpu));
+    memcpy(all[3].gpu, all[2].gpu, sizeof(all[3].gpu));
     expect(&by_nccl, all, 0, 1U << 3, "ranks 2 and 3 use the same GPU");
     all_well(all);
     no_nccl(&all[2]);
-    memcpy(all[3].nccl.gpu, all[1].nccl.gpu, sizeof(all[3].nccl.gpu));
+    memcpy(all[3].gpu, all[1].gpu, sizeof(all[3].gpu));
     expect(&by_nccl, all, 3, 3U << 2,
            "ranks 1 and 3 use the same GPU"); /* a joiner that has to leave gets the reason that
                                                  names it */
@@ -92,7 +92,7 @@ static void test_two_that_do_not_go_together(void **state)
 
 static void test_the_host_is_allowed(void **state)
 {
-    struct said all[RANKS];
+    struct nccl_fact all[RANKS];
     all_well(all);
     no_nccl(&all[3]);
     for (int r = 0; r < RANKS; r++)
@@ -106,14 +106,14 @@ static void test_the_host_is_allowed(void **state)
     expect(&by_nccl, all, 0, 0, ""); /* there is no way for those that were there before */
     /* If one of the others lacks kernels, a joiner without kernels fits. */
     all_well(all);
-    all[1].nccl.kernels = all[3].nccl.kernels = false;
+    all[1].kernels = all[3].kernels = false;
     expect(&by_nccl, all, 0, 0, "");
 }
 
 /* If the ranks that are no joiners do not fit either, or there are none, no joiner has to leave. */
 static void test_nobody_to_judge_by(void **state)
 {
-    struct said all[RANKS];
+    struct nccl_fact all[RANKS];
     all_well(all);
     no_nccl(&all[0]);
     expect(&by_nccl, all, 2, 0, "");

@@ -38,7 +38,6 @@ static void test_every_wait_ends(void **state)
     for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++) {
         assert_non_null(find(waits[i], NCCL_ON_DONE));
         assert_non_null(find(waits[i], NCCL_ON_ERROR));
-        assert_non_null(find(waits[i], NCCL_ON_LATE));
     }
     assert_int_equal(find(NCCL_ABORT, NCCL_ON_DONE)->next, NCCL_NONE);
     for (int p = 0; p < NCCL_PHASES; p++) {

@@ -146,15 +146,16 @@ static void test_cases(void **state)
 {
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct nccl_fact facts[RANKS];
-        char line[1024] = "untouched";
+        struct err err = {.msg = "untouched"};
         int n = 0;
         for (; n < RANKS && cases[i].rank[n].host; n++)
             facts[n] = expand(&cases[i].rank[n], n);
-        enum nccl_verdict v = nccl_facts_judge(facts, n, line, sizeof(line));
-        if (v != cases[i].verdict || !strstr(line, cases[i].words) ||
-            !strstr(line, cases[i].doctor) || (v == NCCL_GOOD && line[0]))
-            fail_msg("%s: %d \"%s\"", cases[i].name, v, line);
-        if (strchr(line, '\n'))
+        enum nccl_verdict v = nccl_facts_judge(facts, n, &err);
+        if (v != cases[i].verdict || !strstr(err.msg, cases[i].words) ||
+            !strstr(err.msg, cases[i].doctor) || (v == NCCL_GOOD && err.msg[0]))
+            fail_msg("%s: %d \"%s\"", cases[i].name, v, err.msg);
+        assert_int_equal(err.code, v == NCCL_BAD ? -ENOTSUP : 0);
+        if (strchr(err.msg, '\n'))
             fail_msg("%s: the message has more than one line", cases[i].name);
     }
 }
@@ -177,15 +178,15 @@ static void test_sharing(void **state)
     };
     for (size_t i = 0; i < COUNT(of); i++) {
         struct nccl_fact facts[2];
-        char line[1024];
+        struct err err;
         for (int r = 0; r < 2; r++) {
             const struct short_fact fact = {'a', 1, 1, of[i].nccl, 13000, 13000, 90, 0};
             facts[r] = expand(&fact, r);
             facts[r].shares_gpu = of[i].shares[r];
         }
-        enum nccl_verdict v = nccl_facts_judge(facts, 2, line, sizeof(line));
-        if (v != of[i].verdict || !strstr(line, of[i].words))
-            fail_msg("%zu: %d \"%s\"", i, v, line);
+        enum nccl_verdict v = nccl_facts_judge(facts, 2, &err);
+        if (v != of[i].verdict || !strstr(err.msg, of[i].words))
+            fail_msg("%zu: %d \"%s\"", i, v, err.msg);
     }
 }
 
@@ -194,14 +195,14 @@ static void test_order(void **state)
 {
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct nccl_fact facts[RANKS], turned[RANKS];
-        char line[1024];
+        struct err err;
         int n = 0;
         for (; n < RANKS && cases[i].rank[n].host; n++)
             facts[n] = expand(&cases[i].rank[n], n);
         for (int r = 0; r < n; r++)
             turned[r] = facts[n - 1 - r];
-        if (nccl_facts_judge(turned, n, line, sizeof(line)) != cases[i].verdict)
-            fail_msg("%s, ranks in reverse order: \"%s\"", cases[i].name, line);
+        if (nccl_facts_judge(turned, n, &err) != cases[i].verdict)
+            fail_msg("%s, ranks in reverse order: \"%s\"", cases[i].name, err.msg);
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_gpu_kernels: which kernel runs which change, and the tables of pieces and chunks for their
+ * test_cuda_kernels: which kernel runs which change, and the tables of pieces and chunks for their
  * launches.
  */
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "core/backend/gpu_kernels.h"
+#include "core/backend/cuda_kernels.h"
 #include "core/coll/reduce.h"
 
 static struct kernel_move table;
@@ -131,16 +131,11 @@ static void test_many(void **state)
     test_free(pieces);
 }
 
-static void test_layout(void **state)
+static void test_aligned(void **state)
 {
-    size_t counts[] = {1, 0, 8, 9, 3}, at[5];
-    assert_int_equal(gpu_layout(counts, 5, 2, at), 16 + 0 + 16 + 32 + 16);
-    assert_int_equal(at[0], 0);
-    assert_int_equal(at[1], 16);
-    assert_int_equal(at[2], 16);
-    assert_int_equal(at[3], 32);
-    assert_int_equal(at[4], 64);
-    assert_int_equal(gpu_layout(counts, 0, 4, at), 0);
+    static const size_t in[] = {0, 1, 16, 18, 32}, out[] = {0, 16, 16, 32, 32};
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(gpu_aligned(in[i]), out[i]);
 }
 
 static void test_blocks(void **state)
@@ -152,9 +147,9 @@ static void test_blocks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choice), cmocka_unit_test(test_no_such_kernel),
-        cmocka_unit_test(test_table),  cmocka_unit_test(test_many),
-        cmocka_unit_test(test_layout), cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_choice),  cmocka_unit_test(test_no_such_kernel),
+        cmocka_unit_test(test_table),   cmocka_unit_test(test_many),
+        cmocka_unit_test(test_aligned), cmocka_unit_test(test_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
