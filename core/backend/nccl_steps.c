@@ -269,6 +269,9 @@ static int fill(const struct coll_op *op, int rank, int size, struct nccl_steps 
     case HVD_REDUCESCATTER:
         return reducescatter(s, op, rank, size);
     case HVD_BARRIER:
+    case HVD_REDUCE:
+    case HVD_GATHER:
+    case HVD_SCATTER:
     case HVD_KINDS:
         break;
     }

@@ -167,7 +167,7 @@ static int check(const struct coll *coll, const struct coll_op *op, struct err *
 {
     if (coll->op)
         return err_set(err, EBUSY, "a collective is in flight");
-    if ((unsigned)op->kind >= HVD_KINDS)
+    if ((unsigned)op->kind >= COLL_KINDS)
         return err_set(err, EINVAL, "unknown kind of collective %d", (int)op->kind);
     if (op->kind == HVD_BARRIER)
         return 0;

@@ -33,6 +33,8 @@
 #include "core/base/err.h"
 #include "core/transport/mesh.h"
 
+#define COLL_KINDS HVD_REDUCE /* coll runs the kinds before it */
+
 struct coll_tensor {
     const void *in;
     void *out;    /* equal to in: in place */

@@ -14,6 +14,7 @@
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
 #include "core/engine/launch.h"
+#include "core/negotiate/signature.h"
 
 #define SMALL_BYTES (64u << 10)
 
@@ -105,7 +106,7 @@ void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t star
     uint64_t now = clock_ns(), ready = s->batch_ns ? s->batch_ns : start_ns;
     const struct circle *c = sets_circle(e, s->set);
     struct timeline_op op = {
-        .kind = (enum hvd_kind)sig->kind,
+        .kind = signature_asked(sig),
         .dtype = (enum hvd_dtype)sig->dtype,
         .ndim = sig->ndim,
         .status = status,

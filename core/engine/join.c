@@ -15,6 +15,7 @@
 #include "core/engine/neutral.h"
 #include "core/engine/set_call.h"
 #include "core/engine/vote.h"
+#include "core/negotiate/signature.h"
 
 #define LOOK_MS     5             /* how often the joined rank looks without news */
 #define FAREWELL_NS (5 * CLOCK_S) /* the end may arrive after the farewell of another rank */
@@ -175,7 +176,7 @@ static int submit(struct serving *s, struct served *one, const struct join_want 
     if (size == 0)
         return err_set(err, EEXIST, "the set was removed");
     int64_t rows = sig.ndim > 0 ? request_rows(sig.shape[0], rank, size) : 1;
-    sig.joined = sig.kind == HVD_BROADCAST && sig.root == rank;
+    sig.joined = signature_needs_root(&sig) && sig.root == rank;
     int rc = neutral_make(&one->neutral, &s->gpu, sig.device < 0 ? -1 : choose_gpu(e), &sig, rows,
                           &r, err);
     r.name = w->name;

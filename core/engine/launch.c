@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/engine/engine.h"
+#include "core/negotiate/signature.h"
 
 int launch_init(struct launch *l, struct err *err)
 {
@@ -59,7 +60,7 @@ void launch_fill_op(struct circle *c, struct launch *l, const struct signature *
 
 int launch_root(const struct circle *c, const struct signature *sig)
 {
-    return sig->kind == HVD_BROADCAST ? circle_map_of(c, sig)->to_mesh[sig->root] : 0;
+    return signature_needs_root(sig) ? circle_map_of(c, sig)->to_mesh[sig->root] : 0;
 }
 
 /* Rows of an alltoall for a rank of the mesh. */
@@ -277,6 +278,9 @@ static int set_counts(struct circle *c, struct launch *l, struct slot *s)
     case HVD_ALLREDUCE:
     case HVD_BROADCAST:
     case HVD_BARRIER:
+    case HVD_REDUCE:
+    case HVD_GATHER:
+    case HVD_SCATTER:
     case HVD_KINDS:
         break;
     }

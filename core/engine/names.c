@@ -33,9 +33,15 @@ static const char *const ops[HVD_OPS] = {
 };
 
 static const char *const kinds[HVD_KINDS] = {
-    [HVD_ALLREDUCE] = "allreduce", [HVD_ALLGATHER] = "allgather",
-    [HVD_BROADCAST] = "broadcast", [HVD_ALLTOALL] = "alltoall",
-    [HVD_BARRIER] = "barrier",     [HVD_REDUCESCATTER] = "reducescatter",
+    [HVD_ALLREDUCE] = "allreduce",
+    [HVD_ALLGATHER] = "allgather",
+    [HVD_BROADCAST] = "broadcast",
+    [HVD_ALLTOALL] = "alltoall",
+    [HVD_REDUCE] = "reduce",
+    [HVD_GATHER] = "gather",
+    [HVD_SCATTER] = "scatter",
+    [HVD_BARRIER] = "barrier",
+    [HVD_REDUCESCATTER] = "reducescatter",
 };
 
 size_t hvd_dtype_size(enum hvd_dtype dtype)

@@ -12,6 +12,7 @@
 #include "core/base/hash.h"
 #include "core/engine/meet.h"
 #include "core/engine/queue_private.h"
+#include "core/negotiate/signature.h"
 
 _Static_assert(QUEUE_BLOCK *QUEUE_MAX_BLOCKS <= 1 << QUEUE_INDEX_BITS, "indexes do not fit");
 _Static_assert(QUEUE_BLOCK *QUEUE_MAX_BLOCKS >= 2 * HVD_MAX_GROUP, "groups do not fit");
@@ -96,12 +97,23 @@ static void names_remove(struct queue *q, struct slot *s)
     }
 }
 
+/* How many rows this rank sends to rank i of the set. */
+static int64_t split_of(const struct queue_set *set, const struct hvd_request *r, size_t i)
+{
+    int64_t rows = r->shape ? r->shape[0] : 0; /* request_check() has seen that there is one */
+    if (r->kind == HVD_GATHER)
+        return (int)i == r->root ? rows : 0;
+    if (r->kind == HVD_SCATTER && r->root != set->rank)
+        return 0;
+    return r->splits ? r->splits[i] : rows / set->size;
+}
+
 /* Allocates splits and rows. An alltoall's splits are known now; rows are filled in when all ranks
  * have submitted. */
 static int fill_rows(struct queue *q, const struct queue_set *set, struct slot *s,
                      const struct hvd_request *r, struct err *err)
 {
-    if (r->kind != HVD_ALLTOALL && r->kind != HVD_ALLGATHER)
+    if (s->facts.sig.kind != HVD_ALLTOALL && s->facts.sig.kind != HVD_ALLGATHER)
         return 0;
     size_t n = (size_t)set->size;
     if (s->rows && s->rows_cap < n) {
@@ -122,8 +134,8 @@ static int fill_rows(struct queue *q, const struct queue_set *set, struct slot *
         s->rows_cap = n;
         atomic_fetch_add_explicit(&q->allocations, 2, memory_order_relaxed);
     }
-    for (size_t i = 0; r->kind == HVD_ALLTOALL && i < n; i++)
-        s->splits[i] = r->splits ? r->splits[i] : r->shape[0] / set->size;
+    for (size_t i = 0; s->facts.sig.kind == HVD_ALLTOALL && i < n; i++)
+        s->splits[i] = split_of(set, r, i);
     return 0;
 }
 
@@ -398,7 +410,7 @@ void queue_last(struct queue *q, char *text, size_t size)
     pthread_mutex_lock(&q->lock);
     const struct slot *s = q->last_slot;
     if (s)
-        snprintf(text, size, "%s %s", hvd_kind_name((enum hvd_kind)s->facts.sig.kind), s->name);
+        snprintf(text, size, "%s %s", hvd_kind_name(signature_asked(&s->facts.sig)), s->name);
     else
         text[0] = 0;
     pthread_mutex_unlock(&q->lock);

@@ -52,7 +52,7 @@ static int check_shape(const struct hvd_request *r, const char *name, struct req
                        HVD_MAX_DIMS);
     if (r->ndim > 0 && !r->shape)
         return err_set(err, EINVAL, "%s: no shape", name);
-    bool rows = r->kind == HVD_ALLGATHER || r->kind == HVD_ALLTOALL || r->kind == HVD_REDUCESCATTER;
+    bool rows = r->kind != HVD_ALLREDUCE && r->kind != HVD_REDUCE && r->kind != HVD_BROADCAST;
     if (rows && r->ndim == 0)
         return err_set(err, EINVAL, "%s: %s needs at least one dimension", name,
                        hvd_kind_name(r->kind));
@@ -93,7 +93,8 @@ static int check_reduction(const struct hvd_request *r, const char *name, struct
                        "%s: %s cannot combine elements of %s, which are only moved (broadcast, "
                        "allgather, alltoall): convert the tensor to bfloat16 first",
                        name, hvd_kind_name(r->kind), hvd_dtype_name(r->dtype));
-    if (r->op == HVD_ADASUM && (r->kind != HVD_ALLREDUCE || r->device >= 0))
+    if (r->op == HVD_ADASUM &&
+        ((r->kind != HVD_ALLREDUCE && r->kind != HVD_REDUCE) || r->device >= 0))
         return err_set(err, ENOTSUP, "%s: adasum is possible in an allreduce in host memory only",
                        name);
     bool possible =
@@ -110,6 +111,15 @@ static int check_reduction(const struct hvd_request *r, const char *name, struct
         rc = err_set(err, EINVAL, "%s: %s of %s cannot be scaled", name, hvd_op_name(r->op),
                      hvd_dtype_name(r->dtype));
     return rc;
+}
+
+static int check_root(const struct hvd_request *r, const char *name, int size,
+                      struct request_facts *f, struct err *err)
+{
+    if (r->root < 0 || r->root >= size)
+        return err_set(err, EINVAL, "%s: root %d is no rank of %d", name, r->root, size);
+    f->sig.root = r->root;
+    return 0;
 }
 
 static int check_splits(const struct hvd_request *r, const char *name, int size, struct err *err)
@@ -171,14 +181,22 @@ static int check_memory(const struct hvd_request *r, const char *name,
     return 0;
 }
 
+static bool has_root(enum hvd_kind kind)
+{
+    return kind == HVD_BROADCAST || kind == HVD_REDUCE || kind == HVD_GATHER || kind == HVD_SCATTER;
+}
+
 static int check_kind(const struct hvd_request *r, const char *name, int rank, int size,
                       struct request_facts *f, struct err *err)
 {
     bool reads_input = true;
     int rc = 0;
     f->sig.prescale = f->sig.postscale = 1.0;
+    if (has_root(r->kind) && check_root(r, name, size, f, err) < 0)
+        return err->code;
     switch (r->kind) {
     case HVD_ALLREDUCE:
+    case HVD_REDUCE:
         f->out_count = f->count;
         rc = check_reduction(r, name, f, err);
         break;
@@ -187,9 +205,6 @@ static int check_kind(const struct hvd_request *r, const char *name, int rank, i
         rc = check_reduction(r, name, f, err);
         break;
     case HVD_BROADCAST:
-        if (r->root < 0 || r->root >= size)
-            return err_set(err, EINVAL, "%s: root %d is no rank of %d", name, r->root, size);
-        f->sig.root = r->root;
         f->out_count = f->count;
         reads_input = r->root == rank;
         break;
@@ -197,6 +212,14 @@ static int check_kind(const struct hvd_request *r, const char *name, int rank, i
         rc = check_splits(r, name, size, err);
         rc = rc < 0 ? rc : check_room(r, name, f, err);
         break;
+    case HVD_SCATTER:
+        if (r->root == rank)
+            rc = check_splits(r, name, size, err);
+        else
+            f->count = 0;
+        rc = rc < 0 ? rc : check_room(r, name, f, err);
+        break;
+    case HVD_GATHER:
     case HVD_ALLGATHER:
         rc = check_room(r, name, f, err);
         break;
@@ -207,6 +230,13 @@ static int check_kind(const struct hvd_request *r, const char *name, int rank, i
     return rc < 0 ? rc : check_memory(r, name, f, reads_input, err);
 }
 
+/* A reduce is an allreduce, a gather and a scatter are alltoalls. */
+static enum hvd_kind run_as(enum hvd_kind kind)
+{
+    bool moves = kind == HVD_GATHER || kind == HVD_SCATTER;
+    return moves ? HVD_ALLTOALL : kind == HVD_REDUCE ? HVD_ALLREDUCE : kind;
+}
+
 int request_check(const struct hvd_request *r, const char *name, int rank, int size,
                   struct request_facts *ret, struct err *err)
 {
@@ -214,7 +244,8 @@ int request_check(const struct hvd_request *r, const char *name, int rank, int s
     memset(&f, 0, sizeof(f)); /* zeroes unused dimensions and the padding, too */
     if ((unsigned)r->kind >= HVD_KINDS)
         return err_set(err, EINVAL, "%s: unknown kind of operation %d", name, (int)r->kind);
-    f.sig.kind = (uint8_t)r->kind;
+    f.sig.kind = (uint8_t)run_as(r->kind);
+    f.sig.asked = f.sig.kind == (uint8_t)r->kind ? 0 : (uint8_t)r->kind;
     f.sig.device = -1;
     if (r->kind == HVD_BARRIER) {
         f.sig.prescale = f.sig.postscale = 1.0;
@@ -231,7 +262,7 @@ int request_check(const struct hvd_request *r, const char *name, int rank, int s
     int rc = check_shape(r, name, &f, err);
     if (rc == 0)
         rc = check_kind(r, name, rank, size, &f, err);
-    if (r->kind == HVD_ALLTOALL)
+    if (f.sig.kind == HVD_ALLTOALL)
         f.sig.shape[0] = 0; /* each rank has its own: see signature_has_dim0() */
     if (rc == 0)
         memcpy(ret, &f, sizeof(f));

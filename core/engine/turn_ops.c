@@ -14,6 +14,7 @@
 #include "core/engine/messages.h"
 #include "core/engine/turn.h"
 #include "core/engine/turn_private.h"
+#include "core/negotiate/signature.h"
 
 void turn_finish_with(struct circle *c, struct slot *slot, const struct err *err)
 {
@@ -151,7 +152,7 @@ static void on_waiting_in(void *ctx, char *text, size_t size)
     char last[160];
     if (e->fast_last)
         snprintf(last, sizeof(last), "%s %.120s",
-                 hvd_kind_name((enum hvd_kind)e->fast.facts.sig.kind), e->fast.name);
+                 hvd_kind_name(signature_asked(&e->fast.facts.sig)), e->fast.name);
     else
         queue_last(e->queue, last, sizeof(last));
     if (!last[0])

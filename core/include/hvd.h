@@ -100,6 +100,10 @@ enum hvd_kind {
     HVD_ALLTOALL,
     HVD_REDUCESCATTER,
     HVD_BARRIER,
+    /* With one rank, the root, that has the result, or the input. See shapes below. */
+    HVD_REDUCE,
+    HVD_GATHER,
+    HVD_SCATTER,
     HVD_KINDS,
 };
 
@@ -200,6 +204,10 @@ struct hvd_request {
  *   alltoall       splits[r] rows go to rank r; result: received rows in the order of the ranks.
  *   reducescatter  the rows are distributed: the first shape[0] % size ranks get one row more;
  *                  output holds this rank's rows.
+ *   reduce         as allreduce; output is only defined on the root, and overwritten on all ranks.
+ *   gather         as allgather; only the root gets rows.
+ *   scatter        as alltoall of the root's rows; on other ranks dimension 0 counts as 0, and
+ *                  input may be NULL.
  */
 
 typedef int64_t hvd_handle; /* > 0; of this process and of this hvd_init() */
@@ -242,9 +250,8 @@ HVD_API int hvd_poll(hvd_handle handle);
  * Errors: -EINVAL: unknown handle, or another thread waits for this handle: only that one gets the
  *   result.
  * Owner: after 0 the caller owns input and output again and may overwrite both. The result of an
- *   allgather or alltoall stays with the handle until hvd_release(); this call releases every other
- *   handle.
- * Threads: any, one for each handle. */
+ *   allgather, alltoall, gather or scatter stays with the handle until hvd_release(); this call
+ * releases every other handle. Threads: any, one for each handle. */
 HVD_API int hvd_wait(hvd_handle handle);
 
 /* For a program that goes on with GPU work: makes later work on `stream` wait for the operation,
@@ -263,9 +270,9 @@ HVD_API int hvd_wait(hvd_handle handle);
  * Threads: any. */
 HVD_API int hvd_wait_stream(hvd_handle handle, void *stream);
 
-/* What an allgather or alltoall has received. Memory of the engine stays valid until hvd_release().
- * On a GPU the engine then reuses it for another result: work that reads it must have ended by
- * then, or be on the stream of the requests that follow. */
+/* What an allgather, alltoall, gather or scatter has received. Memory of the engine stays valid
+ * until hvd_release(). On a GPU the engine then reuses it for another result: work that reads it
+ * must have ended by then, or be on the stream of the requests that follow. */
 struct hvd_result {
     const void *data; /* the request's output if the result fits, else memory of the engine; on the
                        * request's device */
@@ -276,7 +283,7 @@ struct hvd_result {
                             * differ by now) */
 };
 
-/* Fills ret_result for a handle of an allgather or alltoall for which hvd_wait() or
+/* Fills ret_result for a handle of such an operation for which hvd_wait() or
  * hvd_wait_stream() has returned 0.
  *
  * Returns: 0; -EINVAL: unknown handle, or neither has returned 0 for it.
@@ -285,7 +292,7 @@ struct hvd_result {
  * Threads: any. */
 HVD_API int hvd_result(hvd_handle handle, struct hvd_result *ret_result);
 
-/* Releases the handle of an allgather or alltoall, and its result.
+/* Releases the handle of such an operation, and its result.
  *
  * Threads: any. No other call may use the handle or its result meanwhile, except hvd_wait() in
  *   another thread: then this call does nothing. */

@@ -223,8 +223,8 @@ void claims_text(const struct claim *claims, const int *names, const char *name,
 {
     bool one_kind = true, one_world = claims_of_one_world(claims);
     for (const struct claim *c = claims; c; c = c->next)
-        one_kind = one_kind && c->common.kind == claims->common.kind;
-    const char *kind = claims && one_kind ? hvd_kind_name((enum hvd_kind)claims->common.kind) : "";
+        one_kind = one_kind && signature_asked(&c->common) == signature_asked(&claims->common);
+    const char *kind = claims && one_kind ? hvd_kind_name(signature_asked(&claims->common)) : "";
     int n = snprintf(text, size, "%s%s'%s'", kind, *kind ? " " : "", name);
     size_t len = n > 0 ? (size_t)n : 0;
     for (const struct claim *c = claims; c && len < size; c = c->next) {
@@ -233,7 +233,7 @@ void claims_text(const struct claim *claims, const int *names, const char *name,
         signature_text(&c->common, what, sizeof(what));
         bool barrier = c->common.kind == HVD_BARRIER; /* signature_text() gave its kind already */
         n = snprintf(text + len, size - len, "%s rank %s: %s%s%s", c == claims ? ":" : ";", ranks,
-                     one_kind || barrier ? "" : hvd_kind_name((enum hvd_kind)c->common.kind),
+                     one_kind || barrier ? "" : hvd_kind_name(signature_asked(&c->common)),
                      one_kind || barrier ? "" : " ", what);
         len += n > 0 ? (size_t)n : 0;
         if (one_world || len >= size)

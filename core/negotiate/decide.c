@@ -141,7 +141,7 @@ static bool root_joined(struct negotiate *n, const struct tensor *e, char *text,
         if (c->common.joined) {
             snprintf(text, size,
                      "%s '%s': its root, rank %d, has joined (hvd_join()) and has no data",
-                     hvd_kind_name((enum hvd_kind)c->common.kind), e->name,
+                     hvd_kind_name(signature_asked(&c->common)), e->name,
                      rank_name(n->config.names, c->common.root));
             return true;
         }

@@ -41,7 +41,10 @@
  * (dimension 0 of an allgather). An alltoall has dimension 0 as 0: it is each rank's own. */
 struct signature {
     uint8_t kind, dtype, op, ndim;
-    int32_t root;
+    /* 0, or the kind that the program has asked for, where another one is run: a reduce is an
+     * allreduce whose result only one rank uses; a gather and a scatter are alltoalls. */
+    uint8_t asked;
+    int32_t root;   /* of a broadcast, reduce, gather, scatter; else 0 */
     int32_t device; /* -1: host memory; 0: any GPU */
     uint32_t world; /* the epoch of the world in which the request was submitted; 0: any world */
     double prescale, postscale;

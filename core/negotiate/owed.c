@@ -73,7 +73,7 @@ static void request_text(const struct signature *sig, bool kind, bool world, cha
     if (world)
         snprintf(epoch, sizeof(epoch), " in epoch %u", sig->world);
     kind = kind && sig->kind != HVD_BARRIER; /* signature_text() gave its kind already */
-    snprintf(text, size, "%s%s%s%s", kind ? hvd_kind_name((enum hvd_kind)sig->kind) : "",
+    snprintf(text, size, "%s%s%s%s", kind ? hvd_kind_name(signature_asked(sig)) : "",
              kind ? " " : "", what, epoch);
 }
 
@@ -87,7 +87,7 @@ static void differs(struct negotiate *n, const struct tensor *e)
     snprintf(n->owed.why, sizeof(n->owed.why),
              "ranks do not agree: %s '%s': rank %d: %s; other ranks: %s, and they have begun it on "
              "their GPUs. NCCL cannot take that back; submit the same on every rank",
-             hvd_kind_name((enum hvd_kind)e->cached.kind), e->name,
+             hvd_kind_name(signature_asked(&e->cached)), e->name,
              rank_name(n->config.names, n->config.rank), here, there);
 }
 

@@ -17,11 +17,12 @@ static bool same_double(double a, double b)
 
 bool signature_equal(const struct signature *a, const struct signature *b)
 {
-    return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->ndim == b->ndim &&
-           a->root == b->root && a->joined == b->joined && a->device == b->device &&
-           a->world == b->world && same_double(a->prescale, b->prescale) &&
-           same_double(a->postscale, b->postscale) && a->group_size == b->group_size &&
-           a->group_index == b->group_index && a->group_hash == b->group_hash &&
+    return a->kind == b->kind && a->asked == b->asked && a->dtype == b->dtype && a->op == b->op &&
+           a->ndim == b->ndim && a->root == b->root && a->joined == b->joined &&
+           a->device == b->device && a->world == b->world &&
+           same_double(a->prescale, b->prescale) && same_double(a->postscale, b->postscale) &&
+           a->group_size == b->group_size && a->group_index == b->group_index &&
+           a->group_hash == b->group_hash &&
            memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0;
 }
 
@@ -33,10 +34,19 @@ struct signature signature_common(const struct signature *sig)
     return common;
 }
 
+static bool is_kind(const struct signature *sig)
+{
+    unsigned runs = sig->asked == HVD_REDUCE                                ? HVD_ALLREDUCE
+                    : sig->asked == HVD_GATHER || sig->asked == HVD_SCATTER ? HVD_ALLTOALL
+                    : sig->asked                                            ? HVD_KINDS
+                                                                            : sig->kind;
+    return runs == sig->kind && runs < HVD_REDUCE;
+}
+
 int signature_check(const struct signature *sig, struct err *err)
 {
-    if (sig->kind >= HVD_KINDS)
-        return err_set(err, EINVAL, "unknown kind %u", sig->kind);
+    if (!is_kind(sig))
+        return err_set(err, EINVAL, "unknown kind %u, %u", sig->kind, sig->asked);
     if (sig->dtype >= HVD_DTYPES || sig->op >= HVD_OPS)
         return err_set(err, EINVAL, "unknown dtype %u or op %u", sig->dtype, sig->op);
     if (sig->ndim > HVD_MAX_DIMS)
@@ -79,7 +89,7 @@ void signature_write(const struct signature *sig, struct buf *b)
     buf_put_u32(b, (uint32_t)sig->root);
     buf_put_u32(b, (uint32_t)sig->device);
     buf_put_u32(b, sig->world);
-    buf_put_u8(b, sig->joined);
+    buf_put_u8(b, (uint8_t)(sig->asked << 1 | sig->joined));
     buf_put_f64(b, sig->prescale);
     buf_put_f64(b, sig->postscale);
     buf_put_u32(b, sig->group_size);
@@ -99,7 +109,9 @@ void signature_read(struct signature *sig, struct reader *r)
     sig->root = (int32_t)reader_u32(r);
     sig->device = (int32_t)reader_u32(r);
     sig->world = reader_u32(r);
-    sig->joined = reader_u8(r) != 0;
+    uint8_t asked = reader_u8(r);
+    sig->joined = asked & 1;
+    sig->asked = asked >> 1;
     sig->prescale = reader_f64(r);
     sig->postscale = reader_f64(r);
     sig->group_size = reader_u32(r);
@@ -149,7 +161,7 @@ void signature_text(const struct signature *sig, char *text, size_t size)
     line_add(&l, "]");
     if (sig->kind == HVD_ALLREDUCE || sig->kind == HVD_REDUCESCATTER)
         line_add(&l, " %s", hvd_op_name((enum hvd_op)sig->op));
-    if (sig->kind == HVD_BROADCAST)
+    if (sig->kind == HVD_BROADCAST || sig->asked)
         line_add(&l, " root %d", sig->root);
     if (!same_double(sig->prescale, 1.0) || !same_double(sig->postscale, 1.0))
         line_add(&l, " scaled %g %g", sig->prescale, sig->postscale);

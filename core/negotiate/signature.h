@@ -27,6 +27,18 @@ static inline void signature_ungroup(struct signature *sig)
     sig->group_hash = 0;
 }
 
+/* The kind that the program has asked for. */
+static inline enum hvd_kind signature_asked(const struct signature *sig)
+{
+    return (enum hvd_kind)(sig->asked ? sig->asked : sig->kind);
+}
+
+/* Whether the operation needs the root's data: it fails without the root. */
+static inline bool signature_needs_root(const struct signature *sig)
+{
+    return sig->kind == HVD_BROADCAST || sig->asked == HVD_SCATTER;
+}
+
 /* Returns whether ranks may differ in dimension 0, which the log then tells to all. (In an alltoall
  * they may, too; but there it is 0 in the signature, and ranks tell each other how many rows they
  * send.) */

@@ -51,9 +51,9 @@ void stall_heard(struct negotiate *n, const struct tensor *e)
 /* The kind of operation that was requested under the name, as far as this node knows. */
 static uint8_t kind_of(const struct tensor *e)
 {
-    return e->state != TENSOR_IDLE ? e->want.kind
-           : e->id                 ? e->cached.kind
-           : e->claims             ? e->claims->common.kind
+    return e->state != TENSOR_IDLE ? (uint8_t)signature_asked(&e->want)
+           : e->id                 ? (uint8_t)signature_asked(&e->cached)
+           : e->claims             ? (uint8_t)signature_asked(&e->claims->common)
                                    : HVD_ALLREDUCE;
 }
 
@@ -423,7 +423,8 @@ static void look_at_running(struct negotiate *n, uint64_t now, uint64_t *due)
     s->run_told = now;
     *due = now + n->config.stall_ns < *due ? now + n->config.stall_ns : *due;
     const struct tensor *e = oldest(n);
-    add_item(n, e ? e->name : "", e ? e->want.kind : 0, now - s->still_since, RUNNING);
+    add_item(n, e ? e->name : "", e ? (uint8_t)signature_asked(&e->want) : 0, now - s->still_since,
+             RUNNING);
 }
 
 uint64_t stall_tick(struct negotiate *n, uint64_t now)

@@ -146,7 +146,7 @@ static void done(struct world *w, size_t at)
 static void submit(struct world *w, const uint8_t *bytes, size_t len)
 {
     int i = len ? bytes[0] % NAMES : 0;
-    uint8_t kind = len > 1 ? bytes[1] % HVD_KINDS : 0;
+    uint8_t kind = len > 1 ? bytes[1] % HVD_REDUCE : 0;
     int64_t rows = len > 2 ? bytes[2] % 4 : 1;
     char name[4] = {'t', (char)('0' + i), 0};
     struct signature sig = {.kind = kind,

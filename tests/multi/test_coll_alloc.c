@@ -22,7 +22,7 @@
 static int every_kind(struct coll_rank *r, float *in, float *out, size_t count)
 {
     size_t parts[8], size = (size_t)r->mesh->size;
-    for (int kind = 0; kind < HVD_KINDS; kind++) {
+    for (int kind = 0; kind < COLL_KINDS; kind++) {
         bool each = kind == HVD_ALLTOALL || kind == HVD_REDUCESCATTER;
         for (size_t i = 0; i < size; i++)
             parts[i] = count / size;

@@ -34,7 +34,8 @@ static char trace_path[32]; /* an anonymous file, which ends with its rank */
 
 #define COUNT  12 /* elements: divisible by every size of world here */
 #define GROUP  3
-#define OPS    (HVD_KINDS + GROUP)
+#define KINDS  (HVD_BARRIER + 1)
+#define OPS    (KINDS + GROUP)
 #define ROUNDS 6 /* enough for a frozen plan */
 
 /* A rank that cannot join makes the others wait. If the short wait is too short for a slow machine,
@@ -71,7 +72,7 @@ static int say(const struct board *b, long n, const char *what)
 static void fill(struct op *o, int i)
 {
     *o = (struct op){.shape = COUNT};
-    enum hvd_kind kind = i < HVD_KINDS ? (enum hvd_kind)i : HVD_ALLREDUCE;
+    enum hvd_kind kind = i < KINDS ? (enum hvd_kind)i : HVD_ALLREDUCE;
     bool allocates = kind == HVD_ALLGATHER || kind == HVD_ALLTOALL;
     snprintf(o->name, sizeof(o->name), "t%d", i);
     for (int k = 0; k < COUNT; k++) {
@@ -157,9 +158,9 @@ static int submit_all(struct board *b, long n, struct op *ops, hvd_handle *handl
     for (int i = 0; i < OPS; i++)
         fill(&ops[i], i);
     for (int i = 0; i < GROUP; i++)
-        group[i] = ops[HVD_KINDS + i].request;
-    for (int i = 0; i <= HVD_KINDS && *ret_failed == 0; i++) {
-        bool last = i == HVD_KINDS;
+        group[i] = ops[KINDS + i].request;
+    for (int i = 0; i <= KINDS && *ret_failed == 0; i++) {
+        bool last = i == KINDS;
         int rc = hvd_submit(last ? group : &ops[i].request, last ? GROUP : 1, &handles[i]);
         if (!end_allowed(b, rc, rank) || rc > 0)
             return say(b, n, "submit");

@@ -210,8 +210,8 @@ static int beside(int rank, int size, void *arg)
         for (int i = 0; i <= p->nsets && rc == 0; i++) {
             struct op *o = &ops[submit[i]];
             o->seed = round;
-            o->kind =
-                p->rounds > 100 ? HVD_ALLREDUCE : (enum hvd_kind)((round + submit[i]) % HVD_KINDS);
+            o->kind = p->rounds > 100 ? HVD_ALLREDUCE
+                                      : (enum hvd_kind)((round + submit[i]) % (HVD_BARRIER + 1));
             if (o->rank >= 0 && start(o) != 0)
                 rc = FAIL("set %d: %s", o->set, hvd_error());
         }
