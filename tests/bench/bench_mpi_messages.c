@@ -16,7 +16,18 @@
 #include "core/base/clock.h"
 #include "tests/harness/times.h"
 
-enum { MAX_CALLS = 100000, WARM_UP = 50, WINDOW = 16 };
+enum { MAX_CALLS = 100000, WINDOW = 16, LARGE = 4 << 20 };
+
+/* Of large messages few are in flight, and few warm up. */
+static int window_of(size_t bytes)
+{
+    return bytes < LARGE ? WINDOW : 4;
+}
+
+static int warm_up_of(size_t bytes)
+{
+    return bytes < LARGE ? 50 : 3;
+}
 
 struct bench {
     int rank;
@@ -41,7 +52,8 @@ static void stream(const struct bench *b, size_t bytes)
 {
     MPI_Request requests[WINDOW];
     char done = 0;
-    for (int i = 0; i < WINDOW; i++) {
+    int window = window_of(bytes);
+    for (int i = 0; i < window; i++) {
         void *at = b->data + (size_t)i * bytes;
         if (b->rank == 0)
             MPI_Isend(at, (int)bytes, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &requests[i]);
@@ -60,9 +72,10 @@ typedef void call_f(const struct bench *b, size_t bytes);
 static uint64_t measure(const struct bench *b, call_f *call, size_t bytes, int64_t *ret_calls)
 {
     uint64_t begin = clock_ns();
-    for (int i = 0; i < WARM_UP; i++)
+    int warm_up = warm_up_of(bytes);
+    for (int i = 0; i < warm_up; i++)
         call(b, bytes);
-    int64_t calls = (int64_t)(b->budget_ns / ((clock_ns() - begin) / WARM_UP + 1));
+    int64_t calls = (int64_t)(b->budget_ns / ((clock_ns() - begin) / (uint64_t)warm_up + 1));
     calls = calls < 5 ? 5 : calls > MAX_CALLS ? MAX_CALLS : calls;
     MPI_Allreduce(MPI_IN_PLACE, &calls, 1, MPI_INT64_T, MPI_MIN, MPI_COMM_WORLD);
     for (int64_t i = 0; i < calls; i++) {
@@ -80,16 +93,16 @@ static int run(struct bench *b, char **sizes)
     for (; *sizes; sizes++) {
         size_t bytes = strtoull(*sizes, NULL, 10);
         int64_t calls;
-        b->data = calloc(bytes * WINDOW + 1, 1);
+        b->data = calloc(bytes * (size_t)window_of(bytes) + 1, 1);
         if (!b->data)
             return 1;
-        memset(b->data, 1, bytes * WINDOW);
+        memset(b->data, 1, bytes * (size_t)window_of(bytes));
         uint64_t there_and_back = measure(b, ping, bytes, &calls);
         uint64_t whole = measure(b, stream, bytes, &calls);
         if (b->rank == 0)
             printf("%zu %lld %llu %.4g\n", bytes, (long long)calls,
                    (unsigned long long)there_and_back / 2,
-                   (double)bytes * WINDOW / (double)whole * 1e9);
+                   (double)bytes * window_of(bytes) / (double)whole * 1e9);
         free(b->data);
     }
     return 0;

@@ -6,7 +6,7 @@ between hosts. Hosts are network namespaces joined by a bridge, plain and at 1 G
     network.py BUILD [--hosts 2,4] [--each 1] [--rounds 3] [--ms 300] [--rates none,1gbit] [--only hvd,raw,state]
 
 Each round starts every program once; a program times each size for --ms and prints medians. busbw is
-bytes * 2(p-1)/p / time with p hosts (raw, state: bytes / time). state, only on request: what a joiner
+bytes * 2(p-1)/p / time with p hosts (raw, state, messages from one rank to another: bytes / time). state, only on request: what a joiner
 receives as one block while others have it (bench_state.py; --each 2). Leaves BUILD/bench/network.json."""
 import argparse
 import contextlib
@@ -147,6 +147,8 @@ def programs(build, args, sizes):
         library = {"HVD_LIBRARY": os.path.join(os.path.abspath(build), "libhvd.so")}
         found["state"] = lambda names: {key: ns for key, ns in run_ranks(names, script, library, args.each).items()
                                         if key[1] == "large"}
+    messages = [os.path.join(bench, "bench_messages"), "-n", "-t", str(args.ms)] + [s for s in sizes if int(s) <= 16 << 20]
+    found["messages"] = lambda names: run_ranks(names[:2], messages, {})
     mpi = os.path.join(bench, "bench_mpi")
     if os.path.exists(mpi) and shutil.which("mpirun"):
         found["openmpi"] = lambda names: run_mpi(names, [mpi, "-t", str(args.ms)] + sizes)
@@ -157,7 +159,7 @@ def programs(build, args, sizes):
 
 
 def busbw(name, nbytes, ns, ranks):
-    share = 1 if name in ("raw", "state") else 2 * (ranks - 1) / ranks
+    share = 1 if name in ("raw", "state", "messages") else 2 * (ranks - 1) / ranks
     return nbytes * share / ns  # bytes per ns: GB/s
 
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * HVD_REDUCE, HVD_GATHER, HVD_SCATTER: with each rank as root, in the world and in a set, on one host
- * and on several; until their schedule is frozen; ranks that name different roots; a root that has
- * joined.
+ * HVD_REDUCE, HVD_GATHER, HVD_SCATTER: with each rank as root, in the world and in a set, on one
+ * host and on several; until their schedule is frozen; ranks that name different roots; a root that
+ * has joined.
  *
  * takes: 3 s
  */
@@ -56,12 +56,8 @@ static int reduce(const struct place *at, int root)
     hvd_handle h;
     for (int i = 0; i < ROWS; i++)
         in[i] = (float)(at->rank + 1);
-    struct hvd_request r = {.kind = HVD_REDUCE,
-                            .input = in,
-                            .output = out,
-                            .ndim = 1,
-                            .shape = &count,
-                            .op = HVD_MAX};
+    struct hvd_request r = {
+        .kind = HVD_REDUCE, .input = in, .output = out, .ndim = 1, .shape = &count, .op = HVD_MAX};
     int rc = run(&r, at, root, &h);
     if (rc == 0 && at->rank == root && (out[0] != (float)at->size || out[ROWS - 1] != out[0]))
         rc = FAIL("reduce: %g", (double)out[0]);
@@ -193,7 +189,8 @@ static int refused(int rank, int size, void *arg)
     if (hvd_init() != 0)
         return FAIL("%s", hvd_error());
     int rc = differ(rank, HVD_REDUCE, "reduce 'differ': rank 0: float32 [4] sum root 0; rank 1: ");
-    rc = rc ? rc : differ(rank, HVD_GATHER, "gather 'differ': rank 0: float32 [*] root 0; rank 1: ");
+    rc =
+        rc ? rc : differ(rank, HVD_GATHER, "gather 'differ': rank 0: float32 [*] root 0; rank 1: ");
     rc = rc ? rc : differ(rank, HVD_SCATTER, "scatter 'differ': rank 0: float32 [*] root 0; rank ");
     return rc ? rc : hvd_shutdown() != 0;
 }
