@@ -259,9 +259,7 @@ int hvd_wait(hvd_handle handle)
                        (long long)handle);
     }
     drive_wait(e, slot);
-    int rc = slot->status;
-    if (rc < 0)
-        err_set(&last, -rc, "%s", slot->text ? slot->text : strerror(-rc));
+    int rc = queue_status(slot, &last);
     if (keeps_result(slot)) {
         slot->waited = true;
         queue_unclaim(slot, handle);

@@ -294,6 +294,14 @@ void drive_wait(struct engine *e, struct slot *slot)
     wait_for(e, slot, 0);
 }
 
+int drive_collect(struct engine *e, struct slot *slot, hvd_handle handle, struct err *err)
+{
+    drive_wait(e, slot);
+    int rc = queue_status(slot, err);
+    queue_release(e->queue, slot, handle);
+    return rc;
+}
+
 void drive_wait_aloft(struct engine *e, struct slot *slot, hvd_handle handle)
 {
     wait_for(e, slot, handle);

@@ -91,6 +91,9 @@ void drive_until(struct engine *e, struct slot *slot);
 /* Returns when the slot is done. */
 void drive_wait(struct engine *e, struct slot *slot);
 
+/* The same for an operation of which only this thread knows; releases it. 0, or why it failed. */
+int drive_collect(struct engine *e, struct slot *slot, hvd_handle handle, struct err *err);
+
 /* Returns when the slot is done, when a stream can wait for it (slot.aloft), or when another thread
  * has released it. */
 void drive_wait_aloft(struct engine *e, struct slot *slot, hvd_handle handle);

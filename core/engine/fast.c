@@ -68,9 +68,7 @@ static int run_planned(struct engine *e, const struct hvd_request *r, enum fast_
         drive_wait(e, s);
         drive_lock(e);
     }
-    rc = s->status;
-    if (rc < 0)
-        err_set(err, -rc, "%s", s->text ? s->text : strerror(-rc));
+    rc = queue_status(s, err);
     free(s->text);
     s->text = NULL;
     e->fast_busy = false;
@@ -100,12 +98,7 @@ static int run_submitted(struct engine *e, const struct hvd_request *r, enum fas
     if (!slot)
         return err_set(err, EINVAL, "%s: another thread has released this handle",
                        r->name ? r->name : "no name");
-    drive_wait(e, slot);
-    rc = slot->status;
-    if (rc < 0)
-        err_set(err, -rc, "%s", slot->text ? slot->text : strerror(-rc));
-    queue_release(e->queue, slot, handle);
-    return rc;
+    return drive_collect(e, slot, handle, err);
 }
 
 int fast_run(struct engine *e, const struct hvd_request *request, enum fast_for whose,

@@ -22,12 +22,7 @@ int meet_run(struct engine *e, struct meet *m, struct err *err)
         return rc;
     struct slot *slot = queue_find(e->queue, handle);
     drive_submitted(e, 0);
-    drive_wait(e, slot);
-    rc = slot->status;
-    if (rc < 0)
-        err_set(err, -rc, "%s", slot->text ? slot->text : strerror(-rc));
-    queue_release(e->queue, slot, handle);
-    return rc;
+    return drive_collect(e, slot, handle, err);
 }
 
 void meet_submit(struct circle *c, struct slot *slot, uint64_t now)

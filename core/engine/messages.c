@@ -142,14 +142,6 @@ uint64_t messages_tick(struct circle *c, uint64_t now)
 
 /* ---- a message that its caller waits for ----------------------------------------------------- */
 
-static int ended(struct slot *slot, struct err *err)
-{
-    int rc = slot->status;
-    if (rc < 0)
-        err_set(err, -rc, "%s", slot->text ? slot->text : strerror(-rc));
-    return rc;
-}
-
 void messages_submitted(struct engine *e, int set)
 {
     if (!drive_try(e)) {
@@ -168,10 +160,7 @@ static int run_queued(struct engine *e, const struct hvd_message *m, struct err 
         return rc;
     struct slot *slot = queue_find(e->queue, handle);
     messages_submitted(e, m->set);
-    drive_wait(e, slot);
-    rc = ended(slot, err);
-    queue_release(e->queue, slot, handle);
-    return rc;
+    return drive_collect(e, slot, handle, err);
 }
 
 /* What the driver reads of a slot that is not in the queue. */
@@ -226,7 +215,7 @@ int messages_run(struct engine *e, const struct hvd_message *m, struct err *err)
     drive_leave(e);
     if (!done)
         drive_wait(e, &slot);
-    rc = ended(&slot, err);
+    rc = queue_status(&slot, err);
     free(slot.text);
     return rc;
 }

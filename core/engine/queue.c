@@ -416,6 +416,12 @@ void queue_last(struct queue *q, char *text, size_t size)
     pthread_mutex_unlock(&q->lock);
 }
 
+int queue_status(const struct slot *slot, struct err *err)
+{
+    int rc = slot->status;
+    return rc < 0 ? err_set(err, -rc, "%s", slot->text ? slot->text : strerror(-rc)) : rc;
+}
+
 int queue_release(struct queue *q, struct slot *slot, hvd_handle handle)
 {
     int rc = -EINVAL;

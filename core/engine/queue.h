@@ -245,6 +245,9 @@ int queue_make_result(struct queue *q, struct slot *slot, size_t bytes, struct e
 /* Writes kind and name of the last submitted operation, "" when there was none. */
 void queue_last(struct queue *q, char *text, size_t size);
 
+/* How the operation has ended: 0 or -errno with its text. */
+int queue_status(const struct slot *slot, struct err *err);
+
 /* Frees a slot that the caller has claimed. -EINVAL when it does not have this handle. */
 int queue_release(struct queue *q, struct slot *slot, hvd_handle handle);
 
