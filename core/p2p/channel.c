@@ -140,7 +140,7 @@ static void begin_message(struct channel *c)
 {
     struct p2p_op *op = list_first(&c->waiting, struct p2p_op, at);
     c->tx_op = op;
-    if (op->bytes <= P2P_EAGER && c->kept + op->bytes <= P2P_KEPT) {
+    if (op->bytes <= P2P_EAGER && c->kept + eager_cost(op->bytes) <= P2P_KEPT) {
         begin(c, FRAME_EAGER, op->tag, op->data, op->bytes);
         return;
     }
@@ -191,7 +191,7 @@ static void sent(struct p2p *p, struct channel *c)
     } else if (type == FRAME_REQUEST) {
         list_append(&c->asked, &op->at);
     } else if (type == FRAME_EAGER) {
-        c->kept += op->bytes;
+        c->kept += eager_cost(op->bytes);
         p2p_end(p, op, NULL);
     } else if (type == FRAME_DATA) {
         op->moved += c->tx.len;

@@ -134,11 +134,12 @@ static void take_arrival(struct p2p *p, struct p2p_op *op, struct arrival *a)
         p2p_end(p, a->self, NULL);
     } else if (a->data) {
         if (c) {
-            c->holds -= a->bytes;
-            c->freed += a->bytes;
+            c->holds -= eager_cost(a->bytes);
+            c->freed += eager_cost(a->bytes);
         }
         p2p_deliver(p, op, a->from, a->data, a->bytes);
     } else {
+        c->nlarge--;
         channel_take_large(c, op, a);
     }
     arrival_free(a);

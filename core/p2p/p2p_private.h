@@ -2,16 +2,18 @@
  *
  * p2p_private: what the files of p2p share: p2p.c (operations), channel.c (frames to be sent) and
  * channel_recv.c. A channel has the messages to and from one peer, as frames on two links. A frame
- * is a message of the link's, with the tag {u8 type, u56 number}; integers are little endian:
+ * is a message of the link's, with the tag {u8 type, u56 number}; integers are little endian. What
+ * the number and the body are:
  *
- *   type     number             body
- *   EAGER    tag of the message its bytes
- *   REQUEST  tag of the message u64 bytes, u64 the sender's id, u64 address of the bytes: the
- * sender has a large message GRANT    the sender's id    u64 the receiver's id: send it.
- * GRANT_COPIES: the receiver copies it. 0: it has copied it, or has no room DATA     the receiver's
- * id  at most CHUNK bytes of the message, in order CREDIT   0                  u64 bytes of EAGER
- * messages that the receiver does not keep any more PROCESS  0                  u64 pid, u64
- * address, 16 bytes: the sender's process (direct.h); the first frame to a rank of the same host
+ * - EAGER: the message's tag; its bytes.
+ * - REQUEST: the message's tag; u64 bytes, u64 the sender's id, u64 the address of the bytes. The
+ *   sender has a large message.
+ * - GRANT: the sender's id; u64 the receiver's id: send it; or GRANT_COPIES: the receiver copies
+ *   it; or 0: the receiver has copied it, or has no room.
+ * - DATA: the receiver's id; at most FRAME_CHUNK bytes of the message, in order.
+ * - CREDIT: 0; u64 cost of EAGER messages that the receiver does not keep any more.
+ * - PROCESS: 0; u64 pid, u64 address, 16 bytes: the sender's process (direct.h). The first frame
+ *   to a rank of the same host.
  *
  * EAGER and REQUEST have the order of the submissions.
  */
@@ -28,6 +30,15 @@ enum frame { FRAME_EAGER = 1, FRAME_REQUEST, FRAME_GRANT, FRAME_DATA, FRAME_CRED
 #define GRANT_COPIES UINT64_MAX
 #define FRAME_BODY   32                /* most bytes of a body other than a message's */
 #define FRAME_CHUNK  ((size_t)1 << 20) /* also of one visit to another process */
+
+#define LARGE_MAX                                                                                  \
+    (1u << 20) /* large messages that wait here: a sender cannot have more in flight */
+
+/* What an EAGER message counts in P2P_KEPT: also what the receiver needs to keep it. */
+static inline size_t eager_cost(size_t bytes)
+{
+    return bytes + 64;
+}
 
 static inline uint64_t frame_tag(enum frame type, uint64_t number)
 {
@@ -46,7 +57,7 @@ struct channel {
     size_t copied;        /* of those: how many the peer copies */
     struct list granted;  /* large sends whose data is sent, in turns */
     bool introduces;      /* PROCESS is to be sent */
-    size_t kept;          /* bytes of EAGER messages that the peer may still keep */
+    size_t kept;          /* cost of the EAGER messages that the peer may still keep */
     struct list granting; /* receives for whose large message a GRANT is to be sent */
     uint64_t ids;         /* of large messages, in both directions */
     enum frame sending;   /* 0: no frame is sent in part */
@@ -60,8 +71,9 @@ struct channel {
     uint64_t pid;          /* > 0: the peer's memory can be read */
     struct list copying;   /* receives whose large message is read from there */
     struct list receiving; /* receives whose large message is coming */
-    size_t holds;          /* bytes of EAGER messages that wait for a receive */
-    size_t freed;          /* bytes of them that the peer has not been told of */
+    size_t nlarge;         /* large messages that wait for a receive */
+    size_t holds;          /* cost of the EAGER messages that wait for a receive */
+    size_t freed;          /* cost of those for which the peer has not got it back */
     enum frame reading;    /* 0: no frame is received in part */
     struct xfer rx;
     uint64_t rx_number;
