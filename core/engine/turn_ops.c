@@ -8,6 +8,7 @@
 #include "core/base/clock.h"
 #include "core/base/ctl.h"
 #include "core/base/log.h"
+#include "core/engine/blocked.h"
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
 #include "core/engine/launch.h"
@@ -217,6 +218,7 @@ const struct negotiate_ops turn_negotiate_ops = {
     .stalled = on_stalled,
     .late = on_late,
     .waiting_in = on_waiting_in,
+    .lacks = blocked_lacks,
     .lost = on_lost,
     .wanted = on_wanted,
     .joined = on_joined,
