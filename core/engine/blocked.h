@@ -16,8 +16,13 @@ struct circle;
 /* negotiate_ops.lacks: tells in which other operations the callers of this rank are blocked. */
 void blocked_lacks(void *ctx, const char *name);
 
-/* A message from links[from] of the world's control tree. -EPROTO. */
+/* Messages of this rank have waited for long: asks the other rank of each that a caller is blocked
+ * in. There is no inquiry about messages. */
+void blocked_ask(struct circle *c, uint64_t now);
+
+/* A blocked rank, or a question for one, from links[from] of the world's control tree. -EPROTO. */
 int blocked_recv(struct circle *c, int from, struct reader *r);
+int blocked_recv_asked(struct circle *c, int from, struct reader *r);
 
 /* c: the world's circle. Reports what was found. Returns when to call it next (UINT64_MAX: never).
  */

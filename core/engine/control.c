@@ -18,7 +18,8 @@ enum {
     CONTROL_FAREWELL,
     CONTROL_WHOLE,
     CONTROL_RENDEZVOUS,
-    CONTROL_BLOCKED
+    CONTROL_BLOCKED,
+    CONTROL_ASKED
 };
 
 /* The tree: rank 0 is the root, its children are the first ranks of the other hosts, and the first
@@ -160,6 +161,11 @@ int control_send_blocked(struct circle *c, const struct buf *msg)
     return send(c, NEGOTIATE_PARENT, CONTROL_BLOCKED, msg);
 }
 
+int control_send_asked(struct circle *c, int to, const struct buf *msg)
+{
+    return send(c, to, CONTROL_ASKED, msg);
+}
+
 /* Records that the rank has left and forwards its farewell: upwards, or from the root downwards.
  * from: index of the link by which it came. */
 static void farewell(struct circle *c, int rank, uint64_t frozen, int from)
@@ -216,8 +222,10 @@ static int dispatch(struct circle *c, int from, const struct buf *msg, struct er
         int rc = reader_ok(&r) ? whole_take(c, from, count) : -EPROTO;
         return rc < 0 ? err_set(err, EPROTO, "invalid count of operations on GPUs") : 0;
     }
-    if (type == CONTROL_BLOCKED) {
-        int rc = ended ? 0 : blocked_recv(c, from, &r);
+    if (type == CONTROL_BLOCKED || type == CONTROL_ASKED) {
+        int rc = ended                     ? 0
+                 : type == CONTROL_BLOCKED ? blocked_recv(c, from, &r)
+                                           : blocked_recv_asked(c, from, &r);
         return rc < 0 ? err_set(err, EPROTO, "invalid report of a blocked rank") : 0;
     }
     uint32_t rank = reader_u32(&r);

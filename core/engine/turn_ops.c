@@ -100,6 +100,13 @@ static void add_waiting(void *ctx, struct slot *slot)
     w->len += n > 0 ? (size_t)n : 0;
 }
 
+/* Of messages_run(): it is not in the queue. */
+static void add_called(void *ctx, struct slot *slot)
+{
+    if (!atomic_load_explicit(&slot->handle, memory_order_relaxed))
+        add_waiting(ctx, slot);
+}
+
 static bool is_late(struct engine *e, const struct slot *slot)
 {
     return slot && slot->ready && device_is_before(e->backends.device, slot->ready);
@@ -144,6 +151,9 @@ static void on_waiting_in(void *ctx, char *text, size_t size)
     if (e->fast_busy)
         add_waiting(&w, &e->fast);
     queue_each(e->queue, add_waiting, &w);
+    struct circle *of;
+    for (size_t i = 0; (of = engine_circle(e, i)) != NULL; i++)
+        messages_each(of, add_called, &w);
     if (w.n > 3 && w.len + 1 < size)
         snprintf(text + w.len, size - w.len, " and %d more", w.n - 3);
     if (w.n > 0)

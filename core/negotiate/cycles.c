@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +27,7 @@ enum {
     SHOWN_MAX = 4,   /* edges in a text */
     SETS_MAX = 3,    /* sets in a text */
     GROUP_SHOWN = 70,
-    NAME_SHOWN = 40,
+    NAME_SHOWN = 50,
     ADVICE_MAX = 260, /* bytes of the last two sentences of a text */
 };
 
@@ -90,6 +89,35 @@ int blocked_read(struct reader *r, int ranks, struct blocked *ret)
     b.rank = (int)rank;
     *ret = b;
     return 0;
+}
+
+/* u32 set, u32 asker, u32 peer, u8 sends, u32 tag */
+void asked_write(const struct asked *a, struct buf *out)
+{
+    buf_put_u32(out, (uint32_t)a->set);
+    buf_put_u32(out, (uint32_t)a->asker);
+    buf_put_u32(out, (uint32_t)a->peer);
+    buf_put_u8(out, a->sends);
+    buf_put_u32(out, a->tag);
+}
+
+int asked_read(struct reader *r, int ranks, struct asked *ret)
+{
+    uint32_t set = reader_u32(r), asker = reader_u32(r), peer = reader_u32(r);
+    uint8_t sends = reader_u8(r);
+    uint32_t tag = reader_u32(r);
+    if (!reader_ok(r) || set > INT_MAX || asker >= (uint32_t)ranks || peer >= (uint32_t)ranks ||
+        sends > 1)
+        return -EPROTO;
+    *ret = (struct asked){
+        .set = (int)set, .asker = (int)asker, .peer = (int)peer, .sends = sends, .tag = tag};
+    return 0;
+}
+
+void asked_name(const struct asked *a, char *name, size_t size)
+{
+    snprintf(name, size, "message from rank %d to rank %d, tag %u", a->sends ? a->asker : a->peer,
+             a->sends ? a->peer : a->asker, a->tag);
 }
 
 /* ---- what ranks have told ------------------------------------------------------------------- */

@@ -13,6 +13,8 @@
 #ifndef HVD_NEGOTIATE_CYCLES_H
 #define HVD_NEGOTIATE_CYCLES_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <hvd.h>
@@ -42,6 +44,21 @@ void blocked_write(const struct blocked *b, struct buf *out);
 
 /* Reads what blocked_write() wrote. The bytes are untrusted. ranks: of the world. -EPROTO. */
 int blocked_read(struct reader *r, int ranks, struct blocked *ret);
+
+/* A rank is blocked in a message, and asks the rank at the other end, which may be blocked in
+ * another operation. Ranks are numbers in the world. */
+struct asked {
+    int set;
+    int asker, peer;
+    bool sends; /* the asker sends */
+    uint32_t tag;
+};
+
+void asked_write(const struct asked *a, struct buf *out);
+int asked_read(struct reader *r, int ranks, struct asked *ret);
+
+/* The name of a message, the same at both ends. */
+void asked_name(const struct asked *a, char *name, size_t size);
 
 struct cycles;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_cycles: any bytes as what blocked ranks tell rank 0. What was read is valid and is written
- * as it was read; each report is a whole text.
+ * fuzz_cycles: any bytes as what blocked ranks tell rank 0 and ask each other. What was read is
+ * valid and is written as it was read; each report is a whole text.
  *
  * Input: steps: u8 what, then a message: u8 length, bytes; or few bytes from which a valid message
  * is made, so that the graph gets cycles; or a pause.
@@ -21,6 +21,21 @@ static void on_say(void *ctx, const char *text)
     size_t len = strlen(text);
     if (len >= CYCLES_TEXT || len < 10 || strcmp(text + len - 10, "all ranks.") != 0)
         abort();
+}
+
+static void question(const uint8_t *data, size_t len)
+{
+    struct asked a;
+    struct buf out = {0};
+    struct reader r = reader_over(data, len);
+    if (asked_read(&r, RANKS, &a) < 0)
+        return;
+    if (a.set < 0 || a.asker < 0 || a.asker >= RANKS || a.peer < 0 || a.peer >= RANKS)
+        abort();
+    asked_write(&a, &out);
+    if (!out.failed && (out.len != len || memcmp(out.data, data, len) != 0))
+        abort();
+    buf_fini(&out);
 }
 
 static void message(struct cycles *c, const uint8_t *data, size_t len, uint64_t now)
@@ -64,6 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (what == 0) {
             size_t n = len < size - 1 ? len : size - 1;
             message(c, data + 1, n, now);
+            question(data + 1, n);
             data += 1 + n, size -= 1 + n;
             continue;
         }

@@ -35,11 +35,13 @@
 struct plan {
     int size, n;
     int ring[MOST];
-    bool world; /* operation 0 is in the world */
-    bool forms; /* hvd_set_form() makes the sets */
-    bool hosts; /* half of the ranks is on another host */
-    int rounds; /* of all operations, before */
-    bool chain; /* the last rank of the ring submits all and waits later: there is no cycle */
+    bool world;   /* operation 0 is in the world */
+    bool forms;   /* hvd_set_form() makes the sets */
+    bool hosts;   /* half of the ranks is on another host */
+    int rounds;   /* of all operations, before */
+    bool chain;   /* the last rank of the ring submits all and waits later: there is no cycle */
+    int messages; /* so many ranks of a ring of two wait in a message to or from the other one */
+    bool sends;   /* they send */
     char expect[512];
 };
 
@@ -140,7 +142,7 @@ static void *watch(void *arg)
 {
     struct rank *r = arg;
     struct board *b = r->b;
-    const char *word = b->plan.chain ? "missing rank" : WORD;
+    const char *word = b->plan.chain ? " has waited " : WORD;
     uint64_t first = 0, until = clock_ns() + 40 * CLOCK_S;
     int most = b->plan.chain ? 3 : 2;
     while (!b->seen && clock_ns() < until) {
@@ -176,13 +178,41 @@ static int await(struct board *b)
     return 0;
 }
 
+/* Whether the rank with this place in the ring waits in a message. */
+static bool in_message(const struct plan *p, int at)
+{
+    return p->messages > 0 && at >= 2 - p->messages;
+}
+
+static int message(const struct rank *r, bool sends, int tag)
+{
+    static char data[2][1 << 20];
+    int peer = r->b->plan.ring[1 - r->at];
+    int rc = sends ? hvd_send(data[0], sizeof(data[0]), peer, tag, 0)
+                   : hvd_recv(data[1], sizeof(data[1]), peer, tag, 0, NULL);
+    return rc == 0 ? 0 : FAIL("%s", hvd_error());
+}
+
+static int wait_first(struct rank *r)
+{
+    const struct plan *p = &r->b->plan;
+    return in_message(p, r->at) ? message(r, p->sends, r->at) : run(r, r->at);
+}
+
+static int submit_missing(struct rank *r)
+{
+    const struct plan *p = &r->b->plan;
+    int other = (r->at + p->n - 1) % p->n;
+    return in_message(p, other) ? message(r, !p->sends, other) : run(r, other);
+}
+
 /* Submits what the main thread of this rank does not reach. */
 static void *rescue(void *arg)
 {
     struct rank *r = arg;
     const struct plan *p = &r->b->plan;
     await(r->b);
-    int rc = run(r, (r->at + p->n - 1) % p->n);
+    int rc = submit_missing(r);
     if (rc == 0 && p->world && r->at > 1)
         rc = run(r, 0);
     return rc == 0 ? r : NULL;
@@ -196,10 +226,10 @@ static int deadlock(struct rank *r)
     if (r->at < 0)
         return p->world ? run(r, 0) : await(r->b);
     if (p->chain && r->at == p->n - 1)
-        return await(r->b) || round_of_all(r);
+        return await(r->b) || (p->messages ? submit_missing(r) || wait_first(r) : round_of_all(r));
     if (pthread_create(&thread, NULL, rescue, r) != 0)
         return FAIL("no thread");
-    int rc = run(r, r->at);
+    int rc = wait_first(r);
     pthread_join(thread, &well);
     return rc ? rc : well ? 0 : FAIL("the other thread");
 }
@@ -237,7 +267,7 @@ static int rank_main(int rank, int size, void *arg)
 static struct board *run_plan(const struct plan *p)
 {
     static const char *const env[] = {"HVD_STALL_CHECK_TIME_SECONDS=1", NULL};
-    const struct world_options o = {.size = p->size, .timeout_s = 100, .env = env};
+    const struct world_options o = {.size = p->size, .timeout_s = 60, .env = env};
     struct board *b = world_board(sizeof(*b));
     assert_non_null(b);
     b->plan = *p;
@@ -308,11 +338,52 @@ static void test_frozen(void **state)
                                 .expect = "rank 3 waits for 'opc' in set 2, which rank 1"});
 }
 
+/* Rank 3 waits in set 1, rank 1 for a message of rank 3. */
+static void test_message(void **state)
+{
+    expect_cycle(&(struct plan){
+        .size = 4,
+        .n = 2,
+        .ring = {3, 1},
+        .hosts = true,
+        .messages = 1,
+        .expect =
+            "the world and set 1 (ranks 3, 1) wait for each other: rank 1 waits for 'message "
+            "from rank 3 to rank 1, tag 1' in the world, which rank 3 has not submitted; rank "
+            "3 waits for 'opa' in set 1, which rank 1 has not submitted. None of "});
+}
+
+static void test_messages_alone(void **state)
+{
+    expect_cycle(&(struct plan){
+        .size = 4,
+        .n = 2,
+        .ring = {2, 3},
+        .hosts = true,
+        .messages = 2,
+        .expect = "operations of the world wait for each other: rank 2 waits for 'message from "
+                  "rank 3 to rank 2, tag 0' in the world, which rank 3 has not submitted; rank 3"});
+    expect_cycle(&(struct plan){
+        .size = 2,
+        .n = 2,
+        .ring = {0, 1},
+        .messages = 2,
+        .sends = true,
+        .expect = "operations of the world wait for each other: rank 0 waits for 'message from "
+                  "rank 0 to rank 1, tag 0' in the world, which rank 1 has not submitted; rank 1"});
+}
+
 static void test_no_cycle(void **state)
 {
-    struct board *b = run_plan(&(struct plan){.size = 3, .n = 3, .ring = {0, 1, 2}, .chain = true});
-    assert_true(b->seen);
-    assert_int_equal(count(b->text, WORD), 0);
+    const struct plan plans[] = {
+        {.size = 3, .n = 3, .ring = {0, 1, 2}, .chain = true},
+        {.size = 2, .n = 2, .ring = {0, 1}, .messages = 2, .chain = true},
+    };
+    for (int i = 0; i < 2; i++) {
+        struct board *b = run_plan(&plans[i]);
+        assert_true(b->seen);
+        assert_int_equal(count(b->text, WORD), 0);
+    }
 }
 
 int main(void)
@@ -320,7 +391,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_sets),       cmocka_unit_test(test_three_sets),
         cmocka_unit_test(test_with_the_world), cmocka_unit_test(test_frozen),
-        cmocka_unit_test(test_no_cycle),
+        cmocka_unit_test(test_no_cycle),       cmocka_unit_test(test_message),
+        cmocka_unit_test(test_messages_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

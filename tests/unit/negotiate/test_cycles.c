@@ -215,6 +215,41 @@ static void test_messages(void **state)
     assert_int_equal(read_back(&bad, 4, &got), -EPROTO);
 }
 
+/* Both ends of a message give it the same name. */
+static void test_asked(void **state)
+{
+    const struct asked good = {.set = 5, .asker = 2, .peer = 0, .sends = true, .tag = 9};
+    struct asked got = {0}, bad;
+    struct buf out = {0};
+    char name[80], other[80];
+    asked_write(&good, &out);
+    for (size_t len = 0; len < out.len; len++) {
+        struct reader cut = reader_over(out.data, len);
+        assert_int_equal(asked_read(&cut, 3, &got), -EPROTO);
+    }
+    struct reader r = reader_over(out.data, out.len);
+    assert_int_equal(asked_read(&r, 3, &got), 0);
+    assert_int_equal(got.set, 5);
+    asked_name(&got, name, sizeof(name));
+    assert_string_equal(name, "message from rank 2 to rank 0, tag 9");
+    got = (struct asked){.set = 5, .asker = 0, .peer = 2, .tag = 9};
+    asked_name(&got, other, sizeof(other));
+    assert_string_equal(name, other);
+    for (int i = 0; i < 4; i++) {
+        bad = good;
+        bad.set = i == 0 ? -1 : bad.set;
+        bad.asker = i == 1 ? 3 : bad.asker;
+        bad.peer = i == 2 ? -1 : bad.peer;
+        buf_reset(&out);
+        asked_write(&bad, &out);
+        if (i == 3)
+            out.data[12] = 2; /* sends */
+        r = reader_over(out.data, out.len);
+        assert_int_equal(asked_read(&r, 3, &got), -EPROTO);
+    }
+    buf_fini(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +257,7 @@ int main(void)
         cmocka_unit_test(test_again),    cmocka_unit_test(test_not_at_one_time),
         cmocka_unit_test(test_no_cycle), cmocka_unit_test(test_many_ranks),
         cmocka_unit_test(test_long),     cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_asked),
     };
     return cmocka_run_group_tests_name("negotiate/cycles", tests, NULL, NULL);
 }
