@@ -8,6 +8,7 @@
 #include "core/engine/meet.h"
 #include "core/engine/messages.h"
 #include "core/engine/turn.h"
+#include "core/negotiate/cycles.h"
 
 static int create_negotiation(struct circle *c, struct err *err)
 {
@@ -60,6 +61,8 @@ void circle_dissolve(struct circle *c)
     messages_fini(c);
     rendezvous_destroy(c->rendezvous);
     c->rendezvous = NULL;
+    cycles_destroy(c->cycles);
+    c->cycles = NULL;
     control_fini(&c->control);
 }
 

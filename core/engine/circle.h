@@ -18,6 +18,7 @@
 #include "core/engine/world.h"
 
 struct coll;
+struct cycles;
 struct engine;
 struct mesh;
 struct negotiate;
@@ -54,6 +55,8 @@ struct circle {
     struct coll *coll;
     struct negotiate *neg;         /* NULL: the epoch is not complete */
     struct rendezvous *rendezvous; /* of the world; NULL: a set's circle, or no negotiation */
+    /* of the world, on rank 0; NULL: no rank has told that it is blocked */
+    struct cycles *cycles;
     struct control control;
     struct p2p *p2p; /* messages between two ranks; NULL: there was none yet */
     /* The number of the oldest message that has not ended, since when it is that, and when it was

@@ -8,11 +8,19 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/engine/blocked.h"
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
 #include "core/negotiate/rendezvous.h"
 
-enum { CONTROL_NEGOTIATE = 1, CONTROL_FAREWELL, CONTROL_WHOLE, CONTROL_RENDEZVOUS };
+enum {
+    CONTROL_NEGOTIATE = 1,
+    CONTROL_FAREWELL,
+    CONTROL_WHOLE,
+    CONTROL_RENDEZVOUS,
+    CONTROL_BLOCKED,
+    CONTROL_ASKED
+};
 
 /* The tree: rank 0 is the root, its children are the first ranks of the other hosts, and the first
  * rank of each host is the parent of that host's other ranks. */
@@ -148,6 +156,16 @@ int control_send_rendezvous(void *ctx, int to, const struct buf *msg)
     return send(ctx, to, CONTROL_RENDEZVOUS, msg);
 }
 
+int control_send_blocked(struct circle *c, const struct buf *msg)
+{
+    return send(c, NEGOTIATE_PARENT, CONTROL_BLOCKED, msg);
+}
+
+int control_send_asked(struct circle *c, int to, const struct buf *msg)
+{
+    return send(c, to, CONTROL_ASKED, msg);
+}
+
 /* Records that the rank has left and forwards its farewell: upwards, or from the root downwards.
  * from: index of the link by which it came. */
 static void farewell(struct circle *c, int rank, uint64_t frozen, int from)
@@ -203,6 +221,12 @@ static int dispatch(struct circle *c, int from, const struct buf *msg, struct er
         uint64_t count = reader_u64(&r);
         int rc = reader_ok(&r) ? whole_take(c, from, count) : -EPROTO;
         return rc < 0 ? err_set(err, EPROTO, "invalid count of operations on GPUs") : 0;
+    }
+    if (type == CONTROL_BLOCKED || type == CONTROL_ASKED) {
+        int rc = ended                     ? 0
+                 : type == CONTROL_BLOCKED ? blocked_recv(c, from, &r)
+                                           : blocked_recv_asked(c, from, &r);
+        return rc < 0 ? err_set(err, EPROTO, "invalid report of a blocked rank") : 0;
     }
     uint32_t rank = reader_u32(&r);
     uint64_t frozen = reader_u64(&r);

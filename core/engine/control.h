@@ -4,10 +4,10 @@
  * with the progress lock held.
  *
  * A message is one byte of type, then either a message of negotiation, one of rendezvous, a count
- * of the GPU lane's (whole.h), or a farewell {u32 rank, u64 frozen batches that the rank has
- * finished since the plan began}. A rank that shuts down sends a farewell up to the root, which
- * sends it to every rank, after all batches in which that rank took part. Operations of other ranks
- * that still need it fail with "rank 2 has shut down".
+ * of the GPU lane's (whole.h), a blocked rank or a question for one (blocked.h), or a farewell {u32
+ * rank, u64 frozen batches that the rank has finished since the plan began}. A rank that shuts down
+ * sends a farewell up to the root, which sends it to every rank, after all batches in which that
+ * rank took part. Operations of other ranks that still need it fail with "rank 2 has shut down".
  */
 #ifndef HVD_ENGINE_CONTROL_H
 #define HVD_ENGINE_CONTROL_H
@@ -46,6 +46,11 @@ void control_fini(struct control *c);
 /* negotiate_ops.send and rendezvous_ops.send */
 int control_send(void *ctx, int to, const struct buf *msg);
 int control_send_rendezvous(void *ctx, int to, const struct buf *msg);
+
+/* Send a blocked rank to the parent, and a question to the parent (NEGOTIATE_PARENT) or a child
+ * (its rank): negotiate/cycles.h. A failure is set in e->trouble. */
+int control_send_blocked(struct circle *c, const struct buf *msg);
+int control_send_asked(struct circle *c, int to, const struct buf *msg);
 
 /* Sends a count (whole.h) over links[i]. A failure is set in e->trouble. */
 void control_send_whole(struct circle *c, int i, uint64_t count);

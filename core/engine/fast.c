@@ -63,6 +63,7 @@ static int run_planned(struct engine *e, const struct hvd_request *r, enum fast_
     atomic_fetch_add_explicit(&e->queue->submitted, 1, memory_order_relaxed);
     if (!batches_run_fast(&e->circle, &next)) {
         /* Peers are late: from here on the operation is driven like any other batch. */
+        s->taken_ns = clock_ns();
         drive_until(e, s);
         drive_leave(e);
         drive_wait(e, s);

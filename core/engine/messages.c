@@ -11,6 +11,7 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/pause.h"
+#include "core/engine/blocked.h"
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
 #include "core/engine/turn.h"
@@ -40,6 +41,24 @@ static void on_done(void *ctx, struct p2p_op *op, const struct err *err)
         atomic_store(&slot->done, 1);
     }
     drive_wake_waiters(c->engine);
+}
+
+struct call {
+    void (*f)(void *ctx, struct slot *slot);
+    void *ctx;
+};
+
+static void call_one(void *ctx, struct p2p_op *op)
+{
+    const struct call *call = ctx;
+    call->f(call->ctx, slot_of(op));
+}
+
+void messages_each(struct circle *c, void (*f)(void *ctx, struct slot *slot), void *ctx)
+{
+    struct call call = {.f = f, .ctx = ctx};
+    if (c->p2p)
+        p2p_each(c->p2p, call_one, &call);
 }
 
 void messages_begin(struct circle *c, struct slot *slot)
@@ -136,6 +155,7 @@ uint64_t messages_tick(struct circle *c, uint64_t now)
     if (now < c->message_told + limit)
         return c->message_told + limit;
     report(c, op, now);
+    blocked_ask(c, now);
     c->message_told = now;
     return now + limit;
 }
@@ -172,6 +192,8 @@ static void init_slot(struct slot *slot, const struct hvd_message *m)
     atomic_init(&slot->aloft, 0);
     atomic_init(&slot->prioritized, 0);
     slot->set = m->set;
+    slot->is_message = true;
+    slot->meet = NULL;
     slot->arrival = m->ret_arrival;
     slot->flight = NULL;
     slot->text = NULL;
@@ -210,8 +232,10 @@ int messages_run(struct engine *e, const struct hvd_message *m, struct err *err)
     init_slot(&slot, m);
     messages_begin(c, &slot);
     bool done = spin(c, &slot);
-    if (!done)
+    if (!done) {
+        slot.taken_ns = clock_ns();
         drive_until(e, &slot);
+    }
     drive_leave(e);
     if (!done)
         drive_wait(e, &slot);

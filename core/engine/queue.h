@@ -70,6 +70,7 @@ struct slot {
     bool last;   /* after this operation no user operation begins in this mesh (batches.held) */
     bool waited; /* hvd_wait() returned 0; the result is kept until release */
     uint64_t submit_ns, batch_ns, start_ns;
+    uint64_t taken_ns;      /* when the driver took it from the inbox */
     struct slot *next;      /* next slot in the inbox or in the free list */
     struct slot *name_next; /* next slot in the table of names */
     uint64_t hash;          /* hash of the name */

@@ -5,6 +5,7 @@
 #include "core/engine/turn.h"
 
 #include "core/base/clock.h"
+#include "core/engine/blocked.h"
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
 #include "core/engine/launch.h"
@@ -41,6 +42,7 @@ void turn_submit(struct circle *c, struct slot *slot, uint64_t now)
 {
     struct engine *e = c->engine;
     struct err err = {0};
+    slot->taken_ns = now;
     if (slot->meet) {
         meet_submit(c, slot, now);
         return;
@@ -248,7 +250,9 @@ static uint64_t tick_circle(struct circle *c, uint64_t now)
     uint64_t due = negotiate_tick(c->neg, now);
     uint64_t met = c->rendezvous ? rendezvous_tick(c->rendezvous, now) : UINT64_MAX;
     uint64_t message = messages_tick(c, now);
+    uint64_t blocked = blocked_tick(c, now);
     due = met < due ? met : due;
+    due = blocked < due ? blocked : due;
     return message < due ? message : due;
 }
 

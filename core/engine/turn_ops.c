@@ -8,6 +8,7 @@
 #include "core/base/clock.h"
 #include "core/base/ctl.h"
 #include "core/base/log.h"
+#include "core/engine/blocked.h"
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
 #include "core/engine/launch.h"
@@ -100,6 +101,13 @@ static void add_waiting(void *ctx, struct slot *slot)
     w->len += n > 0 ? (size_t)n : 0;
 }
 
+/* Of messages_run(): it is not in the queue. */
+static void add_called(void *ctx, struct slot *slot)
+{
+    if (!atomic_load_explicit(&slot->handle, memory_order_relaxed))
+        add_waiting(ctx, slot);
+}
+
 static bool is_late(struct engine *e, const struct slot *slot)
 {
     return slot && slot->ready && device_is_before(e->backends.device, slot->ready);
@@ -144,6 +152,9 @@ static void on_waiting_in(void *ctx, char *text, size_t size)
     if (e->fast_busy)
         add_waiting(&w, &e->fast);
     queue_each(e->queue, add_waiting, &w);
+    struct circle *of;
+    for (size_t i = 0; (of = engine_circle(e, i)) != NULL; i++)
+        messages_each(of, add_called, &w);
     if (w.n > 3 && w.len + 1 < size)
         snprintf(text + w.len, size - w.len, " and %d more", w.n - 3);
     if (w.n > 0)
@@ -218,6 +229,7 @@ const struct negotiate_ops turn_negotiate_ops = {
     .stalled = on_stalled,
     .late = on_late,
     .waiting_in = on_waiting_in,
+    .lacks = blocked_lacks,
     .lost = on_lost,
     .wanted = on_wanted,
     .joined = on_joined,

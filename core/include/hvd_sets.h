@@ -18,6 +18,9 @@ extern "C" {
  * common rank never wait for each other. A result depends on the set's members alone, as in a
  * world of these ranks. Tensors are in host memory so far, and the job is not elastic.
  *
+ * There is no order between sets. If ranks that are in several of them wait in orders that cannot
+ * meet, the stall report of rank 0 says which operations wait for each other.
+ *
  * If a rank of the job is lost, the operations of all sets fail, as all others do. If a rank shuts
  * down, those of its sets fail with -ESHUTDOWN, and other sets go on. */
 

@@ -117,6 +117,9 @@ struct negotiate_ops {
     bool (*late)(void *ctx, uint64_t id);
     /* Describes what this rank's callers wait in, for other ranks' stall reports. */
     void (*waiting_in)(void *ctx, char *text, size_t size);
+    /* An inquiry: others wait for a tensor of this name, which this rank has not submitted. May be
+     * NULL. */
+    void (*lacks)(void *ctx, const char *name);
     /* This rank has joined: the engine is to submit its neutral element under this name, with this
      * signature (of an allgather without dimension 0). Called once for each use of the name. May
      * be NULL if negotiate_join() is not called. */
@@ -187,6 +190,9 @@ uint64_t negotiate_tick(struct negotiate *n, uint64_t now);
  * finish in any order, but none before every rank has begun it. The number of a batch that was
  * dropped or is finished is ignored. */
 void negotiate_done(struct negotiate *n, uint64_t number);
+
+/* Called on the root: ops.stalled with this text (less than 1024 bytes) on all ranks. */
+void negotiate_say(struct negotiate *n, const char *text);
 
 /* 0, or why negotiation cannot continue (usually -ENOMEM). Check it after calls that return no
  * error. */

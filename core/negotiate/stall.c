@@ -226,6 +226,11 @@ void stall_say(struct negotiate *n, const char *text)
     n->ops.stalled(n->ctx, text);
 }
 
+void negotiate_say(struct negotiate *n, const char *text)
+{
+    stall_say(n, text);
+}
+
 int stall_follow_stall(struct negotiate *n, struct reader *r)
 {
     char text[1024];

@@ -30,6 +30,8 @@ void status_own(struct negotiate *n)
         bool lacks = runs ? n->ops.late && n->ops.late(n->ctx, e->ticket) : e && e->owed;
         if (s->items[i].running ? !lacks : e && e->state != TENSOR_IDLE)
             rankset_add(&s->items[i].have, n->config.rank);
+        else if (!s->items[i].running && n->ops.lacks)
+            n->ops.lacks(n->ctx, s->items[i].name);
     }
 }
 

@@ -267,6 +267,14 @@ bool p2p_moves(const struct p2p *p)
     return moves;
 }
 
+void p2p_each(struct p2p *p, void (*f)(void *ctx, struct p2p_op *op), void *ctx)
+{
+    list_for_each(at, next, &p->ops)
+    {
+        f(ctx, list_entry(at, struct p2p_op, all));
+    }
+}
+
 const struct p2p_op *p2p_oldest(struct p2p *p)
 {
     return list_empty(&p->ops) ? NULL : list_first(&p->ops, struct p2p_op, all);

@@ -51,6 +51,9 @@ bool p2p_moves(const struct p2p *p);
 /* Ends all operations with a peer, -1: all operations, with err. Of -1 no more may begin. */
 void p2p_fail(struct p2p *p, int peer, const struct err *err);
 
+/* Calls f for every operation that has not ended, the oldest first. f must not call p2p. */
+void p2p_each(struct p2p *p, void (*f)(void *ctx, struct p2p_op *op), void *ctx);
+
 /* The oldest operation that has not ended; NULL: all have. */
 const struct p2p_op *p2p_oldest(struct p2p *p);
 

@@ -130,6 +130,15 @@ static void on_waiting_in(void *ctx, char *text, size_t size)
     snprintf(text, size, "hvd_wait(t)");
 }
 
+/* What this rank has submitted is not missing here. */
+static void on_lacks(void *ctx, const char *name)
+{
+    const struct world *w = ctx;
+    int i = name[0] == 't' && name[1] && !name[2] ? name[1] - '0' : -1;
+    if (i >= 0 && i < NAMES && w->under_way[i])
+        abort();
+}
+
 /* The oldest batch, or another one, is done. */
 static void done(struct world *w, size_t at)
 {
@@ -237,6 +246,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .thawed = on_thawed,
         .stalled = on_stalled,
         .waiting_in = on_waiting_in,
+        .lacks = on_lacks,
         .wanted = on_wanted,
         .joined = on_joined,
     };

@@ -99,6 +99,7 @@ struct sim_rank {
     uint64_t fast;              /* how often the fast path was taken */
     char stall[SIM_STALL_TEXT]; /* lines of all stall reports */
     int nstalls;
+    char lacks[64];  /* what inquiries asked for and this rank had not submitted: "t1 t2 " */
     char lost[1024]; /* why the rank has ended */
     int lost_rank;   /* the rank that caused this end */
     int lost_code;

@@ -210,6 +210,13 @@ static void on_waiting_in(void *ctx, char *text, size_t size)
         snprintf(text, size, "hvd_wait(t%d)", r->steps[r->at].name);
 }
 
+static void on_lacks(void *ctx, const char *name)
+{
+    struct sim_rank *r = ctx;
+    size_t len = strlen(r->lacks);
+    snprintf(r->lacks + len, sizeof(r->lacks) - len, "%s ", name);
+}
+
 const struct negotiate_ops sim_ops = {
     .send = on_send,
     .batch = on_batch,
@@ -219,6 +226,7 @@ const struct negotiate_ops sim_ops = {
     .thawed = on_thawed,
     .stalled = on_stalled,
     .waiting_in = on_waiting_in,
+    .lacks = on_lacks,
     .wanted = on_wanted,
     .joined = on_joined,
     .lost = on_lost,

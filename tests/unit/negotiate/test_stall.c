@@ -57,6 +57,7 @@ static void test_names_the_missing(void **state)
         assert_int_equal(s.ranks[i].nstalls, 1);
         expect_text(s.ranks[i].stall, "allreduce 't7' has waited 60 s: missing ranks 2,4 (");
         expect_text(s.ranks[i].stall, "rank 4 has not called anything for 6");
+        assert_string_equal(s.ranks[i].lacks, i == 2 || i == 4 ? "t7 " : "");
     }
     sim_fini(&s);
 }
