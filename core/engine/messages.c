@@ -221,8 +221,10 @@ int messages_run(struct engine *e, const struct hvd_message *m, struct err *err)
     init_slot(&slot, m);
     messages_begin(c, &slot);
     bool done = spin(c, &slot);
-    if (!done)
+    if (!done) {
+        c->next_tick = 0; /* see messages_tick() */
         drive_until(e, &slot);
+    }
     drive_leave(e);
     if (!done)
         drive_wait(e, &slot);
