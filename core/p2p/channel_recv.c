@@ -49,7 +49,7 @@ static int begin_eager(struct p2p *p, struct channel *c, uint64_t tag, uint64_t 
     if (op && len > op->bytes && !(data = c->rx_waste = malloc(len)))
         return -ENOMEM;
     if (!op) {
-        const struct arrival message = {.from = c->peer, .tag = number, .bytes = len};
+        const struct arrival message = {.from = c->peer, .tag = number, .bytes = len, .held = true};
         int rc = keep(p, &message, &c->rx_new);
         if (rc < 0)
             return rc;

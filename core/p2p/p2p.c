@@ -133,7 +133,7 @@ static void take_arrival(struct p2p *p, struct p2p_op *op, struct arrival *a)
         p2p_deliver(p, op, a->from, a->self->data, a->bytes);
         p2p_end(p, a->self, NULL);
     } else if (a->data) {
-        if (c) {
+        if (c && a->held) {
             c->holds -= a->bytes;
             c->freed += a->bytes;
         }

@@ -23,6 +23,41 @@
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
+/* Rank 0 takes in a message that it does not want yet. Long after the sender's farewell it receives
+ * that one, and one that it had not taken in. */
+static int later(int rank, int size, void *arg)
+{
+    char x[100] = "", first[100] = "first", third[100] = "third";
+    if (hvd_init() != 0)
+        return FAIL("%s", hvd_error());
+    if (rank == 1) {
+        if (hvd_send(first, 100, 0, 1, 0) != 0 || hvd_send("second", 7, 0, 2, 0) != 0 ||
+            hvd_recv(x, 1, 0, 9, 0, NULL) != 0 || hvd_send(third, 50, 0, 3, 0) != 0)
+            return FAIL("%s", hvd_error());
+        return hvd_shutdown() != 0;
+    }
+    int rc = hvd_recv(x, 100, 1, 2, 0, NULL);
+    if (rc != 0 || hvd_send("", 1, 1, 9, 0) != 0)
+        return FAIL("%s", hvd_error());
+    nap_ms(1500);
+    const struct hvd_message own = {
+        .direction = HVD_SEND, .peer = 0, .device = -1, .data = first, .bytes = 1};
+    hvd_handle h; /* has this rank look at the state of rank 1, without reading from it */
+    if (hvd_exchange(&own, 1, &h) != 0 || hvd_recv(x, 1, 0, 0, 0, NULL) != 0 || hvd_wait(h) != 0)
+        return FAIL("%s", hvd_error());
+    if (hvd_recv(x, 100, 1, 1, 0, NULL) != 0 || strcmp(x, "first") != 0)
+        return FAIL("%s (%s)", x, hvd_error());
+    if (hvd_recv(x, 100, 1, 3, 0, NULL) != 0 || strcmp(x, "third") != 0)
+        return FAIL("%s (%s)", x, hvd_error());
+    return hvd_shutdown() != 0;
+}
+
+static void test_later(void **state)
+{
+    const struct world_options o = {.size = 2, .timeout_s = 20};
+    assert_int_equal(world_run_options(&o, later, NULL), 0);
+}
+
 /* A blocking receive after a time in which this rank was idle is reported, too. */
 static int stalls(int rank, int size, void *arg)
 {
@@ -49,6 +84,7 @@ static void test_stalls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_later),
         cmocka_unit_test(test_stalls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
