@@ -30,7 +30,7 @@ struct control {
     struct link **links;
     bool moved_on; /* a peer has moved on to the next epoch (mesh_part) */
     struct buf in, out;
-    bool *departed; /* [size] the rank has sent a farewell */
+    uint64_t *departed; /* [size] clock time of the rank's farewell; 0: it has sent none */
     int ndeparted;
     int first_departed; /* the rank whose farewell came first */
     /* Over all departed ranks (farewell received; a lost rank is not counted): the smallest number

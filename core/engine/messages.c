@@ -85,15 +85,32 @@ bool messages_progress(struct circle *c)
 
 void messages_check_departed(struct circle *c, uint64_t now)
 {
-    if (!c->p2p || now - c->control.departed_ns < DEPARTED_NS)
-        return;
-    for (int r = 0; r < c->size; r++) {
-        struct err err = {.code = 0};
-        if (!c->control.departed[r] || r == c->rank)
+    struct err err = {.code = 0};
+    int others = c->size - 1;
+    for (int r = 0; c->p2p && r < c->size; r++) {
+        uint64_t at = c->control.departed[r];
+        if (at == 0 || r == c->rank || now - at < DEPARTED_NS)
             continue;
         err_set(&err, ESHUTDOWN, "rank %d has shut down", circle_world_rank(c, r));
         p2p_fail(c->p2p, r, &err);
+        others--;
     }
+    if (!c->p2p || others > 0 || c->size == 1)
+        return;
+    err_set(&err, ESHUTDOWN, "all other ranks have shut down");
+    p2p_fail_any(c->p2p, &err);
+}
+
+/* When to call messages_check_departed() next. */
+static uint64_t departed_due(const struct circle *c, uint64_t now)
+{
+    uint64_t due = UINT64_MAX;
+    for (int r = 0; c->control.ndeparted > 0 && r < c->size; r++) {
+        uint64_t at = c->control.departed[r];
+        if (at > 0 && now - at < DEPARTED_NS && at + DEPARTED_NS < due)
+            due = at + DEPARTED_NS;
+    }
+    return due;
 }
 
 void messages_text(const struct slot *slot, char *text, size_t size)
@@ -123,7 +140,7 @@ static void report(struct circle *c, const struct p2p_op *op, uint64_t now)
     turn_tell_agent(c->engine, 2, text);
 }
 
-uint64_t messages_tick(struct circle *c, uint64_t now)
+static uint64_t stall_tick(struct circle *c, uint64_t now)
 {
     uint64_t limit = c->engine->set.stall_ns;
     const struct p2p_op *op = c->p2p && limit ? p2p_oldest(c->p2p) : NULL;
@@ -138,6 +155,12 @@ uint64_t messages_tick(struct circle *c, uint64_t now)
     report(c, op, now);
     c->message_told = now;
     return now + limit;
+}
+
+uint64_t messages_tick(struct circle *c, uint64_t now)
+{
+    uint64_t stall = stall_tick(c, now), departed = departed_due(c, now);
+    return stall < departed ? stall : departed;
 }
 
 /* ---- a message that its caller waits for ----------------------------------------------------- */

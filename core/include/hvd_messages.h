@@ -24,8 +24,9 @@ extern "C" {
  * - Receives that wait take messages in the order in which they were submitted.
  *
  * If a rank of the job is lost, all messages fail with -ECONNRESET. If a rank shuts down, those
- * that need it fail with -ESHUTDOWN; what it has sent before can still be received. A message that
- * waits for HVD_STALL_CHECK_TIME_SECONDS is reported in the log of the rank that waits.
+ * that need it fail with -ESHUTDOWN; what it has sent before can still be received. A receive from
+ * any rank fails with it when all other ranks have shut down. A message that waits for
+ * HVD_STALL_CHECK_TIME_SECONDS is reported in the log of the rank that waits.
  *
  * Memory is the host's so far (device -1), and the job is not elastic (-ENOTSUP). */
 

@@ -302,3 +302,15 @@ void p2p_fail(struct p2p *p, int peer, const struct err *err)
     }
     match_forget(&p->match, peer);
 }
+
+void p2p_fail_any(struct p2p *p, const struct err *err)
+{
+    list_for_each(at, next, &p->ops)
+    {
+        struct p2p_op *op = list_entry(at, struct p2p_op, all);
+        if (op->sends || op->peer != P2P_ANY || !op->posted)
+            continue;
+        match_cancel(&p->match, op);
+        p2p_end(p, op, err);
+    }
+}

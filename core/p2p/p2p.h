@@ -50,6 +50,9 @@ bool p2p_moves(const struct p2p *p);
 /* Ends all operations with a peer, -1: all operations, with err. Of -1 no more may begin. */
 void p2p_fail(struct p2p *p, int peer, const struct err *err);
 
+/* Ends the receives from any rank for which there is no message yet. */
+void p2p_fail_any(struct p2p *p, const struct err *err);
+
 /* The oldest operation that has not ended; NULL: all have. */
 const struct p2p_op *p2p_oldest(struct p2p *p);
 

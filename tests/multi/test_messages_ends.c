@@ -23,6 +23,34 @@
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
+/* The other ranks shut down while rank 0 waits for a message of any of them. */
+static int nobody(int rank, int size, void *arg)
+{
+    char x;
+    if (hvd_init() != 0)
+        return FAIL("%s", hvd_error());
+    if (rank > 0) {
+        nap_ms(100 * (unsigned)rank);
+        return hvd_shutdown() != 0;
+    }
+    uint64_t begin = clock_ns();
+    int rc = hvd_recv(&x, 1, HVD_ANY, 4, 0, NULL);
+    if (rc != -ESHUTDOWN || !strstr(hvd_error(), "all other ranks have shut down"))
+        return FAIL("%d (%s)", rc, hvd_error());
+    if (clock_ns() - begin > 4 * CLOCK_S)
+        return FAIL("it has taken %g s", (double)(clock_ns() - begin) / 1e9);
+    rc = hvd_recv(&x, 1, HVD_ANY, 4, 0, NULL);
+    if (rc != -ESHUTDOWN)
+        return FAIL("%d (%s)", rc, hvd_error());
+    return hvd_shutdown() != 0;
+}
+
+static void test_nobody(void **state)
+{
+    const struct world_options o = {.size = 3, .timeout_s = 20};
+    assert_int_equal(world_run_options(&o, nobody, NULL), 0);
+}
+
 /* Rank 0 takes in a message that it does not want yet. Long after the sender's farewell it receives
  * that one, and one that it had not taken in. */
 static int later(int rank, int size, void *arg)
@@ -84,6 +112,7 @@ static void test_stalls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nobody),
         cmocka_unit_test(test_later),
         cmocka_unit_test(test_stalls),
     };
