@@ -349,8 +349,10 @@ static int remove_added(struct engine *e, int number, struct err *err)
 {
     const struct vote v = {.engine = e, .name = SET_CALL_NAME};
     const struct err mine = {0};
-    struct set *set = find(&e->sets, number);
     struct set_call call;
+    pthread_mutex_lock(&e->sets.lock); /* threads in hvd_set_form() change the table */
+    struct set *set = find(&e->sets, number);
+    pthread_mutex_unlock(&e->sets.lock);
     set_call_remove(&call, number);
     int rc = set_call_compare(&v, &call, e->circle.rank, &mine, err);
     if (rc < 0)
@@ -362,6 +364,8 @@ static int remove_formed(struct engine *e, int number, struct err *err)
 {
     pthread_mutex_lock(&e->sets.lock);
     struct set *set = find(&e->sets, number);
+    if (set && set->leaving) /* the other thread may free it once the lock is open */
+        err_set(err, EBUSY, "hvd_set_remove: another thread is removing %s", set->text);
     bool busy = set && set->leaving;
     if (set)
         set->leaving = true;
@@ -369,7 +373,7 @@ static int remove_formed(struct engine *e, int number, struct err *err)
     if (!set)
         return no_such_set(number, err);
     if (busy)
-        return err_set(err, EBUSY, "hvd_set_remove: another thread is removing %s", set->text);
+        return err->code;
     int rc = remove_set(e, set, err);
     if (rc == 0)
         return 0;

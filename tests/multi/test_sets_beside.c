@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hvd_set_add(), hvd_set_form() and hvd_set_remove() in several threads of a rank at a time, and
+ * beside blocking messages of the set that is removed.
+ *
+ * timeout: 200
+ * takes: 8 s
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <hvd.h>
+
+#include "tests/harness/rank.h"
+#include "tests/harness/world.h"
+
+/* ---- the table of sets ----------------------------------------------------------------------- */
+
+/* Forms a set and removes it, again and again, with a name of its own. */
+struct former {
+    int number, rounds, rc;
+    pthread_t thread;
+};
+
+static void *form(void *arg)
+{
+    struct former *f = arg;
+    const int ranks[] = {1, 0};
+    char name[16];
+    snprintf(name, sizeof(name), "f%d", f->number);
+    for (int i = 0, set; i < f->rounds && f->rc == 0; i++)
+        if (hvd_set_form(name, ranks, 2, &set) != 0 || hvd_set_remove(set) != 0)
+            f->rc = FAIL("%s", hvd_error());
+    return NULL;
+}
+
+static int both(int rank, int size, void *arg)
+{
+    enum { FORMERS = 3 };
+    const int ranks[] = {0, 1}, rounds = *(const int *)arg;
+    struct former formers[FORMERS];
+    int rc = hvd_init() != 0 ? FAIL("%s", hvd_error()) : 0;
+    for (int i = 0; i < FORMERS && rc == 0; i++) {
+        formers[i] = (struct former){.number = i, .rounds = rounds};
+        rc = pthread_create(&formers[i].thread, NULL, form, &formers[i]);
+    }
+    for (int i = 0, set; i < rounds && rc == 0; i++)
+        if (hvd_set_add(ranks, 2, &set) != 0 || hvd_set_remove(set) != 0)
+            rc = FAIL("%s", hvd_error());
+    for (int i = 0; i < FORMERS && rc == 0; i++) {
+        pthread_join(formers[i].thread, NULL);
+        rc = formers[i].rc;
+    }
+    return rc ? rc : hvd_shutdown() != 0;
+}
+
+static void test_both(void **state)
+{
+    int rounds = 60;
+    assert_int_equal(world_run(2, both, &rounds), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_both)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
