@@ -69,8 +69,58 @@ static void test_both(void **state)
     assert_int_equal(world_run(2, both, &rounds), 0);
 }
 
+/* ---- removal beside messages ----------------------------------------------------------------- */
+
+struct talk {
+    int set, rank;
+    _Atomic int over; /* the set is removed on this rank */
+};
+
+/* Rank 1 sends to rank 0, which receives after short naps, so that the set is mostly idle. What is
+ * refused is tried again, since the set may stay. */
+static void *talk(void *arg)
+{
+    struct talk *t = arg;
+    uint64_t random = (uint64_t)t->set;
+    while (!atomic_load(&t->over)) {
+        char x = 0;
+        int rc = t->rank ? hvd_send(&x, 1, 0, 1, t->set) : hvd_recv(&x, 1, 1, 1, t->set, NULL);
+        struct timespec nap = {.tv_nsec = (long)(rank_random(&random) % (rc ? 100 : 400)) * 1000};
+        nanosleep(&nap, NULL);
+    }
+    return NULL;
+}
+
+static int removed(int rank, int size, void *arg)
+{
+    const int ranks[] = {0, 1};
+    if (hvd_init() != 0)
+        return FAIL("%s", hvd_error());
+    for (int round = 0; round < 100; round++) {
+        struct talk t = {.rank = rank};
+        pthread_t thread;
+        if (hvd_set_form("talk", ranks, 2, &t.set) != 0 ||
+            pthread_create(&thread, NULL, talk, &t) != 0)
+            return FAIL("%s", hvd_error());
+        int rc = -EBUSY;
+        while (rc == -EBUSY)
+            rc = hvd_set_remove(t.set);
+        if (rc != 0)
+            return FAIL("%s", hvd_error());
+        atomic_store(&t.over, 1);
+        pthread_join(thread, NULL);
+    }
+    return hvd_shutdown() != 0;
+}
+
+static void test_removed(void **state)
+{
+    const struct world_options o = {.size = 2, .timeout_s = 60};
+    assert_int_equal(world_run_options(&o, removed, NULL), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_both)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_both), cmocka_unit_test(test_removed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
