@@ -105,10 +105,11 @@ static void begin_process(struct p2p *p, struct channel *c)
     begin(c, FRAME_PROCESS, 0, c->tx_body, 32);
 }
 
-/* Whether no bytes of the large message are to be sent: it does not fit, or was copied. */
+/* Whether no bytes of the large message are to be sent: it does not fit, was copied, or is empty
+ * (and sent as a large one because the peer keeps too many). */
 static bool is_over(const struct p2p_op *op)
 {
-    return op->expected > op->bytes || (op->moved == op->expected && op->expected > 0);
+    return op->expected > op->bytes || op->moved == op->expected;
 }
 
 static void begin_grant(struct channel *c)
@@ -140,7 +141,7 @@ static void begin_message(struct channel *c)
 {
     struct p2p_op *op = list_first(&c->waiting, struct p2p_op, at);
     c->tx_op = op;
-    if (op->bytes <= P2P_EAGER && c->kept + op->bytes <= P2P_KEPT) {
+    if (op->bytes <= P2P_EAGER && c->kept + message_cost(op->bytes) <= P2P_KEPT) {
         begin(c, FRAME_EAGER, op->tag, op->data, op->bytes);
         return;
     }
@@ -191,7 +192,7 @@ static void sent(struct p2p *p, struct channel *c)
     } else if (type == FRAME_REQUEST) {
         list_append(&c->asked, &op->at);
     } else if (type == FRAME_EAGER) {
-        c->kept += op->bytes;
+        c->kept += message_cost(op->bytes);
         p2p_end(p, op, NULL);
     } else if (type == FRAME_DATA) {
         op->moved += c->tx.len;

@@ -38,7 +38,8 @@ static int keep(struct p2p *p, const struct arrival *message, struct arrival **r
 static int begin_eager(struct p2p *p, struct channel *c, uint64_t tag, uint64_t len)
 {
     uint32_t number = (uint32_t)tag;
-    if (len > P2P_EAGER || c->holds + len > P2P_KEPT || (tag & FRAME_NUMBER) > UINT32_MAX)
+    if (len > P2P_EAGER || c->holds + message_cost(len) > P2P_KEPT ||
+        (tag & FRAME_NUMBER) > UINT32_MAX)
         return -EPROTO;
     struct p2p_op *op = p2p_take_posted(p, c, number);
     uint8_t *data = op ? op->data : NULL;
@@ -53,7 +54,7 @@ static int begin_eager(struct p2p *p, struct channel *c, uint64_t tag, uint64_t 
         int rc = keep(p, &message, &c->rx_new);
         if (rc < 0)
             return rc;
-        c->holds += len;
+        c->holds += message_cost(len);
         data = c->rx_new->data;
     }
     read_into(c, FRAME_EAGER, tag, data, len);
@@ -111,7 +112,7 @@ static void end_eager(struct p2p *p, struct channel *c)
     c->rx_op = NULL;
     c->rx_new = NULL;
     if (op) {
-        c->freed += len;
+        c->freed += message_cost(len);
         if (len > op->bytes)
             p2p_too_small(p, op, c->peer, len);
         else
@@ -124,8 +125,8 @@ static void end_eager(struct p2p *p, struct channel *c)
     if (!a->op)
         return;
     /* A receive has taken it in the meantime. */
-    c->holds -= len;
-    c->freed += len;
+    c->holds -= message_cost(len);
+    c->freed += message_cost(len);
     p2p_deliver(p, a->op, c->peer, a->data, len);
     arrival_free(a);
 }

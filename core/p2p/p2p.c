@@ -134,8 +134,8 @@ static void take_arrival(struct p2p *p, struct p2p_op *op, struct arrival *a)
         p2p_end(p, a->self, NULL);
     } else if (a->data) {
         if (c && a->held) {
-            c->holds -= a->bytes;
-            c->freed += a->bytes;
+            c->holds -= message_cost(a->bytes);
+            c->freed += message_cost(a->bytes);
         }
         p2p_deliver(p, op, a->from, a->data, a->bytes);
     } else {

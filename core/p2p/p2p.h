@@ -6,7 +6,8 @@
  * A message of at most P2P_EAGER bytes is sent with its tag; the receiver keeps it until a receive
  * takes it. Of a larger one only the size is sent; the receiver asks for the data when a receive
  * has taken it, and then the data goes from the sender's memory to the receiver's. The messages of
- * one sender that are kept have at most P2P_KEPT bytes: beyond that all are sent as large ones.
+ * one sender that are kept have at most P2P_KEPT bytes, each counting 128 more: beyond that all are
+ * sent as large ones.
  *
  * Links are made at the first message. This rank reads a peer's only while it waits for something
  * of that peer, so a sender that nobody listens to is stopped by a full link.

@@ -4,14 +4,15 @@
  * channel_recv.c. A channel has the messages to and from one peer, as frames on two links. A frame
  * is a message of the link's, with the tag {u8 type, u56 number}; integers are little endian:
  *
- *   type     number             body
- *   EAGER    tag of the message its bytes
- *   REQUEST  tag of the message u64 bytes, u64 the sender's id, u64 address of the bytes: the
- * sender has a large message GRANT    the sender's id    u64 the receiver's id: send it.
- * GRANT_COPIES: the receiver copies it. 0: it has copied it, or has no room DATA     the receiver's
- * id  at most CHUNK bytes of the message, in order CREDIT   0                  u64 bytes of EAGER
- * messages that the receiver does not keep any more PROCESS  0                  u64 pid, u64
- * address, 16 bytes: the sender's process (direct.h); the first frame to a rank of the same host
+ *   EAGER: a small message. Number: its tag. Body: its bytes.
+ *   REQUEST: the sender has a large message. Number: its tag. Body: u64 bytes, u64 the sender's id,
+ *     u64 address of the bytes.
+ *   GRANT: the receiver answers. Number: the sender's id. Body: u64 the receiver's id: send it.
+ *     GRANT_COPIES: the receiver copies it. 0: it has copied it, or has no room.
+ *   DATA: at most CHUNK bytes of a large message, in order. Number: the receiver's id.
+ *   CREDIT: the receiver keeps EAGER messages no more. Number: 0. Body: u64 their cost.
+ *   PROCESS: the sender's process (direct.h), the first frame to a rank of this host. Number: 0.
+ *     Body: u64 pid, u64 address, 16 bytes.
  *
  * EAGER and REQUEST have the order of the submissions.
  */
@@ -28,6 +29,13 @@ enum frame { FRAME_EAGER = 1, FRAME_REQUEST, FRAME_GRANT, FRAME_DATA, FRAME_CRED
 #define GRANT_COPIES UINT64_MAX
 #define FRAME_BODY   32                /* most bytes of a body other than a message's */
 #define FRAME_CHUNK  ((size_t)1 << 20) /* also of one visit to another process */
+
+/* What a message that is kept costs: without a part for its struct, the bound would let a sender
+ * make the receiver keep any number of empty ones. */
+static inline size_t message_cost(size_t bytes)
+{
+    return bytes + 128;
+}
 
 static inline uint64_t frame_tag(enum frame type, uint64_t number)
 {
@@ -46,7 +54,7 @@ struct channel {
     size_t copied;        /* of those: how many the peer copies */
     struct list granted;  /* large sends whose data is sent, in turns */
     bool introduces;      /* PROCESS is to be sent */
-    size_t kept;          /* bytes of EAGER messages that the peer may still keep */
+    size_t kept;          /* cost of the EAGER messages that the peer may still keep */
     struct list granting; /* receives for whose large message a GRANT is to be sent */
     uint64_t ids;         /* of large messages, in both directions */
     enum frame sending;   /* 0: no frame is sent in part */
@@ -60,8 +68,8 @@ struct channel {
     uint64_t pid;          /* > 0: the peer's memory can be read */
     struct list copying;   /* receives whose large message is read from there */
     struct list receiving; /* receives whose large message is coming */
-    size_t holds;          /* bytes of EAGER messages that wait for a receive */
-    size_t freed;          /* bytes of them that the peer has not been told of */
+    size_t holds;          /* cost of the EAGER messages that wait for a receive */
+    size_t freed;          /* cost of those that do not, of which the peer has not been told */
     enum frame reading;    /* 0: no frame is received in part */
     struct xfer rx;
     uint64_t rx_number;
