@@ -72,12 +72,16 @@ void channel_copy(struct channel *c)
 {
     struct p2p_op *op = list_first(&c->copying, struct p2p_op, at);
     size_t left = op->expected - op->moved, n = left < FRAME_CHUNK ? left : FRAME_CHUNK;
-    bool failed = direct_read(c->pid, op->data + op->moved, op->address + op->moved, n) < 0;
-    op->moved = failed ? 0 : op->moved + n;
+    uint64_t pid = c->process.pid;
+    bool failed = direct_read(pid, op->data + op->moved, op->address + op->moved, n) < 0;
+    op->moved += n;
     if (!failed && op->moved < op->expected)
         return;
-    if (failed)
-        c->pid = 0; /* if the process has ended, the mesh finds out */
+    /* Without the mark, the sender's operation may have ended meanwhile, and its memory changed. */
+    if (failed || !direct_works(&c->process)) {
+        op->moved = 0;
+        c->process.pid = 0; /* if the process has ended, the mesh finds out */
+    }
     list_remove(&op->at);
     list_append(&c->granting, &op->at);
 }
@@ -116,7 +120,7 @@ static void begin_grant(struct channel *c)
 {
     struct p2p_op *op = list_first(&c->granting, struct p2p_op, at);
     c->tx_op = op;
-    op->copies = c->pid > 0;
+    op->copies = c->process.pid > 0;
     put_u64(c->tx_body, is_over(op) ? 0 : op->copies ? GRANT_COPIES : op->id);
     begin(c, FRAME_GRANT, op->peer_id, c->tx_body, 8);
 }

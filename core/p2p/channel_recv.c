@@ -158,7 +158,7 @@ static int end_process(struct p2p *p, struct channel *c)
     memcpy(process.mark, c->rx_body + 16, DIRECT_MARK);
     if (!mesh->shm || mesh->host_of[c->peer] != mesh->host)
         return -EPROTO;
-    c->pid = direct_works(&process) ? process.pid : 0;
+    c->process = direct_works(&process) ? process : (struct direct_process){.pid = 0};
     return 0;
 }
 

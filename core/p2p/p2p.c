@@ -283,6 +283,8 @@ static void cut(struct p2p *p, struct channel *c)
 
 void p2p_fail(struct p2p *p, int peer, const struct err *err)
 {
+    if (peer < 0) /* before the caller can change what peers may be copying */
+        direct_end(p->mark);
     list_for_each(op_at, op_next, &p->ops)
     {
         struct p2p_op *op = list_entry(op_at, struct p2p_op, all);

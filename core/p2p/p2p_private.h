@@ -65,12 +65,12 @@ struct channel {
 
     /* receiving */
     struct link *in;
-    uint64_t pid;          /* > 0: the peer's memory can be read */
-    struct list copying;   /* receives whose large message is read from there */
-    struct list receiving; /* receives whose large message is coming */
-    size_t holds;          /* cost of the EAGER messages that wait for a receive */
-    size_t freed;          /* cost of those that do not, of which the peer has not been told */
-    enum frame reading;    /* 0: no frame is received in part */
+    struct direct_process process; /* pid > 0: the peer's memory can be read */
+    struct list copying;           /* receives whose large message is read from there */
+    struct list receiving;         /* receives whose large message is coming */
+    size_t holds;                  /* cost of the EAGER messages that wait for a receive */
+    size_t freed;       /* cost of those that do not, of which the peer has not been told */
+    enum frame reading; /* 0: no frame is received in part */
     struct xfer rx;
     uint64_t rx_number;
     struct p2p_op *rx_op; /* of EAGER and DATA; NULL: rx_new */

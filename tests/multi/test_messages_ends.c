@@ -7,6 +7,7 @@
  * takes: 15 s
  */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -109,6 +110,57 @@ static void test_stalls(void **state)
     assert_int_equal(world_run_options(&o, stalls, NULL), 0);
 }
 
+/* ---- a buffer that its owner has got back ---------------------------------------------------- */
+
+enum { LARGE = 64 << 20 };
+
+static void *send_large(void *arg)
+{
+    uint8_t *data = arg;
+    memset(data, 1, LARGE);
+    if (hvd_send(data, LARGE, 1, 1, 0) != 0)
+        memset(data, 2, LARGE); /* it may do that now */
+    return NULL;
+}
+
+/* Rank 0 shuts down while rank 1 receives from its memory: that fails, or has the right bytes. */
+static int taken_back(int rank, int size, void *arg)
+{
+    uint8_t *data = malloc(LARGE);
+    char x = 0;
+    int rc = 0;
+    pthread_t thread;
+    if (!data || hvd_init() != 0)
+        return FAIL("%s", hvd_error());
+    if (rank == 1) {
+        memset(data, 0, LARGE);
+        if (hvd_send(&x, 1, 0, 2, 0) != 0)
+            return FAIL("%s", hvd_error());
+        rc = hvd_recv(data, LARGE, 0, 1, 0, NULL);
+        for (size_t i = 0; rc == 0 && i < LARGE; i++)
+            if (data[i] != 1)
+                return FAIL("byte %zu is %d", i, data[i]);
+        rc = rc == 0 || rc == -ESHUTDOWN ? 0 : FAIL("%d (%s)", rc, hvd_error());
+    } else {
+        if (pthread_create(&thread, NULL, send_large, data) != 0 ||
+            hvd_recv(&x, 1, 1, 2, 0, NULL) != 0)
+            return FAIL("%s", hvd_error());
+        nap_ms(3);
+    }
+    rc = hvd_shutdown() != 0 ? FAIL("%s", hvd_error()) : rc;
+    if (rank == 0)
+        pthread_join(thread, NULL);
+    free(data);
+    return rc;
+}
+
+static void test_taken_back(void **state)
+{
+    const struct world_options o = {.size = 2, .timeout_s = 40};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(world_run_options(&o, taken_back, NULL), 0);
+}
+
 /* ---- many small messages --------------------------------------------------------------------- */
 
 /* Rank 1 sends empty messages that rank 0 takes in, but does not receive: only so many end before
@@ -148,10 +200,9 @@ static void test_empty(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nobody),
-        cmocka_unit_test(test_later),
-        cmocka_unit_test(test_stalls),
-        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_nobody),     cmocka_unit_test(test_later),
+        cmocka_unit_test(test_stalls),     cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_taken_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
