@@ -17,7 +17,7 @@
 #include "core/engine/turn_private.h"
 #include "core/p2p/p2p.h"
 
-/* What a rank has sent may come so long after its farewell. */
+/* What a rank has sent may come so long after its farewell, and after what came before. */
 #define DEPARTED_NS (1 * CLOCK_S)
 #define SPINS       500
 
@@ -89,6 +89,8 @@ void messages_check_departed(struct circle *c, uint64_t now)
     int others = c->size - 1;
     for (int r = 0; c->p2p && r < c->size; r++) {
         uint64_t at = c->control.departed[r];
+        if (at > 0 && p2p_has_news(c->p2p, r))
+            c->control.departed[r] = at = now;
         if (at == 0 || r == c->rank || now - at < DEPARTED_NS)
             continue;
         err_set(&err, ESHUTDOWN, "rank %d has shut down", circle_world_rank(c, r));

@@ -39,10 +39,14 @@ void channel_destroy(struct channel *c)
     free(c);
 }
 
+bool channel_sends_for_ops(const struct channel *c)
+{
+    return !list_empty(&c->waiting) || !list_empty(&c->granted) || !list_empty(&c->granting);
+}
+
 bool channel_has_output(const struct channel *c)
 {
-    return c->sending || !list_empty(&c->waiting) || !list_empty(&c->granted) ||
-           !list_empty(&c->granting) || c->freed >= CREDIT_BYTES;
+    return c->sending || channel_sends_for_ops(c) || c->freed >= CREDIT_BYTES;
 }
 
 /* The peer's credit is of use when half of it is gone. */

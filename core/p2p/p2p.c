@@ -4,6 +4,7 @@
  */
 #include "core/p2p/p2p.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,16 +190,30 @@ int p2p_submit(struct p2p *p, struct p2p_op *op, struct err *err)
 static int read_from(struct p2p *p, struct channel *c, bool *moved)
 {
     c->in = c->in ? c->in : mesh_link(p->mesh, c->peer, LINK_RECV);
-    return c->in ? channel_recv(p, c, moved) : -ENOMEM;
+    bool came = false;
+    int rc = c->in ? channel_recv(p, c, &came) : -ENOMEM;
+    c->news = c->news || came;
+    *moved = *moved || came;
+    return rc;
+}
+
+/* A peer that has shut down needs no credit. If its connection is closed already, what it has sent
+ * can still be in the other one. */
+static int write_to(struct p2p *p, struct channel *c, bool *moved)
+{
+    c->out = c->out ? c->out : mesh_link(p->mesh, c->peer, LINK_SEND);
+    int rc = c->out ? channel_send(p, c, moved) : -ENOMEM;
+    if (rc == -ECONNRESET && mesh_has_left(p->mesh, c->peer) && !channel_sends_for_ops(c)) {
+        c->sending = 0;
+        c->freed = 0;
+        rc = 0;
+    }
+    return rc;
 }
 
 static int move(struct p2p *p, struct channel *c, bool *moved)
 {
-    int rc = 0;
-    if (channel_has_output(c)) {
-        c->out = c->out ? c->out : mesh_link(p->mesh, c->peer, LINK_SEND);
-        rc = c->out ? channel_send(p, c, moved) : -ENOMEM;
-    }
+    int rc = channel_has_output(c) ? write_to(p, c, moved) : 0;
     if (rc == 0 && channel_needs_input(c))
         rc = read_from(p, c, moved);
     if (rc == 0 && !list_empty(&c->copying)) {
@@ -207,7 +222,7 @@ static int move(struct p2p *p, struct channel *c, bool *moved)
     }
     /* What was received may have to be answered. */
     if (rc == 0 && channel_has_output(c) && c->out)
-        rc = channel_send(p, c, moved);
+        rc = write_to(p, c, moved);
     return rc;
 }
 
@@ -244,6 +259,15 @@ bool p2p_progress(struct p2p *p, int *ret_peer, int *ret_rc)
     if (rc < 0)
         *ret_rc = rc;
     return moved || rc < 0;
+}
+
+bool p2p_has_news(struct p2p *p, int peer)
+{
+    struct channel *c = p->of[peer];
+    bool news = c && c->news;
+    if (c)
+        c->news = false;
+    return news;
 }
 
 bool p2p_is_busy(const struct p2p *p)

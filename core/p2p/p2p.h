@@ -48,6 +48,9 @@ bool p2p_is_busy(const struct p2p *p);
 /* Whether the bytes of a message are on their way. */
 bool p2p_moves(const struct p2p *p);
 
+/* Whether bytes of the peer have come since the last call. */
+bool p2p_has_news(struct p2p *p, int peer);
+
 /* Ends all operations with a peer, -1: all operations, with err. Of -1 no more may begin. */
 void p2p_fail(struct p2p *p, int peer, const struct err *err);
 

@@ -65,6 +65,7 @@ struct channel {
 
     /* receiving */
     struct link *in;
+    bool news;                     /* bytes have come: see p2p_has_news() */
     struct direct_process process; /* pid > 0: the peer's memory can be read */
     struct list copying;           /* receives whose large message is read from there */
     struct list receiving;         /* receives whose large message is coming */
@@ -120,6 +121,9 @@ void channel_destroy(struct channel *c);
 
 /* Whether a frame is to be sent. */
 bool channel_has_output(const struct channel *c);
+
+/* Whether one is to be sent that an operation waits for. */
+bool channel_sends_for_ops(const struct channel *c);
 
 /* Whether this rank waits for a frame of the peer. */
 bool channel_needs_input(const struct channel *c);
