@@ -127,16 +127,26 @@ void messages_text(const struct slot *slot, char *text, size_t size)
 
 /* ---- stalls --------------------------------------------------------------------------------- */
 
+static void state_text(const struct p2p_op *op, char *text, size_t size)
+{
+    if (op->sends)
+        snprintf(text, size, "that rank has not received it");
+    else if (op->expected > 0)
+        snprintf(text, size, "%zu of its %zu bytes have come", op->moved, op->expected);
+    else
+        snprintf(text, size, "none has come");
+}
+
 static void report(struct circle *c, const struct p2p_op *op, uint64_t now)
 {
-    char peer[32] = "any rank", text[400];
+    char peer[32] = "any rank", state[80], text[400];
+    state_text(op, state, sizeof(state));
     if (op->peer != P2P_ANY)
         snprintf(peer, sizeof(peer), "rank %d", circle_world_rank(c, op->peer));
     snprintf(text, sizeof(text), "%s%srank %d has waited %llu s to %s %s with tag %u: %s",
              c->name ? c->name : "", c->name ? ": " : "", circle_world_rank(c, c->rank),
              (unsigned long long)((now - c->message_since) / CLOCK_S),
-             op->sends ? "send a message to" : "receive a message from", peer, op->tag,
-             op->sends ? "it has not been asked for" : "there is none");
+             op->sends ? "send a message to" : "receive a message from", peer, op->tag, state);
     counter_add(&c->engine->counters.stalls, 1);
     log_warn("%s", text);
     turn_tell_agent(c->engine, 2, text);

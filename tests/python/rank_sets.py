@@ -247,8 +247,12 @@ def test_messages():
         hvd.recv(torch.zeros(4, 4).t())
     with raises(hvd.HvdError, "tag -1 is negative"):
         hvd.send(torch.zeros(1), 0, tag=-1)
-    with raises(ValueError, "does not fit"):
+    with raises(ValueError, "tag 4294967296 does not fit"):
         hvd.send(torch.zeros(1), 0, tag=2**32)
+    with raises(ValueError, "rank 4294967296 does not fit"):
+        hvd.send(torch.zeros(1), 2**32)
+    with raises(ValueError, "not to None"):
+        hvd.send(torch.zeros(1), None)
 
 
 def test_dropped_message():

@@ -11,6 +11,7 @@ the job, also in a process set. A message has exactly the bytes of the buffer th
 """
 import ctypes
 import errno
+import operator
 
 from ._lib import Arrival, HvdError, Message, check, lib
 from .buffers import _address, _memory, _view
@@ -37,6 +38,13 @@ def _forget_ended():
             lib.hvd_release(message[0])
 
 
+def _int32(what, value):
+    """The value, of which ctypes would silently take the low 32 bits."""
+    if not -(2**31) <= operator.index(value) < 2**31:
+        raise ValueError(f"{what} {value} does not fit into 32 bits")
+    return value
+
+
 class InFlight:
     """A message that isend() or irecv() has submitted. Its buffer stays alive until the message has ended, also if this
     object is dropped."""
@@ -44,17 +52,17 @@ class InFlight:
     def __init__(self, direction, data, peer, tag, process_set):
         self._handle = ctypes.c_int64(0)
         self._set, self._failure = process_set, None
+        if direction == _SEND and peer is None:
+            raise ValueError("a message is sent to a rank, not to None")
         _forget_ended()
-        if not -(2**31) <= tag < 2**31:
-            raise ValueError(f"tag {tag} does not fit into 32 bits")
         self._arrival = Arrival()
         view = _view(data, direction == _RECV)
         memory = _memory(view)
         self._bytes, self._kept = view.nbytes, (data, memory, self._arrival)  # what the library reads and writes
         message = Message(
             direction=direction,
-            peer=_ANY if peer is None else process_set.number_of(peer),
-            tag=tag,
+            peer=_ANY if peer is None else _int32("rank", process_set.number_of(peer)),
+            tag=_int32("tag", tag),
             set=request_set(process_set),
             device=-1,
             data=_address(memory),
