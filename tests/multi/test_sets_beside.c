@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -69,6 +70,46 @@ static void test_both(void **state)
     assert_int_equal(world_run(2, both, &rounds), 0);
 }
 
+/* ---- long names ------------------------------------------------------------------------------ */
+
+struct longest {
+    char name[HVD_MAX_NAME + 1];
+    int rc;
+};
+
+static void *form_longest(void *arg)
+{
+    struct longest *l = arg;
+    const int ranks[] = {0, 1};
+    int set;
+    l->rc = hvd_set_form(l->name, ranks, 2, &set) == 0 ? 0 : FAIL("%s", hvd_error());
+    return NULL;
+}
+
+/* Two threads form sets at a time whose names differ in the last byte alone. */
+static int longest(int rank, int size, void *arg)
+{
+    struct longest a, b;
+    pthread_t thread;
+    memset(a.name, 'n', sizeof(a.name));
+    a.name[HVD_MAX_NAME] = 0;
+    b = a;
+    b.name[HVD_MAX_NAME - 1] = 'm';
+    if (hvd_init() != 0)
+        return FAIL("%s", hvd_error());
+    nap_ms(rank == 0 ? 0 : 300);
+    if (pthread_create(&thread, NULL, form_longest, &a) != 0)
+        return FAIL("no thread");
+    form_longest(&b);
+    pthread_join(thread, NULL);
+    return a.rc || b.rc || hvd_shutdown() != 0;
+}
+
+static void test_longest(void **state)
+{
+    assert_int_equal(world_run(2, longest, NULL), 0);
+}
+
 /* ---- removal beside messages ----------------------------------------------------------------- */
 
 struct talk {
@@ -121,6 +162,7 @@ static void test_removed(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_both), cmocka_unit_test(test_removed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_both), cmocka_unit_test(test_longest),
+                                       cmocka_unit_test(test_removed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
