@@ -88,7 +88,11 @@ int fd_limit_need(size_t n, struct err *err)
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return 0;
-    size_t with_dir = count_in("/proc/self/fd"), open = with_dir ? with_dir - 1 : 0, all = open + n;
+    errno = 0;
+    size_t with_dir = count_in("/proc/self/fd"), open = with_dir ? with_dir - 1 : 0;
+    if (with_dir == 0 && errno == EMFILE) /* not one is free for this look */
+        open = limit.rlim_cur;
+    size_t all = open + n;
     if (all <= limit.rlim_cur)
         return 0;
     if (all > limit.rlim_max)

@@ -173,10 +173,10 @@ static void farewell(struct circle *c, int rank, uint64_t frozen, int from)
     struct control *t = &c->control;
     bool down = from == t->nchildren || !t->links[t->nchildren];
     if (!t->departed[rank] && (down || rank == c->rank)) {
-        t->departed[rank] = true;
+        t->departed[rank] = clock_ns();
         if (t->ndeparted++ == 0) {
             t->first_departed = rank;
-            t->departed_ns = clock_ns();
+            t->departed_ns = t->departed[rank];
         }
         if (rank != c->rank && frozen < t->departed_at)
             t->departed_at = frozen;

@@ -30,7 +30,8 @@ struct control {
     struct link **links;
     bool moved_on; /* a peer has moved on to the next epoch (mesh_part) */
     struct buf in, out;
-    bool *departed; /* [size] the rank has sent a farewell */
+    uint64_t *departed; /* [size] 0: the rank has sent no farewell. Else clock time of that, or of
+                         * the last bytes of its messages that came after it */
     int ndeparted;
     int first_departed; /* the rank whose farewell came first */
     /* Over all departed ranks (farewell received; a lost rank is not counted): the smallest number

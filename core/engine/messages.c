@@ -18,7 +18,7 @@
 #include "core/engine/turn_private.h"
 #include "core/p2p/p2p.h"
 
-/* What a rank has sent may come so long after its farewell. */
+/* What a rank has sent may come so long after its farewell, and after what came before. */
 #define DEPARTED_NS (1 * CLOCK_S)
 #define SPINS       500
 
@@ -104,15 +104,34 @@ bool messages_progress(struct circle *c)
 
 void messages_check_departed(struct circle *c, uint64_t now)
 {
-    if (!c->p2p || now - c->control.departed_ns < DEPARTED_NS)
-        return;
-    for (int r = 0; r < c->size; r++) {
-        struct err err = {.code = 0};
-        if (!c->control.departed[r] || r == c->rank)
+    struct err err = {.code = 0};
+    int others = c->size - 1;
+    for (int r = 0; c->p2p && r < c->size; r++) {
+        uint64_t at = c->control.departed[r];
+        if (at > 0 && p2p_has_news(c->p2p, r))
+            c->control.departed[r] = at = now;
+        if (at == 0 || r == c->rank || now - at < DEPARTED_NS)
             continue;
         err_set(&err, ESHUTDOWN, "rank %d has shut down", circle_world_rank(c, r));
         p2p_fail(c->p2p, r, &err);
+        others--;
     }
+    if (!c->p2p || others > 0 || c->size == 1)
+        return;
+    err_set(&err, ESHUTDOWN, "all other ranks have shut down");
+    p2p_fail_any(c->p2p, &err);
+}
+
+/* When to call messages_check_departed() next. */
+static uint64_t departed_due(const struct circle *c, uint64_t now)
+{
+    uint64_t due = UINT64_MAX;
+    for (int r = 0; c->control.ndeparted > 0 && r < c->size; r++) {
+        uint64_t at = c->control.departed[r];
+        if (at > 0 && now - at < DEPARTED_NS && at + DEPARTED_NS < due)
+            due = at + DEPARTED_NS;
+    }
+    return due;
 }
 
 void messages_text(const struct slot *slot, char *text, size_t size)
@@ -127,22 +146,32 @@ void messages_text(const struct slot *slot, char *text, size_t size)
 
 /* ---- stalls --------------------------------------------------------------------------------- */
 
+static void state_text(const struct p2p_op *op, char *text, size_t size)
+{
+    if (op->sends)
+        snprintf(text, size, "that rank has not received it");
+    else if (op->expected > 0)
+        snprintf(text, size, "%zu of its %zu bytes have come", op->moved, op->expected);
+    else
+        snprintf(text, size, "none has come");
+}
+
 static void report(struct circle *c, const struct p2p_op *op, uint64_t now)
 {
-    char peer[32] = "any rank", text[400];
+    char peer[32] = "any rank", state[80], text[400];
+    state_text(op, state, sizeof(state));
     if (op->peer != P2P_ANY)
         snprintf(peer, sizeof(peer), "rank %d", circle_world_rank(c, op->peer));
     snprintf(text, sizeof(text), "%s%srank %d has waited %llu s to %s %s with tag %u: %s",
              c->name ? c->name : "", c->name ? ": " : "", circle_world_rank(c, c->rank),
              (unsigned long long)((now - c->message_since) / CLOCK_S),
-             op->sends ? "send a message to" : "receive a message from", peer, op->tag,
-             op->sends ? "it has not been asked for" : "there is none");
+             op->sends ? "send a message to" : "receive a message from", peer, op->tag, state);
     counter_add(&c->engine->counters.stalls, 1);
     log_warn("%s", text);
     turn_tell_agent(c->engine, 2, text);
 }
 
-uint64_t messages_tick(struct circle *c, uint64_t now)
+static uint64_t stall_tick(struct circle *c, uint64_t now)
 {
     uint64_t limit = c->engine->set.stall_ns;
     const struct p2p_op *op = c->p2p && limit ? p2p_oldest(c->p2p) : NULL;
@@ -158,6 +187,12 @@ uint64_t messages_tick(struct circle *c, uint64_t now)
     blocked_ask(c, now);
     c->message_told = now;
     return now + limit;
+}
+
+uint64_t messages_tick(struct circle *c, uint64_t now)
+{
+    uint64_t stall = stall_tick(c, now), departed = departed_due(c, now);
+    return stall < departed ? stall : departed;
 }
 
 /* ---- a message that its caller waits for ----------------------------------------------------- */
@@ -234,6 +269,7 @@ int messages_run(struct engine *e, const struct hvd_message *m, struct err *err)
     bool done = spin(c, &slot);
     if (!done) {
         slot.taken_ns = clock_ns();
+        c->next_tick = 0; /* see messages_tick() */
         drive_until(e, &slot);
     }
     drive_leave(e);

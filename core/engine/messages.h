@@ -35,13 +35,15 @@ bool messages_progress(struct circle *c);
 bool messages_busy(const struct circle *c);
 bool messages_move(const struct circle *c);
 
-/* Ends the messages with ranks that have shut down, when what they have sent has come. */
+/* Ends the messages with ranks that have shut down, when what they have sent has come. If all other
+ * ranks have, also receives from any rank. */
 void messages_check_departed(struct circle *c, uint64_t now);
 
 /* Calls f for the slot of every message that has not ended. */
 void messages_each(struct circle *c, void (*f)(void *ctx, struct slot *slot), void *ctx);
 
-/* Reports a message that has waited for long. Returns when to call it next (UINT64_MAX: never). */
+/* Reports a message that has waited for long. Returns when the circle needs its next turn for
+ * messages (UINT64_MAX: never). */
 uint64_t messages_tick(struct circle *c, uint64_t now);
 
 /* Ends all messages with err. */

@@ -16,7 +16,8 @@ int queue_check_message(struct queue *q, const struct hvd_message *m, int size, 
         return err_set(err, EINVAL, "a message is sent or received, not %d", (int)m->direction);
     bool any = m->direction == HVD_RECV && m->peer == HVD_ANY;
     if (!any && (m->peer < 0 || m->peer >= size))
-        return err_set(err, EINVAL, "a message: there is no rank %d in a set of %d", m->peer, size);
+        return err_set(err, EINVAL, "a message: there is no rank %d in a %s of %d", m->peer,
+                       m->set ? "set" : "job", size);
     if (m->tag < 0)
         return err_set(err, EINVAL, "a message: tag %d is negative", m->tag);
     if (m->bytes < 0 || (m->bytes > 0 && !m->data))

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/hash.h"
 #include "core/base/sock.h"
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
@@ -152,7 +153,10 @@ int set_form(struct engine *e, const char *name, const int *ranks, int n, struct
     int rc = check(e, &point, err);
     if (rc < 0)
         return rc;
-    snprintf(what, sizeof(what), "hvd_set_form %.*s", HVD_MAX_NAME - 16, name);
+    int length = snprintf(what, sizeof(what), "hvd_set_form %s", name);
+    if (length >= (int)sizeof(what)) /* two long names must not become equal here */
+        snprintf(what, sizeof(what), "hvd_set_form %.60s... (%016llx)", name,
+                 (unsigned long long)hash_str(name));
     rc = form(&m, e, &point, what, err);
     making_end(&m, e, rc);
     if (rc == 0) {

@@ -269,34 +269,39 @@ static bool is_formed(int set)
     return set >= SETS_FORMED;
 }
 
-/* Whether operations of the set are in flight on this rank. */
-static bool is_used(struct engine *e, struct set *set)
+/* Whether no operation of the set is in flight on this rank. ends: if so, none begins any more;
+ * the queue refuses them already, but not a blocking message, which does not go through it. */
+static bool is_idle(struct engine *e, struct set *set, bool ends)
 {
+    struct circle *c = &set->circle;
     lock(e);
-    bool messages = set->rank >= 0 && messages_busy(&set->circle);
+    bool idle = !(set->rank >= 0 && messages_busy(c)) && queue_pending(e->queue, set->number) == 0;
+    if (idle && ends && c->state != CIRCLE_FAILED)
+        c->state = CIRCLE_ENDING;
     unlock(e);
-    return messages || queue_pending(e->queue, set->number) > 0;
+    return idle;
 }
 
 /* The ranks that call hvd_set_remove() agree that none of them has operations of the set in
  * flight. */
-static int agree_idle(struct engine *e, struct set *set, int round, struct err *err)
+static int agree_idle(struct engine *e, struct set *set, int round, bool idle, struct err *err)
 {
     const struct vote v = {.engine = e, .name = SET_CALL_NAME};
     struct err mine = {0};
-    if (is_used(e, set))
+    if (!idle)
         err_set(&mine, EBUSY, "hvd_set_remove: operations of %s are in flight; wait for them first",
                 set->text);
     return is_formed(set->number) ? set_form_agree(e, set, round, &mine, err)
                                   : vote_well(&v, e->circle.rank, &mine, err);
 }
 
-static void set_state(struct engine *e, struct set *set, enum circle_state state)
+static void go_on(struct engine *e, struct set *set)
 {
     lock(e);
     if (set->circle.state != CIRCLE_FAILED)
-        set->circle.state = state;
+        set->circle.state = CIRCLE_WORKS;
     unlock(e);
+    queue_open_set(e->queue, set->number);
 }
 
 /* The ranks agree that none of them has operations of the set in flight: once before the set is
@@ -304,19 +309,14 @@ static void set_state(struct engine *e, struct set *set, enum circle_state state
  * come any more. */
 static int agree_to_end(struct engine *e, struct set *set, struct err *err)
 {
-    int rc = agree_idle(e, set, 0, err);
+    int rc = agree_idle(e, set, 0, is_idle(e, set, false), err);
     if (rc < 0)
         return rc;
     queue_close_set(e->queue, set->number);
-    bool idle = !is_used(e, set);
-    if (idle) /* other ranks may leave as soon as they know the result */
-        set_state(e, set, CIRCLE_ENDING);
-    rc = agree_idle(e, set, 1, err);
-    if (rc == 0)
-        return 0;
-    if (idle)
-        set_state(e, set, CIRCLE_WORKS);
-    queue_open_set(e->queue, set->number);
+    /* other ranks may leave as soon as they know the result */
+    rc = agree_idle(e, set, 1, is_idle(e, set, true), err);
+    if (rc < 0)
+        go_on(e, set);
     return rc;
 }
 
@@ -349,8 +349,10 @@ static int remove_added(struct engine *e, int number, struct err *err)
 {
     const struct vote v = {.engine = e, .name = SET_CALL_NAME};
     const struct err mine = {0};
-    struct set *set = find(&e->sets, number);
     struct set_call call;
+    pthread_mutex_lock(&e->sets.lock); /* threads in hvd_set_form() change the table */
+    struct set *set = find(&e->sets, number);
+    pthread_mutex_unlock(&e->sets.lock);
     set_call_remove(&call, number);
     int rc = set_call_compare(&v, &call, e->circle.rank, &mine, err);
     if (rc < 0)
@@ -362,6 +364,8 @@ static int remove_formed(struct engine *e, int number, struct err *err)
 {
     pthread_mutex_lock(&e->sets.lock);
     struct set *set = find(&e->sets, number);
+    if (set && set->leaving) /* the other thread may free it once the lock is open */
+        err_set(err, EBUSY, "hvd_set_remove: another thread is removing %s", set->text);
     bool busy = set && set->leaving;
     if (set)
         set->leaving = true;
@@ -369,7 +373,7 @@ static int remove_formed(struct engine *e, int number, struct err *err)
     if (!set)
         return no_such_set(number, err);
     if (busy)
-        return err_set(err, EBUSY, "hvd_set_remove: another thread is removing %s", set->text);
+        return err->code;
     int rc = remove_set(e, set, err);
     if (rc == 0)
         return 0;

@@ -20,12 +20,14 @@ extern "C" {
  *   which they were sent. Messages of different sets have nothing to do with each other.
  * - A send of up to 16 KiB ends when the link has taken the bytes, which may be before it is
  *   received. A larger one ends when the receiver has taken the bytes, so only after the receive
- * was submitted. Do not rely on the former.
+ *   was submitted; and a small one, too, while the receiver keeps many (about 1 MiB of one sender,
+ *   or 8000 empty ones). Do not rely on the former.
  * - Receives that wait take messages in the order in which they were submitted.
  *
  * If a rank of the job is lost, all messages fail with -ECONNRESET. If a rank shuts down, those
- * that need it fail with -ESHUTDOWN; what it has sent before can still be received. A message that
- * waits for HVD_STALL_CHECK_TIME_SECONDS is reported in the log of the rank that waits.
+ * that need it fail with -ESHUTDOWN; what it has sent before can still be received. A receive from
+ * any rank fails with it when all other ranks have shut down. A message that waits for
+ * HVD_STALL_CHECK_TIME_SECONDS is reported in the log of the rank that waits.
  *
  * Memory is the host's so far (device -1), and the job is not elastic (-ENOTSUP). */
 

@@ -272,17 +272,30 @@ static void set_departed(struct err *err, int rank)
     err_set(err, ESHUTDOWN, "rank %d has shut down", rank);
 }
 
+/* On rank 0: a rank that has shut down and without which the point cannot end well: one of the
+ * list, or a child below which a rank has entered, since that one has failed by itself. -1: none.
+ */
+static int departed_of(const struct rendezvous *v, const struct point *p)
+{
+    for (int i = 0; i < p->n; i++)
+        if (v->departed[p->ranks[i]])
+            return p->ranks[i];
+    for (int i = 0; i < v->nchildren; i++)
+        if (p->via[i] && v->departed[v->children[i]])
+            return v->children[i];
+    return -1;
+}
+
 /* On rank 0. Returns whether it has ended the point. */
 static bool end_if_departed(struct rendezvous *v, struct point *p)
 {
-    for (int i = 0; i < p->n; i++)
-        if (v->departed[p->ranks[i]]) {
-            struct err why;
-            set_departed(&why, p->ranks[i]);
-            finish_failed(v, p, &why);
-            return true;
-        }
-    return false;
+    int rank = departed_of(v, p);
+    if (rank < 0)
+        return false;
+    struct err why;
+    set_departed(&why, rank);
+    finish_failed(v, p, &why);
+    return true;
 }
 
 static void time_out(struct rendezvous *v, struct point *p)

@@ -39,10 +39,14 @@ void channel_destroy(struct channel *c)
     free(c);
 }
 
+bool channel_sends_for_ops(const struct channel *c)
+{
+    return !list_empty(&c->waiting) || !list_empty(&c->granted) || !list_empty(&c->granting);
+}
+
 bool channel_has_output(const struct channel *c)
 {
-    return c->sending || !list_empty(&c->waiting) || !list_empty(&c->granted) ||
-           !list_empty(&c->granting) || c->freed >= CREDIT_BYTES;
+    return c->sending || channel_sends_for_ops(c) || c->freed >= CREDIT_BYTES;
 }
 
 /* The peer's credit is of use when half of it is gone. */
@@ -72,12 +76,16 @@ void channel_copy(struct channel *c)
 {
     struct p2p_op *op = list_first(&c->copying, struct p2p_op, at);
     size_t left = op->expected - op->moved, n = left < FRAME_CHUNK ? left : FRAME_CHUNK;
-    bool failed = direct_read(c->pid, op->data + op->moved, op->address + op->moved, n) < 0;
-    op->moved = failed ? 0 : op->moved + n;
+    uint64_t pid = c->process.pid;
+    bool failed = direct_read(pid, op->data + op->moved, op->address + op->moved, n) < 0;
+    op->moved += n;
     if (!failed && op->moved < op->expected)
         return;
-    if (failed)
-        c->pid = 0; /* if the process has ended, the mesh finds out */
+    /* Without the mark, the sender's operation may have ended meanwhile, and its memory changed. */
+    if (failed || !direct_works(&c->process)) {
+        op->moved = 0;
+        c->process.pid = 0; /* if the process has ended, the mesh finds out */
+    }
     list_remove(&op->at);
     list_append(&c->granting, &op->at);
 }
@@ -105,17 +113,18 @@ static void begin_process(struct p2p *p, struct channel *c)
     begin(c, FRAME_PROCESS, 0, c->tx_body, 32);
 }
 
-/* Whether no bytes of the large message are to be sent: it does not fit, or was copied. */
+/* Whether no bytes of the large message are to be sent: it does not fit, was copied, or is empty
+ * (and sent as a large one because the peer keeps too many). */
 static bool is_over(const struct p2p_op *op)
 {
-    return op->expected > op->bytes || (op->moved == op->expected && op->expected > 0);
+    return op->expected > op->bytes || op->moved == op->expected;
 }
 
 static void begin_grant(struct channel *c)
 {
     struct p2p_op *op = list_first(&c->granting, struct p2p_op, at);
     c->tx_op = op;
-    op->copies = c->pid > 0;
+    op->copies = c->process.pid > 0;
     put_u64(c->tx_body, is_over(op) ? 0 : op->copies ? GRANT_COPIES : op->id);
     begin(c, FRAME_GRANT, op->peer_id, c->tx_body, 8);
 }
@@ -140,7 +149,7 @@ static void begin_message(struct channel *c)
 {
     struct p2p_op *op = list_first(&c->waiting, struct p2p_op, at);
     c->tx_op = op;
-    if (op->bytes <= P2P_EAGER && c->kept + eager_cost(op->bytes) <= P2P_KEPT) {
+    if (op->bytes <= P2P_EAGER && c->kept + message_cost(op->bytes) <= P2P_KEPT) {
         begin(c, FRAME_EAGER, op->tag, op->data, op->bytes);
         return;
     }
@@ -191,7 +200,7 @@ static void sent(struct p2p *p, struct channel *c)
     } else if (type == FRAME_REQUEST) {
         list_append(&c->asked, &op->at);
     } else if (type == FRAME_EAGER) {
-        c->kept += eager_cost(op->bytes);
+        c->kept += message_cost(op->bytes);
         p2p_end(p, op, NULL);
     } else if (type == FRAME_DATA) {
         op->moved += c->tx.len;

@@ -38,7 +38,7 @@ static int keep(struct p2p *p, const struct arrival *message, struct arrival **r
 static int begin_eager(struct p2p *p, struct channel *c, uint64_t tag, uint64_t len)
 {
     uint32_t number = (uint32_t)tag;
-    if (len > P2P_EAGER || c->holds + eager_cost(len) > P2P_KEPT ||
+    if (len > P2P_EAGER || c->holds + message_cost(len) > P2P_KEPT ||
         (tag & FRAME_NUMBER) > UINT32_MAX)
         return -EPROTO;
     struct p2p_op *op = p2p_take_posted(p, c, number);
@@ -50,11 +50,11 @@ static int begin_eager(struct p2p *p, struct channel *c, uint64_t tag, uint64_t 
     if (op && len > op->bytes && !(data = c->rx_waste = malloc(len)))
         return -ENOMEM;
     if (!op) {
-        const struct arrival message = {.from = c->peer, .tag = number, .bytes = len};
+        const struct arrival message = {.from = c->peer, .tag = number, .bytes = len, .held = true};
         int rc = keep(p, &message, &c->rx_new);
         if (rc < 0)
             return rc;
-        c->holds += eager_cost(len);
+        c->holds += message_cost(len);
         data = c->rx_new->data;
     }
     read_into(c, FRAME_EAGER, tag, data, len);
@@ -112,7 +112,7 @@ static void end_eager(struct p2p *p, struct channel *c)
     c->rx_op = NULL;
     c->rx_new = NULL;
     if (op) {
-        c->freed += eager_cost(len);
+        c->freed += message_cost(len);
         if (len > op->bytes)
             p2p_too_small(p, op, c->peer, len);
         else
@@ -125,8 +125,8 @@ static void end_eager(struct p2p *p, struct channel *c)
     if (!a->op)
         return;
     /* A receive has taken it in the meantime. */
-    c->holds -= eager_cost(len);
-    c->freed += eager_cost(len);
+    c->holds -= message_cost(len);
+    c->freed += message_cost(len);
     p2p_deliver(p, a->op, c->peer, a->data, len);
     arrival_free(a);
 }
@@ -162,7 +162,7 @@ static int end_process(struct p2p *p, struct channel *c)
     memcpy(process.mark, c->rx_body + 16, DIRECT_MARK);
     if (!mesh->shm || mesh->host_of[c->peer] != mesh->host)
         return -EPROTO;
-    c->pid = direct_works(&process) ? process.pid : 0;
+    c->process = direct_works(&process) ? process : (struct direct_process){.pid = 0};
     return 0;
 }
 

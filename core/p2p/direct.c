@@ -5,6 +5,7 @@
 #include "core/p2p/direct.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/uio.h>
@@ -17,6 +18,12 @@ bool direct_own(uint8_t mark[DIRECT_MARK], struct direct_process *ret)
     *ret = (struct direct_process){.pid = (uint64_t)getpid(), .address = (uintptr_t)mark};
     memcpy(ret->mark, mark, DIRECT_MARK);
     return true;
+}
+
+void direct_end(uint8_t mark[DIRECT_MARK])
+{
+    memset(mark, 0, DIRECT_MARK);
+    atomic_thread_fence(memory_order_seq_cst);
 }
 
 bool direct_works(const struct direct_process *process)

@@ -23,7 +23,11 @@ struct direct_process {
 /* This process; mark: memory that stays as it is. false: there is no random number. */
 bool direct_own(uint8_t mark[DIRECT_MARK], struct direct_process *ret);
 
-/* Whether the process's memory can be read: the mark is there. */
+/* Takes the mark away: peers take nothing for valid that they read from here on. */
+void direct_end(uint8_t mark[DIRECT_MARK]);
+
+/* Whether the process's memory can be read: the mark is there. After a direct_read(): what it has
+ * read is what the process meant. */
 bool direct_works(const struct direct_process *process);
 
 /* Copies from the other process. 0 or -errno. */

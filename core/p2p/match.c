@@ -37,8 +37,10 @@ void match_forget(struct match *m, int from)
         list_for_each(at, next, &m->by_sender[i])
         {
             struct arrival *a = list_entry(at, struct arrival, by_sender);
-            bool whole = a->data && a->have == a->bytes;
-            if (from != P2P_ANY && (a->from != from || whole))
+            if (from != P2P_ANY && a->from != from)
+                continue;
+            a->held = false;
+            if (from != P2P_ANY && a->data && a->have == a->bytes)
                 continue;
             list_remove(&a->by_sender);
             list_remove(&a->by_tag);

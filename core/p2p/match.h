@@ -21,6 +21,7 @@ struct arrival {
     uint64_t address;    /* of the bytes of that, in its process */
     struct p2p_op *self; /* this rank sends it to itself */
     size_t have;
+    bool held;         /* data counts in the sender's channel.holds */
     struct p2p_op *op; /* data is not complete yet: the receive that waits for it */
 };
 
@@ -52,7 +53,8 @@ void match_keep(struct match *m, struct arrival *arrival);
 /* Takes out a receive that waits. */
 void match_cancel(struct match *m, struct p2p_op *op);
 
-/* Drops the arrivals of a sender whose bytes are not all here; P2P_ANY: all arrivals. */
+/* The sender's channel ends: drops its arrivals whose bytes are not all here, and no channel holds
+ * the others. P2P_ANY: drops all arrivals. */
 void match_forget(struct match *m, int from);
 
 void arrival_free(struct arrival *arrival);

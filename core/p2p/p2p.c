@@ -4,6 +4,7 @@
  */
 #include "core/p2p/p2p.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,9 +134,9 @@ static void take_arrival(struct p2p *p, struct p2p_op *op, struct arrival *a)
         p2p_deliver(p, op, a->from, a->self->data, a->bytes);
         p2p_end(p, a->self, NULL);
     } else if (a->data) {
-        if (c) {
-            c->holds -= eager_cost(a->bytes);
-            c->freed += eager_cost(a->bytes);
+        if (c && a->held) {
+            c->holds -= message_cost(a->bytes);
+            c->freed += message_cost(a->bytes);
         }
         p2p_deliver(p, op, a->from, a->data, a->bytes);
     } else {
@@ -190,16 +191,30 @@ int p2p_submit(struct p2p *p, struct p2p_op *op, struct err *err)
 static int read_from(struct p2p *p, struct channel *c, bool *moved)
 {
     c->in = c->in ? c->in : mesh_link(p->mesh, c->peer, LINK_RECV);
-    return c->in ? channel_recv(p, c, moved) : -ENOMEM;
+    bool came = false;
+    int rc = c->in ? channel_recv(p, c, &came) : -ENOMEM;
+    c->news = c->news || came;
+    *moved = *moved || came;
+    return rc;
+}
+
+/* A peer that has shut down needs no credit. If its connection is closed already, what it has sent
+ * can still be in the other one. */
+static int write_to(struct p2p *p, struct channel *c, bool *moved)
+{
+    c->out = c->out ? c->out : mesh_link(p->mesh, c->peer, LINK_SEND);
+    int rc = c->out ? channel_send(p, c, moved) : -ENOMEM;
+    if (rc == -ECONNRESET && mesh_has_left(p->mesh, c->peer) && !channel_sends_for_ops(c)) {
+        c->sending = 0;
+        c->freed = 0;
+        rc = 0;
+    }
+    return rc;
 }
 
 static int move(struct p2p *p, struct channel *c, bool *moved)
 {
-    int rc = 0;
-    if (channel_has_output(c)) {
-        c->out = c->out ? c->out : mesh_link(p->mesh, c->peer, LINK_SEND);
-        rc = c->out ? channel_send(p, c, moved) : -ENOMEM;
-    }
+    int rc = channel_has_output(c) ? write_to(p, c, moved) : 0;
     if (rc == 0 && channel_needs_input(c))
         rc = read_from(p, c, moved);
     if (rc == 0 && !list_empty(&c->copying)) {
@@ -208,7 +223,7 @@ static int move(struct p2p *p, struct channel *c, bool *moved)
     }
     /* What was received may have to be answered. */
     if (rc == 0 && channel_has_output(c) && c->out)
-        rc = channel_send(p, c, moved);
+        rc = write_to(p, c, moved);
     return rc;
 }
 
@@ -245,6 +260,15 @@ bool p2p_progress(struct p2p *p, int *ret_peer, int *ret_rc)
     if (rc < 0)
         *ret_rc = rc;
     return moved || rc < 0;
+}
+
+bool p2p_has_news(struct p2p *p, int peer)
+{
+    struct channel *c = p->of[peer];
+    bool news = c && c->news;
+    if (c)
+        c->news = false;
+    return news;
 }
 
 bool p2p_is_busy(const struct p2p *p)
@@ -292,6 +316,8 @@ static void cut(struct p2p *p, struct channel *c)
 
 void p2p_fail(struct p2p *p, int peer, const struct err *err)
 {
+    if (peer < 0) /* before the caller can change what peers may be copying */
+        direct_end(p->mark);
     list_for_each(op_at, op_next, &p->ops)
     {
         struct p2p_op *op = list_entry(op_at, struct p2p_op, all);
@@ -310,4 +336,16 @@ void p2p_fail(struct p2p *p, int peer, const struct err *err)
             cut(p, c);
     }
     match_forget(&p->match, peer);
+}
+
+void p2p_fail_any(struct p2p *p, const struct err *err)
+{
+    list_for_each(at, next, &p->ops)
+    {
+        struct p2p_op *op = list_entry(at, struct p2p_op, all);
+        if (op->sends || op->peer != P2P_ANY || !op->posted)
+            continue;
+        match_cancel(&p->match, op);
+        p2p_end(p, op, err);
+    }
 }

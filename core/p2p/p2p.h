@@ -6,8 +6,8 @@
  * A message of at most P2P_EAGER bytes is sent with its tag; the receiver keeps it until a receive
  * takes it. Of a larger one only the size is sent; the receiver asks for the data when a receive
  * has taken it, and then the data goes from the sender's memory to the receiver's. The messages of
- * one sender that are kept have at most P2P_KEPT bytes, each counted with 64 more: beyond that all
- * are sent as large ones.
+ * one sender that are kept have at most P2P_KEPT bytes, each counting 128 more: beyond that all are
+ * sent as large ones.
  *
  * Links are made at the first message. This rank reads a peer's only while it waits for something
  * of that peer, so a sender that nobody listens to is stopped by a full link.
@@ -48,11 +48,17 @@ bool p2p_is_busy(const struct p2p *p);
 /* Whether the bytes of a message are on their way. */
 bool p2p_moves(const struct p2p *p);
 
+/* Whether bytes of the peer have come since the last call. */
+bool p2p_has_news(struct p2p *p, int peer);
+
 /* Ends all operations with a peer, -1: all operations, with err. Of -1 no more may begin. */
 void p2p_fail(struct p2p *p, int peer, const struct err *err);
 
 /* Calls f for every operation that has not ended, the oldest first. f must not call p2p. */
 void p2p_each(struct p2p *p, void (*f)(void *ctx, struct p2p_op *op), void *ctx);
+
+/* Ends the receives from any rank for which there is no message yet. */
+void p2p_fail_any(struct p2p *p, const struct err *err);
 
 /* The oldest operation that has not ended; NULL: all have. */
 const struct p2p_op *p2p_oldest(struct p2p *p);

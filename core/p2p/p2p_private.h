@@ -31,13 +31,14 @@ enum frame { FRAME_EAGER = 1, FRAME_REQUEST, FRAME_GRANT, FRAME_DATA, FRAME_CRED
 #define FRAME_BODY   32                /* most bytes of a body other than a message's */
 #define FRAME_CHUNK  ((size_t)1 << 20) /* also of one visit to another process */
 
-#define LARGE_MAX                                                                                  \
-    (1u << 20) /* large messages that wait here: a sender cannot have more in flight */
+/* Most large messages that wait here: a sender cannot have more in flight. */
+#define LARGE_MAX (1u << 20)
 
-/* What an EAGER message counts in P2P_KEPT: also what the receiver needs to keep it. */
-static inline size_t eager_cost(size_t bytes)
+/* What a message that is kept costs: without a part for its struct, the bound would let a sender
+ * make the receiver keep any number of empty ones. */
+static inline size_t message_cost(size_t bytes)
 {
-    return bytes + 64;
+    return bytes + 128;
 }
 
 static inline uint64_t frame_tag(enum frame type, uint64_t number)
@@ -68,13 +69,14 @@ struct channel {
 
     /* receiving */
     struct link *in;
-    uint64_t pid;          /* > 0: the peer's memory can be read */
-    struct list copying;   /* receives whose large message is read from there */
-    struct list receiving; /* receives whose large message is coming */
-    size_t nlarge;         /* large messages that wait for a receive */
-    size_t holds;          /* cost of the EAGER messages that wait for a receive */
-    size_t freed;          /* cost of those for which the peer has not got it back */
-    enum frame reading;    /* 0: no frame is received in part */
+    bool news;                     /* bytes have come: see p2p_has_news() */
+    struct direct_process process; /* pid > 0: the peer's memory can be read */
+    struct list copying;           /* receives whose large message is read from there */
+    struct list receiving;         /* receives whose large message is coming */
+    size_t nlarge;                 /* large messages that wait for a receive */
+    size_t holds;                  /* cost of the EAGER messages that wait for a receive */
+    size_t freed;       /* cost of those that do not, of which the peer has not been told */
+    enum frame reading; /* 0: no frame is received in part */
     struct xfer rx;
     uint64_t rx_number;
     struct p2p_op *rx_op; /* of EAGER and DATA; NULL: rx_new */
@@ -124,6 +126,9 @@ void channel_destroy(struct channel *c);
 
 /* Whether a frame is to be sent. */
 bool channel_has_output(const struct channel *c);
+
+/* Whether one is to be sent that an operation waits for. */
+bool channel_sends_for_ops(const struct channel *c);
 
 /* Whether this rank waits for a frame of the peer. */
 bool channel_needs_input(const struct channel *c);

@@ -345,7 +345,7 @@ static int refuse(void)
     char x[8];
     hvd_handle h;
     struct hvd_message m = {.direction = HVD_SEND, .peer = 1, .device = 0, .data = x, .bytes = 8};
-    int rc = expect(hvd_send(x, 8, 2, 0, 0), -EINVAL, "there is no rank 2 in a set of 2");
+    int rc = expect(hvd_send(x, 8, 2, 0, 0), -EINVAL, "there is no rank 2 in a job of 2");
     rc = rc ? rc : expect(hvd_send(x, 8, HVD_ANY, 0, 0), -EINVAL, "there is no rank -1");
     rc = rc ? rc : expect(hvd_recv(x, 8, -2, 0, 0, NULL), -EINVAL, "there is no rank -2");
     rc = rc ? rc : expect(hvd_send(x, 8, 1, -1, 0), -EINVAL, "tag -1 is negative");

@@ -6,6 +6,7 @@ from harness import raises
 from rank_ops import combined, mine, same
 
 import hvd.torch as hvd
+from hvd import _lib, messages
 
 OWN_LIFE = True
 sets = {}
@@ -246,6 +247,33 @@ def test_messages():
         hvd.recv(torch.zeros(4, 4).t())
     with raises(hvd.HvdError, "tag -1 is negative"):
         hvd.send(torch.zeros(1), 0, tag=-1)
+    with raises(ValueError, "tag 4294967296 does not fit"):
+        hvd.send(torch.zeros(1), 0, tag=2**32)
+    with raises(ValueError, "rank 4294967296 does not fit"):
+        hvd.send(torch.zeros(1), 2**32)
+    with raises(ValueError, "not to None"):
+        hvd.send(torch.zeros(1), None)
+
+
+def test_dropped_message():
+    """The library writes to memory of a receive whose object is gone: no other object must have it by then."""
+    rank, got = hvd.rank(), bytearray(8)
+    dropped = messages.irecv(got, rank, tag=8)
+    del dropped
+    others = [_lib.Arrival(peer=77, bytes=77) for _ in range(2000)]
+    hvd.send(torch.ones(2), rank, tag=8)
+    assert all((other.peer, other.bytes) == (77, 77) for other in others)
+    assert any(got)
+
+
+def test_failed_message():
+    """Each wait() for a message that has failed raises the same."""
+    rank = hvd.rank()
+    message = hvd.irecv(torch.zeros(1), rank, tag=9)
+    hvd.send(torch.zeros(4), rank, tag=9)
+    for _ in range(2):
+        with raises(hvd.HvdError, "a message of 16 bytes"):
+            message.wait()
 
 
 def test_removed():

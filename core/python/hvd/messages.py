@@ -11,6 +11,7 @@ the job, also in a process set. A message has exactly the bytes of the buffer th
 """
 import ctypes
 import errno
+import operator
 
 from ._lib import Arrival, HvdError, Message, check, lib
 from .buffers import _address, _memory, _view
@@ -25,10 +26,23 @@ at_shutdown.append(_dropped.clear)
 
 
 def _forget_ended():
-    for handle, kept in list(_dropped):
-        if lib.hvd_poll(handle) != 0:
-            lib.hvd_release(handle)
-            _dropped.remove((handle, kept))
+    """Looks at each of them once. Each is taken out first, since other threads may look at the same time."""
+    for _ in range(len(_dropped)):
+        try:
+            message = _dropped.pop(0)
+        except IndexError:
+            return
+        if lib.hvd_poll(message[0]) == 0:
+            _dropped.append(message)
+        else:
+            lib.hvd_release(message[0])
+
+
+def _int32(what, value):
+    """The value, of which ctypes would silently take the low 32 bits."""
+    if not -(2**31) <= operator.index(value) < 2**31:
+        raise ValueError(f"{what} {value} does not fit into 32 bits")
+    return value
 
 
 class InFlight:
@@ -37,18 +51,21 @@ class InFlight:
 
     def __init__(self, direction, data, peer, tag, process_set):
         self._handle = ctypes.c_int64(0)
-        self._set = process_set
+        self._set, self._failure = process_set, None
+        if direction == _SEND and peer is None:
+            raise ValueError("a message is sent to a rank, not to None")
         _forget_ended()
         self._arrival = Arrival()
         view = _view(data, direction == _RECV)
-        self._bytes, self._kept = view.nbytes, (data, _memory(view))
+        memory = _memory(view)
+        self._bytes, self._kept = view.nbytes, (data, memory, self._arrival)  # what the library reads and writes
         message = Message(
             direction=direction,
-            peer=_ANY if peer is None else process_set.number_of(peer),
-            tag=tag,
+            peer=_ANY if peer is None else _int32("rank", process_set.number_of(peer)),
+            tag=_int32("tag", tag),
             set=request_set(process_set),
             device=-1,
-            data=_address(self._kept[1]),
+            data=_address(memory),
             bytes=self._bytes,
             ret_arrival=ctypes.pointer(self._arrival) if direction == _RECV else None,
         )
@@ -75,7 +92,12 @@ class InFlight:
         if handle.value:
             code = lib.hvd_wait(handle)
             self._kept = None
-            check(code)
+            try:
+                check(code)
+            except HvdError as failure:
+                self._failure = failure
+        if self._failure:
+            raise self._failure
         if not self._receives:
             return None
         sender = self._set.ranks[self._arrival.peer]

@@ -308,6 +308,39 @@ static void test_one_leaves(void **state)
         simulate(seed, seed % 2, true);
 }
 
+/* Rank 2, which rank 1 connects to rank 0, enters and is cut off by the end of rank 1. Rank 0,
+ * which comes later, must not go on with what it has of rank 2. */
+static void test_cut_off(void **state)
+{
+    static const struct rendezvous_ops ops = {.send = on_send, .end = on_end};
+    static struct world w;
+    struct err err = {.code = 0};
+    w = (struct world){.size = 3, .now = 1, .random = 1, .ngroups = 1, .leaver = 1, .leaves_at = 1};
+    w.groups[0] = (struct group){.name = "a", .ranks = {0, 2}, .n = 2};
+    for (int r = 0; r < 3; r++) {
+        struct node *n = &w.nodes[r];
+        *n = (struct node){.w = &w, .rank = r, .parent = r - 1};
+        n->children[0] = r + 1;
+        n->nchildren = r < 2;
+        assert_int_equal(
+            rendezvous_create(3, r, n->parent, n->children, n->nchildren, &ops, n, &n->v, &err), 0);
+    }
+    assert_true(step(&w.nodes[2]));
+    while (w.nqueue > 0)
+        deliver(&w);
+    leave(&w.nodes[1]);
+    while (w.nqueue > 0)
+        deliver(&w);
+    assert_int_equal(w.groups[0].err.code, -ESHUTDOWN);
+    assert_true(step(&w.nodes[0]));
+    assert_true(w.nodes[0].waits);
+    w.now += LIMIT;
+    rendezvous_tick(w.nodes[0].v, w.now);
+    assert_false(w.nodes[0].waits);
+    for (int r = 0; r < 3; r++)
+        rendezvous_destroy(w.nodes[r].v);
+}
+
 /* A second thread of this rank, at the same point. */
 static void test_busy(void **state)
 {
@@ -326,9 +359,8 @@ static void test_busy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_come),
-        cmocka_unit_test(test_some_stay_away),
-        cmocka_unit_test(test_one_leaves),
+        cmocka_unit_test(test_all_come),   cmocka_unit_test(test_some_stay_away),
+        cmocka_unit_test(test_one_leaves), cmocka_unit_test(test_cut_off),
         cmocka_unit_test(test_busy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
