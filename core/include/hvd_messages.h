@@ -19,9 +19,10 @@ extern "C" {
  * - Messages from one rank to another one with equal tags, in one set, are received in the order in
  *   which they were sent. Messages of different sets have nothing to do with each other.
  * - A send of up to 16 KiB ends when the link has taken the bytes, which may be before it is
- *   received. A larger one ends when the receiver has taken the bytes, so only after the receive
- *   was submitted; and a small one, too, while the receiver keeps many (about 1 MiB of one sender,
- *   or 8000 empty ones). Do not rely on the former.
+ *   received. A larger one ends when a receive has asked for the bytes and the link has
+ *   taken them, so only after the receive was submitted; and a small one, too, while the receiver
+ *   keeps many (about 1 MiB of one sender, or 8000 empty ones). Do not rely on the former. The end
+ *   of a send does not say that the receiver has the bytes: it may have shut down meanwhile.
  * - Receives that wait take messages in the order in which they were submitted.
  *
  * If a rank of the job is lost, all messages fail with -ECONNRESET. If a rank shuts down, those
