@@ -118,7 +118,7 @@ static bool in_torch(struct nccl_places *p)
     return false;
 }
 
-/* Whether LD_PRELOAD names this file. */
+/* Whether LD_PRELOAD names this file by its path; a bare name is not recognized. */
 static bool is_preloaded(const char *file)
 {
     const char *value = getenv("LD_PRELOAD");
@@ -148,7 +148,7 @@ static bool prefer_preloaded(struct library_copies *mapped)
     return false;
 }
 
-/* Adds the mapped copy, if there is one. -EEXIST: there are two. */
+/* Adds the mapped copy, if there is one. -EEXIST as find(). */
 static int find_mapped(struct nccl_places *p, const char *asked, struct err *err)
 {
     struct library_copies mapped;
@@ -222,7 +222,9 @@ static void add_others(struct nccl_places *p, const char *asked)
     add_pythonpath(p);
 }
 
-/* The places to try in this process, best first. -EEXIST: there are two copies. */
+/* The files of NCCL's that this process may load, best first. If a copy is mapped, it is the only
+ * one. -EEXIST: several are mapped and none is LD_PRELOAD's, or HVD_NCCL_LIB names another file
+ * than the mapped one. */
 static int find(struct nccl_places *ret, struct err *err)
 {
     const char *asked = env_get("NCCL_LIB");

@@ -81,8 +81,8 @@ struct given {
     const struct nccl_api *api;
     struct nccl_host host;
     int rank, size;
-    struct nccl_abi_id id;      /* the result of do_id() */
-    struct ncclComm *comm;      /* the result of do_init() */
+    struct nccl_abi_id id;      /* made by do_id(), used by do_init() */
+    struct ncclComm *comm;      /* made by do_init(), used by the other calls */
     struct CUstream_st *stream; /* of a launch */
     struct nccl_steps steps;    /* its list is behind this struct */
     const char *doing;          /* the function of NCCL's that has failed in a launch */
@@ -204,8 +204,8 @@ static int begin_launch(struct nccl_comm *c, struct err *err)
 
 /* ---- abort ---- */
 
-/* Begins the abort: on the communicator's thread, or if that is still in a call on another one. If
- * there is none, tries again later. */
+/* Begins the abort on the communicator's thread. If that thread is still in an earlier call, uses a
+ * second thread. Without a thread or memory bury_on() tries again later. */
 static void begin_burial(struct nccl_comm *c, struct burial *b)
 {
     if (b->kept && !b->second && caller_create(&b->second, NULL) < 0)
@@ -229,8 +229,8 @@ static void take_kept(struct nccl_comm *c, struct burial *b)
     call_release(TAKE(b->kept));
 }
 
-/* Makes progress on the burial. Returns whether it is in progress. At its end a call that has not
- * returned is left as it is, with its thread. */
+/* Goes on with the abort of the old communicator. Returns whether it is in progress. A call that
+ * does not return in time is left as it is, with its thread. */
 static bool bury_on(struct nccl_comm *c)
 {
     struct burial *b = &c->burial;

@@ -63,8 +63,9 @@ struct nccl_run {
     bool heard; /* all ranks can have a communicator */
     bool ready; /* this rank has it */
     struct nccl_abi_id id;
-    bool unused; /* this rank made id, and no communicator was made with it. NCCL keeps a thread
-                    and a socket for an id until that happens */
+    /* Rank 0 has made id, and no rank uses it because of the verdict. The next epoch takes the same
+     * one: NCCL keeps a thread and a socket for an id until a communicator is made with it. */
+    bool unused;
 
     struct nccl_way way; /* valid if heard */
 

@@ -17,7 +17,7 @@ struct mesh_listener;
  * shorter. */
 #define CONNECT_MS 10000
 
-/* A set in the making. */
+/* A set that is being made. */
 struct making {
     struct set *set;
     struct mesh_listener *listener; /* on members */

@@ -283,8 +283,8 @@ struct hvd_result {
                             * differ by now) */
 };
 
-/* Fills ret_result for a handle of such an operation for which hvd_wait() or
- * hvd_wait_stream() has returned 0.
+/* Fills ret_result for a handle of an allgather, alltoall, gather or scatter for which hvd_wait()
+ * or hvd_wait_stream() has returned 0.
  *
  * Returns: 0; -EINVAL: unknown handle, or neither has returned 0 for it.
  * Owner: data and splits belong to the engine (unless data is the request's output) until
@@ -292,7 +292,7 @@ struct hvd_result {
  * Threads: any. */
 HVD_API int hvd_result(hvd_handle handle, struct hvd_result *ret_result);
 
-/* Releases the handle of such an operation, and its result.
+/* Releases the handle of an allgather, alltoall, gather or scatter, and its result.
  *
  * Threads: any. No other call may use the handle or its result meanwhile, except hvd_wait() in
  *   another thread: then this call does nothing. */

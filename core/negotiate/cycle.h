@@ -18,9 +18,9 @@ struct cycle_edge {
 };
 
 /* Finds edges that form a cycle without a node twice, all of which existed at one time, and were
- * seen within less than `spread` after that time. n: at most CYCLE_EDGES. Returns how many they
- * are, with their numbers in the cycle's order in ret[CYCLE_NODES]; 0: there is no such cycle. Of
- * the cycles through one node it finds a shortest one. */
+ * seen within less than `spread` after that time. n: at most CYCLE_EDGES. Returns the number of
+ * edges in the cycle; ret ([CYCLE_NODES]) gets their indices in `edges`, in the order of the cycle.
+ * 0: there is no such cycle. Of the cycles through one node it finds a shortest one. */
 int cycle_find(const struct cycle_edge *edges, int n, uint64_t spread, int *ret);
 
 #endif

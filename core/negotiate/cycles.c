@@ -137,7 +137,9 @@ void cycles_destroy(struct cycles *c)
     free(c);
 }
 
-/* Forgets what was told two periods ago: a rank that is still blocked has told so again. */
+/* Drops edges that no rank has reported for two stall periods: a rank that stays blocked reports
+ * again in each one. Keeps operations that were printed in that time, so that they are not printed
+ * again too early. */
 static void expire(struct cycles *c, uint64_t now)
 {
     int kept = 0;

@@ -68,8 +68,8 @@ struct cycles *cycles_create(uint64_t period);
 /* NULL is allowed. */
 void cycles_destroy(struct cycles *c);
 
-/* A rank has told that it is blocked. Beyond a fixed number of ranks and operations it is dropped.
- */
+/* Stores a rank's report that it is blocked. Drops the report if the tables of operations or edges
+ * are full. */
 void cycles_add(struct cycles *c, const struct blocked *b, uint64_t now);
 
 /* Calls say for each cycle that was found. An operation is in one of them at most in a period.

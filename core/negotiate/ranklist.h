@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ranklist: an ordered list of ranks in messages and in texts. In a message it is a list of runs
- * {u32 first, u32 step, u32 length}, rank i of a run being first + i * step (modulo 2^32). So the
- * groups of a grid of ranks (data, tensor and pipeline parallelism) have one run whatever their
- * size. Equal lists have equal bytes. Plain data; no locking.
+ * {u32 first, u32 step, u32 length}, rank i of a run being first + i * step (modulo 2^32). So each
+ * data, tensor or pipeline group of a grid of ranks is one run, however many ranks it has. Equal
+ * lists have equal bytes. Plain data; no locking.
  */
 #ifndef HVD_NEGOTIATE_RANKLIST_H
 #define HVD_NEGOTIATE_RANKLIST_H

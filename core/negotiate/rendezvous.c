@@ -42,7 +42,7 @@ struct point {
     uint64_t hash; /* of the key */
     int *ranks;    /* [n] */
     int n;
-    void *caller; /* who has entered on this rank; NULL: nobody */
+    void *caller; /* of rendezvous_enter() on this rank; NULL: no thread of it has entered */
     bool *via;    /* [children] ranks at or below this child have entered */
     /* on rank 0: */
     struct buf *of;           /* [n] what the ranks have entered with */

@@ -29,10 +29,10 @@ struct arrival {
 
 struct match {
     struct list posted[MATCH_BUCKETS];     /* receives from one sender */
-    struct list posted_any[MATCH_BUCKETS]; /* those from any, by tag */
+    struct list posted_any[MATCH_BUCKETS]; /* receives with P2P_ANY as source, by tag */
     struct list by_sender[MATCH_BUCKETS];  /* arrivals */
     struct list by_tag[MATCH_BUCKETS];
-    size_t nany; /* receives from any that wait */
+    size_t nany; /* how many receives with P2P_ANY as source wait */
 };
 
 void match_init(struct match *m);

@@ -59,9 +59,11 @@ struct channel {
     struct list granted;  /* large sends whose data is sent, in turns */
     bool introduces;      /* PROCESS is to be sent */
     size_t kept;          /* cost of the EAGER messages that the peer may still keep */
-    struct list granting; /* receives for whose large message a GRANT is to be sent */
-    uint64_t ids;         /* of large messages, in both directions */
-    enum frame sending;   /* 0: no frame is sent in part */
+    struct list granting; /* receives for which a GRANT is to be sent: it asks for the data, or says
+                             that it is copied or does not fit */
+    /* The last id that this rank gave to a large message here: sends and receives share them. */
+    uint64_t ids;
+    enum frame sending; /* 0: no frame is sent in part */
     struct xfer tx;
     struct p2p_op *tx_op; /* NULL: a frame without message */
     bool chunk_sent;      /* the last frame was DATA: now it is the turn of `waiting` */

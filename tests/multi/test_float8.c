@@ -103,7 +103,7 @@ static int gather(const struct crew *c)
     return rc;
 }
 
-/* A rank sends each rank ROWS rows, and 1 more for each number that the rank has. */
+/* Every rank sends ROWS + i rows to rank i. Returns the index of the first row for rank `to`. */
 static int64_t first_for(int to)
 {
     return (int64_t)to * ROWS + (int64_t)to * (to - 1) / 2;

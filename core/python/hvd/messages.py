@@ -113,7 +113,7 @@ def isend(data, dst, tag=0, process_set=global_process_set):
 
 
 def irecv(data, src=None, tag=0, process_set=global_process_set):
-    """Receives into a buffer from rank src; None: from any. Returns an InFlight."""
+    """Receives into a buffer from rank src; None: from any rank of the set. Returns an InFlight."""
     return InFlight(_RECV, data, src, tag, process_set)
 
 

@@ -31,7 +31,7 @@ struct group {
     char name[16];
     int ranks[RANKS], n;
     bool lacks; /* one of its ranks does not enter */
-    int ends;   /* ranks that were told the end */
+    int ends;   /* how many ranks know that it has ended */
     struct err err;
     uint32_t serial;
 };
