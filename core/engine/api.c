@@ -173,6 +173,8 @@ static int submit_copy(const void *requests, size_t stride, size_t known, size_t
 int hvd_submit_sized(const struct hvd_request *requests, size_t size, size_t n,
                      hvd_handle *ret_handles)
 {
+    if (!requests || !ret_handles)
+        return err_set(&last, EINVAL, "%s is NULL", requests ? "ret_handles" : "requests");
     if (size == sizeof(*requests))
         return submit(requests, n, ret_handles);
     if (size < offsetof(struct hvd_request, set))

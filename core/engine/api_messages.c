@@ -18,6 +18,8 @@ int hvd_exchange_sized(const struct hvd_message *messages, size_t size, size_t n
     if (size != sizeof(*messages))
         return err_set(err, EINVAL, "a message of %zu bytes: this version of hvd has %zu", size,
                        sizeof(*messages));
+    if (!messages || !ret_handles)
+        return err_set(err, EINVAL, "%s is NULL", messages ? "ret_handles" : "messages");
     struct engine *e = life_begin(NULL, err);
     if (!e)
         return err->code;

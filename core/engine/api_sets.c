@@ -14,7 +14,8 @@ int hvd_set_add(const int *ranks, int n, int *ret_set)
     struct engine *e = life_begin(NULL, api_error());
     if (!e)
         return api_error()->code;
-    int rc = sets_add(e, ranks, n, ret_set, api_error());
+    int unused;
+    int rc = sets_add(e, ranks, ranks ? n : 0, ret_set ? ret_set : &unused, api_error());
     life_end();
     return rc;
 }
@@ -24,7 +25,8 @@ int hvd_set_form(const char *name, const int *ranks, int n, int *ret_set)
     struct engine *e = life_begin(NULL, api_error());
     if (!e)
         return api_error()->code;
-    int rc = sets_form(e, name, ranks, n, ret_set, api_error());
+    int unused;
+    int rc = sets_form(e, name, ranks, ranks ? n : 0, ret_set ? ret_set : &unused, api_error());
     life_end();
     return rc;
 }
@@ -60,6 +62,7 @@ int hvd_set_ranks(int set, int *ret_ranks, int n)
 {
     struct engine *e;
     struct world w;
+    n = ret_ranks ? n : 0;
     if (life_peek(&e, &w, api_error()) < 0)
         return api_error()->code;
     int rc = e ? sets_ranks(e, set, ret_ranks, n, api_error()) : need_world(set);

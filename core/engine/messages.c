@@ -171,9 +171,20 @@ static void report(struct circle *c, const struct p2p_op *op, uint64_t now)
     turn_tell_agent(c->engine, 2, text);
 }
 
+/* HVD_STALL_SHUTDOWN_TIME_SECONDS: the job ends, as for operations of all ranks. */
+static void give_up(struct circle *c, const struct p2p_op *op)
+{
+    struct err err = {.code = 0};
+    err_set(&err, ETIMEDOUT,
+            "rank %d has waited for a message with tag %u for HVD_STALL_SHUTDOWN_TIME_SECONDS",
+            circle_world_rank(c, c->rank), op->tag);
+    engine_abort_all(c->engine, err.msg);
+    engine_fail(c->engine, &err);
+}
+
 static uint64_t stall_tick(struct circle *c, uint64_t now)
 {
-    uint64_t limit = c->engine->set.stall_ns;
+    uint64_t limit = c->engine->set.stall_ns, end = c->engine->set.stall_shutdown_ns;
     const struct p2p_op *op = c->p2p && limit ? p2p_oldest(c->p2p) : NULL;
     if (!op)
         return UINT64_MAX;
@@ -181,12 +192,17 @@ static uint64_t stall_tick(struct circle *c, uint64_t now)
         c->message_oldest = op->number;
         c->message_since = c->message_told = now;
     }
+    end = end ? c->message_since + end : UINT64_MAX;
+    if (now >= end) {
+        give_up(c, op);
+        return UINT64_MAX;
+    }
     if (now < c->message_told + limit)
-        return c->message_told + limit;
+        return c->message_told + limit < end ? c->message_told + limit : end;
     report(c, op, now);
     blocked_ask(c, now);
     c->message_told = now;
-    return now + limit;
+    return now + limit < end ? now + limit : end;
 }
 
 uint64_t messages_tick(struct circle *c, uint64_t now)

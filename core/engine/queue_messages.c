@@ -23,7 +23,11 @@ int queue_check_message(struct queue *q, const struct hvd_message *m, int size, 
     if (m->bytes < 0 || (m->bytes > 0 && !m->data))
         return err_set(err, EINVAL, "a message of %lld bytes at %p", (long long)m->bytes, m->data);
     if (m->device >= 0)
-        return err_set(err, ENOTSUP, "messages in the memory of GPUs are not possible yet");
+        return err_set(
+            err, ENOTSUP,
+            "a message's device is %d: messages in the memory of GPUs are not possible yet, "
+            "the host's memory is -1",
+            m->device);
     *ret = (struct p2p_op){.sends = m->direction == HVD_SEND,
                            .peer = any ? P2P_ANY : m->peer,
                            .tag = (uint32_t)m->tag,

@@ -89,10 +89,11 @@ static int check_reduction(const struct hvd_request *r, const char *name, struct
     if ((unsigned)r->op >= HVD_OPS)
         return err_set(err, EINVAL, "%s: unknown op %d", name, (int)r->op);
     if (r->dtype >= REDUCE_DTYPES)
-        return err_set(err, EINVAL,
-                       "%s: %s cannot combine elements of %s, which are only moved (broadcast, "
-                       "allgather, alltoall): convert the tensor to bfloat16 first",
-                       name, hvd_kind_name(r->kind), hvd_dtype_name(r->dtype));
+        return err_set(
+            err, EINVAL,
+            "%s: %s cannot combine elements of %s, which are only moved (broadcast, "
+            "allgather, alltoall, gather, scatter): convert the tensor to bfloat16 first",
+            name, hvd_kind_name(r->kind), hvd_dtype_name(r->dtype));
     if (r->op == HVD_ADASUM &&
         ((r->kind != HVD_ALLREDUCE && r->kind != HVD_REDUCE) || r->device >= 0))
         return err_set(err, ENOTSUP, "%s: adasum is possible in an allreduce in host memory only",

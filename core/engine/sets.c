@@ -342,7 +342,8 @@ static int remove_set(struct engine *e, struct set *set, struct err *err)
 
 static int no_such_set(int number, struct err *err)
 {
-    return err_set(err, EINVAL, "hvd_set_remove: there is no set %d to remove", number);
+    return err_set(err, EINVAL, "hvd_set_remove: there is no set %d to remove%s", number,
+                   number == 0 ? ": 0 is the world" : "");
 }
 
 static int remove_added(struct engine *e, int number, struct err *err)

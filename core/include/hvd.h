@@ -173,15 +173,17 @@ struct hvd_request {
     enum hvd_kind kind;
     const char *name;      /* NULL: named by its kind and the count of unnamed calls */
     const void *input;     /* may be NULL when it has no elements */
-    void *output;          /* allgather, alltoall: NULL, or see output_rows */
+    void *output;          /* allgather, alltoall, gather, scatter: NULL, or see output_rows */
     enum hvd_dtype dtype;  /* barrier: ignored */
     int ndim;              /* 0..HVD_MAX_DIMS; a scalar has none */
     const int64_t *shape;  /* of the input; broadcast: of the tensor, the same on every rank */
-    enum hvd_op op;        /* allreduce, reducescatter */
+    enum hvd_op op;        /* allreduce, reduce, reducescatter */
     double prescale;       /* allreduce, reducescatter: input times this first; 0 stands for 1 */
     double postscale;      /* and the result times this at the end; 0 stands for 1 */
-    int root;              /* broadcast: the rank that sends; output is written on all others */
-    const int64_t *splits; /* alltoall: rows of dimension 0 for each rank; NULL: equal numbers */
+    int root;              /* broadcast: the rank that sends; output is written on all others.
+                            * reduce, gather: the rank that has the result; scatter: that sends */
+    const int64_t *splits; /* alltoall; scatter, on the root: rows of dimension 0 for each rank;
+                            * NULL: equal numbers */
     int device;            /* -1: host memory; else the GPU of input and output */
     void *stream;          /* on a GPU: the CUstream whose queued work completes input and frees
                             * output; NULL: the default stream */
@@ -204,10 +206,11 @@ struct hvd_request {
  *   alltoall       splits[r] rows go to rank r; result: received rows in the order of the ranks.
  *   reducescatter  the rows are distributed: the first shape[0] % size ranks get one row more;
  *                  output holds this rank's rows.
- *   reduce         as allreduce; output is only defined on the root, and overwritten on all ranks.
+ *   reduce         as allreduce; output is only defined on the root, and overwritten on all ranks:
+ *                  it is not NULL on any.
  *   gather         as allgather; only the root gets rows.
- *   scatter        as alltoall of the root's rows; on other ranks dimension 0 counts as 0, and
- *                  input may be NULL.
+ *   scatter        as alltoall of the root's rows; on other ranks dimension 0 counts as 0,
+ *                  splits are ignored, and input may be NULL.
  */
 
 typedef int64_t hvd_handle; /* > 0; of this process and of this hvd_init() */

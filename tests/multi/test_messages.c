@@ -352,7 +352,7 @@ static int refuse(void)
     rc = rc ? rc : expect(hvd_send(x, -1, 1, 0, 0), -EINVAL, "a message of -1 bytes");
     rc = rc ? rc : expect(hvd_send(NULL, 1, 1, 0, 0), -EINVAL, "a message of 1 bytes at");
     rc = rc ? rc : expect(hvd_send(x, 8, 1, 0, 5), -EINVAL, "there is no set 5");
-    rc = rc ? rc : expect(hvd_exchange(&m, 1, &h), -ENOTSUP, "GPUs are not possible yet");
+    rc = rc ? rc : expect(hvd_exchange(&m, 1, &h), -ENOTSUP, "the host's memory is -1");
     rc = rc ? rc : expect(hvd_exchange(&m, 0, &h), -EINVAL, "0 messages");
     return rc ? rc : expect(hvd_exchange_sized(&m, 8, 1, &h), -EINVAL, "a message of 8 bytes");
 }
@@ -457,6 +457,22 @@ static void test_dies(void **state)
 
 /* ---- stalls, shutdown ------------------------------------------------------------------------ */
 
+/* Nobody sends; the time limit of stalls ends the job on both ranks. */
+static int gives_up(int rank, int size, void *arg)
+{
+    char x;
+    if (hvd_init() != 0)
+        return FAIL("%s", hvd_error());
+    int rc = rank == 0 ? hvd_recv(&x, 1, 1, 4, 0, NULL) : hvd_barrier("b");
+    bool named = strstr(hvd_error(), "has waited for a message with tag 4 for HVD_STALL_SHUTDOWN");
+    if (rc != (rank == 0 ? -ETIMEDOUT : -ECONNRESET) || !named)
+        rc = FAIL("%d (%s)", rc, hvd_error());
+    else
+        rc = 0;
+    hvd_shutdown();
+    return rc;
+}
+
 static void *close_later(void *arg)
 {
     nap_ms(2500);
@@ -481,6 +497,14 @@ static int stalls(int rank, int size, void *arg)
     return rc ? rc : down;
 }
 
+static void test_gives_up(void **state)
+{
+    const char *const env[] = {"HVD_STALL_CHECK_TIME_SECONDS=1",
+                               "HVD_STALL_SHUTDOWN_TIME_SECONDS=1", NULL};
+    const struct world_options o = {.size = 2, .env = env};
+    assert_int_equal(world_run_options(&o, gives_up, NULL), 0);
+}
+
 static void test_stalls(void **state)
 {
     const char *const env[] = {"HVD_STALL_CHECK_TIME_SECONDS=1", NULL};
@@ -495,7 +519,8 @@ int main(void)
         cmocka_unit_test(test_any),    cmocka_unit_test(test_ring),
         cmocka_unit_test(test_flood),  cmocka_unit_test(test_refused),
         cmocka_unit_test(test_leaves), cmocka_unit_test(test_dies),
-        cmocka_unit_test(test_stalls), cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_stalls), cmocka_unit_test(test_gives_up),
+        cmocka_unit_test(test_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@ import operator
 
 from ._lib import Arrival, HvdError, Message, check, lib
 from .buffers import _address, _memory, _view
-from .process_sets import global_process_set, request_set
+from .process_sets import checked, global_process_set, request_set
 from .world import at_shutdown
 
 _SEND, _RECV, _ANY = 0, 1, -1
@@ -40,6 +40,8 @@ def _forget_ended():
 
 def _int32(what, value):
     """The value, of which ctypes would silently take the low 32 bits."""
+    if not hasattr(value, "__index__"):
+        raise TypeError(f"{what} should be an integer, got {value!r}")
     if not -(2**31) <= operator.index(value) < 2**31:
         raise ValueError(f"{what} {value} does not fit into 32 bits")
     return value
@@ -54,6 +56,9 @@ class InFlight:
         self._set, self._failure = process_set, None
         if direction == _SEND and peer is None:
             raise ValueError("a message is sent to a rank, not to None")
+        if peer is not None and _int32("a rank", peer) < 0:
+            raise ValueError(f"there is no rank {peer}")
+        checked(process_set)
         _forget_ended()
         self._arrival = Arrival()
         view = _view(data, direction == _RECV)

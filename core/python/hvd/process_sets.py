@@ -167,6 +167,8 @@ def form_process_set(ranks, name):
 
     Returns a new ProcessSet, also if there is one of these ranks. Raises HvdError on all ranks that have called: with
     errno ETIMEDOUT if a rank has not, which the text names."""
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise ValueError(f"a process set's name is a string of 1 to 255 bytes, got {name!r}")
     process_set = ProcessSet(ranks)
     number, count = ctypes.c_int(), len(process_set.ranks)
     array = (ctypes.c_int * count)(*process_set.ranks)
