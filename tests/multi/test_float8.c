@@ -213,7 +213,7 @@ static int refuse(const struct crew *c, enum hvd_kind kind, enum hvd_op op)
     r.op = op;
     snprintf(want, sizeof(want),
              "%s: %s cannot combine elements of %s, which are only moved (broadcast, allgather, "
-             "alltoall): convert the tensor to bfloat16 first",
+             "alltoall, gather, scatter): convert the tensor to bfloat16 first",
              r.name, hvd_kind_name(kind), hvd_dtype_name(c->dtype));
     int rc = hvd_submit(&r, 1, &h);
     return rc == -EINVAL && strcmp(hvd_error(), want) == 0 ? 0 : FAIL("%d %s", rc, hvd_error());
