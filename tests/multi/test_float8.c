@@ -207,7 +207,7 @@ static int refuse(const struct crew *c, enum hvd_kind kind, enum hvd_op op)
 {
     uint8_t data[MOST] = {0}, out[MOST];
     const int64_t rows = MOST;
-    char want[160];
+    char want[200];
     hvd_handle h;
     struct hvd_request r = request(c, kind, data, out, &rows);
     r.op = op;
