@@ -18,7 +18,7 @@
 #include "core/engine/turn_private.h"
 #include "core/p2p/p2p.h"
 
-/* What a rank has sent may come so long after its farewell, and after what came before. */
+/* How long after its farewell, and after the last bytes, a rank's messages may still arrive. */
 #define DEPARTED_NS (1 * CLOCK_S)
 #define SPINS       500
 
@@ -86,19 +86,24 @@ bool messages_move(const struct circle *c)
     return c->p2p && p2p_moves(c->p2p);
 }
 
+/* Ends the messages with a rank that has shut down. */
+static void fail_departed(struct circle *c, int peer)
+{
+    struct err err = {.code = 0};
+    err_set(&err, ESHUTDOWN, "rank %d has shut down", circle_world_rank(c, peer));
+    p2p_fail(c->p2p, peer, &err);
+}
+
 bool messages_progress(struct circle *c)
 {
     int peer = -1, rc = 0;
     if (!messages_busy(c))
         return false;
     bool moved = p2p_progress(c->p2p, &peer, &rc);
-    if (rc < 0 && peer >= 0 && c->control.departed[peer]) {
-        struct err err = {.code = 0};
-        err_set(&err, ESHUTDOWN, "rank %d has shut down", circle_world_rank(c, peer));
-        p2p_fail(c->p2p, peer, &err);
-    } else if (rc < 0) {
+    if (rc < 0 && peer >= 0 && c->control.departed[peer])
+        fail_departed(c, peer);
+    else if (rc < 0)
         engine_lost(c, "a message", rc);
-    }
     return moved;
 }
 
@@ -112,8 +117,7 @@ void messages_check_departed(struct circle *c, uint64_t now)
             c->control.departed[r] = at = now;
         if (at == 0 || r == c->rank || now - at < DEPARTED_NS)
             continue;
-        err_set(&err, ESHUTDOWN, "rank %d has shut down", circle_world_rank(c, r));
-        p2p_fail(c->p2p, r, &err);
+        fail_departed(c, r);
         others--;
     }
     if (!c->p2p || others > 0 || c->size == 1)
@@ -234,7 +238,7 @@ static int run_queued(struct engine *e, const struct hvd_message *m, struct err 
     return drive_collect(e, slot, handle, err);
 }
 
-/* What the driver reads of a slot that is not in the queue. */
+/* Sets the fields that the driver reads of a slot that is not in the queue. */
 static void init_slot(struct slot *slot, const struct hvd_message *m)
 {
     atomic_init(&slot->handle, 0);

@@ -11,6 +11,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/coll/reduce.h"
+#include "core/negotiate/signature.h"
 
 int64_t request_rows(int64_t rows, int rank, int size)
 {
@@ -231,13 +232,6 @@ static int check_kind(const struct hvd_request *r, const char *name, int rank, i
     return rc < 0 ? rc : check_memory(r, name, f, reads_input, err);
 }
 
-/* A reduce is an allreduce, a gather and a scatter are alltoalls. */
-static enum hvd_kind run_as(enum hvd_kind kind)
-{
-    bool moves = kind == HVD_GATHER || kind == HVD_SCATTER;
-    return moves ? HVD_ALLTOALL : kind == HVD_REDUCE ? HVD_ALLREDUCE : kind;
-}
-
 int request_check(const struct hvd_request *r, const char *name, int rank, int size,
                   struct request_facts *ret, struct err *err)
 {
@@ -245,7 +239,7 @@ int request_check(const struct hvd_request *r, const char *name, int rank, int s
     memset(&f, 0, sizeof(f)); /* zeroes unused dimensions and the padding, too */
     if ((unsigned)r->kind >= HVD_KINDS)
         return err_set(err, EINVAL, "%s: unknown kind of operation %d", name, (int)r->kind);
-    f.sig.kind = (uint8_t)run_as(r->kind);
+    f.sig.kind = (uint8_t)signature_runs_as(r->kind);
     f.sig.asked = f.sig.kind == (uint8_t)r->kind ? 0 : (uint8_t)r->kind;
     f.sig.device = -1;
     if (r->kind == HVD_BARRIER) {

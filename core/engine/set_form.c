@@ -15,6 +15,7 @@
 #include "core/engine/failure.h"
 #include "core/engine/meet.h"
 #include "core/engine/set_private.h"
+#include "core/engine/vote.h"
 #include "core/negotiate/ranklist.h"
 
 /* A member is at most CONNECT_MS behind the first one. */
@@ -25,18 +26,13 @@ enum { ROUND_CARDS, ROUND_CONNECTED, ROUND_REMOVE };
 
 /* ---- an agreement --------------------------------------------------------------------------- */
 
-/* What the members have brought: {i32 code, text} of those that failed, {0, card} of the others. */
+/* The result of a meeting. Each member brings {i32 code, text} if it has failed, else {0, card}. */
 struct outcome {
     const struct rendezvous_point *point;
     struct err err;    /* of the member that failed; of one that did not fail because of others */
     uint32_t serial;   /* as of struct rendezvous_end */
     struct buf *cards; /* [n] where the cards go; NULL: there are none */
 };
-
-static bool by_another(const struct err *err)
-{
-    return err->code == -ETIMEDOUT || err->code == -ECONNRESET;
-}
 
 static void take_failure(struct outcome *o, int rank, struct reader *r, int code)
 {
@@ -47,7 +43,7 @@ static void take_failure(struct outcome *o, int rank, struct reader *r, int code
     memcpy(text, from ? from : "", len);
     text[len] = 0;
     err_set(&its, -code, "rank %d: %s", rank, text);
-    if (!o->err.code || (by_another(&o->err) && !by_another(&its)))
+    if (!o->err.code || (vote_by_another(&o->err) && !vote_by_another(&its)))
         o->err = its;
 }
 

@@ -54,14 +54,18 @@ static int tell(const struct vote *v, int rank, const struct err *mine, bool tel
     return told.code;
 }
 
+bool vote_by_another(const struct err *err)
+{
+    return err->code == -ETIMEDOUT || err->code == -ECONNRESET;
+}
+
 /* Which error is told: that of the rank with the largest mark, so of the lowest rank; a rank that
  * failed because of another one comes last. */
 static int64_t mark_of(int rank, const struct err *mine)
 {
     if (mine->code == 0)
         return 0;
-    bool by_another = mine->code == -ETIMEDOUT || mine->code == -ECONNRESET;
-    return (by_another ? 0 : (int64_t)1 << 32) + INT32_MAX - rank;
+    return (vote_by_another(mine) ? 0 : (int64_t)1 << 32) + INT32_MAX - rank;
 }
 
 void vote_refuse(int64_t *all, size_t n, int rank, const struct err *mine)

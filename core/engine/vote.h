@@ -38,6 +38,10 @@ int vote_well(const struct vote *v, int rank, const struct err *mine, struct err
  * If not, the result is 0 however it went. */
 #define VOTE_WORDS 16
 
+/* Whether a rank has failed only because another one did not answer: the other error is told first.
+ */
+bool vote_by_another(const struct err *err);
+
 /* For a rank that others ask for its part in vote_same() and that refuses (engine/join): `all`
  * holds n neutral elements, and vote_refuse() writes the refusal into it. If then vote_tells() is
  * true for the reduced result, this rank contributes vote_telling() to the next collective. */

@@ -273,7 +273,7 @@ HVD_API int hvd_wait(hvd_handle handle);
  * Threads: any. */
 HVD_API int hvd_wait_stream(hvd_handle handle, void *stream);
 
-/* What an allgather, alltoall, gather or scatter has received. Memory of the engine stays valid
+/* The result of an allgather, alltoall, gather or scatter. Memory of the engine stays valid
  * until hvd_release(). On a GPU the engine then reuses it for another result: work that reads it
  * must have ended by then, or be on the stream of the requests that follow. */
 struct hvd_result {

@@ -36,7 +36,7 @@ extern "C" {
 
 enum hvd_direction { HVD_SEND, HVD_RECV };
 
-/* What a receive has got. */
+/* The message that a receive has got. */
 struct hvd_arrival {
     int peer;      /* who has sent it; its number in the set */
     int64_t bytes; /* at most those of the receive */

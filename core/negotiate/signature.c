@@ -34,13 +34,16 @@ struct signature signature_common(const struct signature *sig)
     return common;
 }
 
+enum hvd_kind signature_runs_as(enum hvd_kind asked)
+{
+    bool moves = asked == HVD_GATHER || asked == HVD_SCATTER;
+    return moves ? HVD_ALLTOALL : asked == HVD_REDUCE ? HVD_ALLREDUCE : asked;
+}
+
 static bool is_kind(const struct signature *sig)
 {
-    unsigned runs = sig->asked == HVD_REDUCE                                ? HVD_ALLREDUCE
-                    : sig->asked == HVD_GATHER || sig->asked == HVD_SCATTER ? HVD_ALLTOALL
-                    : sig->asked                                            ? HVD_KINDS
-                                                                            : sig->kind;
-    return runs == sig->kind && runs < HVD_REDUCE;
+    return sig->kind < HVD_REDUCE && sig->asked < HVD_KINDS &&
+           signature_runs_as(signature_asked(sig)) == sig->kind;
 }
 
 int signature_check(const struct signature *sig, struct err *err)

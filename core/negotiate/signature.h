@@ -27,6 +27,9 @@ static inline void signature_ungroup(struct signature *sig)
     sig->group_hash = 0;
 }
 
+/* The kind that is run for a request of the kind `asked`: see signature.asked. */
+enum hvd_kind signature_runs_as(enum hvd_kind asked);
+
 /* The kind that the program has asked for. */
 static inline enum hvd_kind signature_asked(const struct signature *sig)
 {

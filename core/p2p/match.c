@@ -72,7 +72,6 @@ static struct arrival *oldest(struct match *m, const struct p2p_op *op)
 struct arrival *match_post(struct match *m, struct p2p_op *op)
 {
     struct arrival *a = oldest(m, op);
-    op->posted = false;
     if (a) {
         list_remove(&a->by_sender);
         list_remove(&a->by_tag);

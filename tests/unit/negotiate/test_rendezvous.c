@@ -36,8 +36,6 @@ struct group {
     uint32_t serial;
 };
 
-struct member; /* a rank in a group, as a caller */
-
 struct node {
     struct world *w;
     int rank, parent, children[RANKS], nchildren;
