@@ -117,7 +117,7 @@ $(BUILD)/core/coll/reduce_%.o: CFLAGS += -fno-sanitize=thread
 endif
 # Computing the values that tests compare results with takes half of the tests' time, so it is not instrumented.
 # Sanitizers still see the memcpy and memcmp of whole blocks by which tests use these values.
-$(BUILD)/tests/harness/values.o $(BUILD)/tests/harness/pattern.o: CFLAGS += -O3 -fno-sanitize=all
+$(BUILD)/tests/harness/values.o $(BUILD)/tests/harness/pattern.o $(BUILD)/tests/harness/formula.o: CFLAGS += -O3 -fno-sanitize=all
 ifeq ($(MACHINE),x86_64)
 $(BUILD)/core/coll/reduce_avx2.o: CFLAGS += -mavx2 -mf16c
 $(BUILD)/core/coll/reduce_avx512.o: CFLAGS += -mavx2 -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq

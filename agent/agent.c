@@ -65,7 +65,7 @@ static void post_progress(struct agent *a)
     for (int i = 0; i < a->ranks.n; i++) {
         struct rank *rank = a->ranks.list[i];
         if (rank->progress_new && !rank->reaped) {
-            rank_count_descriptors(rank);
+            rank_count_limits(rank);
             outbox_report(&a->outbox, &rank->progress);
         }
         rank->progress_new = false;

@@ -76,6 +76,8 @@ void agent_relay_send_numbers(struct agent_relay *relay, int member,
     buf_put_u32(&body, numbers->epoch);
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         buf_put_u32(&body, (uint32_t)words[i]);
+    if (numbers->place != numbers->rank)
+        buf_put_u32(&body, (uint32_t)numbers->place);
     rank->waiting = false;
     rank->arrived = true;
     rank_send(rank, CTL_NUMBERS, &body, NULL);

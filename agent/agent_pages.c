@@ -25,7 +25,7 @@ static void put_ranks(struct buf *out, const struct agent_pages *p)
     }
 }
 
-/* What the ranks' last reports of progress say. */
+/* The numbers in the ranks' last reports of progress. */
 static void put_progress(struct buf *out, const struct agent_pages *p)
 {
     static const struct {
@@ -36,11 +36,31 @@ static void put_progress(struct buf *out, const struct agent_pages *p)
          offsetof(struct report_item, batches)},
         {"hvd_rank_bytes_total", "counter", "bytes of tensors reduced or moved",
          offsetof(struct report_item, bytes)},
-        {"hvd_rank_sets", "gauge", "sets that the rank is in", offsetof(struct report_item, sets)},
+        {"hvd_rank_sets", "gauge", "sets that the rank is in",
+         offsetof(struct report_item, sets.n)},
         {"hvd_rank_descriptors", "gauge", "open descriptors of a rank that is in sets",
-         offsetof(struct report_item, descriptors)},
+         offsetof(struct report_item, sets.descriptors)},
         {"hvd_rank_descriptors_max", "gauge", "the hard limit of hvd_rank_descriptors",
-         offsetof(struct report_item, descriptors_max)},
+         offsetof(struct report_item, sets.descriptors_max)},
+        {"hvd_rank_segment_bytes", "gauge",
+         "memory in shared segments that the rank, if it is in sets, has made for its host",
+         offsetof(struct report_item, sets.segments)},
+        {"hvd_rank_memory_left_bytes", "gauge",
+         "memory that is left to the container of a rank that is in sets",
+         offsetof(struct report_item, sets.memory_left)},
+        {"hvd_rank_memory_limit_bytes", "gauge",
+         "the limit that hvd_rank_memory_left_bytes reaches first",
+         offsetof(struct report_item, sets.memory_limit)},
+        {"hvd_rank_communicators", "gauge",
+         "communicators of NCCL's of a rank that is in sets, of the world and of sets",
+         offsetof(struct report_item, sets.communicators)},
+        {"hvd_rank_gpu_memory_left_bytes", "gauge",
+         "free memory of its GPU when a communicator was last made or freed",
+         offsetof(struct report_item, sets.gpu_memory_left)},
+        {"hvd_rank_gpu_memory_bytes", "gauge", "all memory of that GPU",
+         offsetof(struct report_item, sets.gpu_memory)},
+        {"hvd_rank_broken_sets", "gauge", "fixed sets of the rank that have lost a rank",
+         offsetof(struct report_item, sets.broken)},
     };
     for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
         prometheus_head(out, all[k].name, all[k].type, all[k].help);

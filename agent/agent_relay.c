@@ -197,7 +197,8 @@ static void on_hello(struct agent_relay *relay, struct rank *rank, const struct 
     buf_put(&rank->card, frame->body + r.pos, n);
     rank_watch_hello(rank, (int)pid);
     agent_relay_give_lifeline(relay, rank);
-    rank->progress.sets = 0;
+    if (why == CTL_JOIN) /* else its sets go on in the next epoch */
+        rank->progress.sets = (struct set_report){0};
     rank->hello = rank->waiting = true;
     rank->bye = rank->posted = rank->arrived = false;
     rank->bye_status = 0;
@@ -239,8 +240,11 @@ static void send_roster(struct agent_relay *relay, struct rank *rank,
     for (int i = 0; i < roster->n; i++) {
         const struct card *c = &roster->cards[i];
         bool local = strcmp(c->agent, relay->config->agent) == 0;
-        buf_put_u8(&body, (uint8_t)((local ? CTL_LOCAL : 0) | (c->is_new ? CTL_NEW : 0)));
+        buf_put_u8(&body, (uint8_t)((local ? CTL_LOCAL : 0) | (c->is_new ? CTL_NEW : 0) |
+                                    (roster->keep_places ? CTL_PLACE : 0)));
         buf_put_u32(&body, (uint32_t)c->member);
+        if (roster->keep_places)
+            buf_put_u32(&body, (uint32_t)c->place);
         buf_put_u32(&body, (uint32_t)c->bytes.len);
         buf_put(&body, c->bytes.data, c->bytes.len);
     }
@@ -386,25 +390,21 @@ static void on_repaired(struct agent_relay *relay, struct rank *rank, const stru
         outbox_report(relay->outbox, &item);
 }
 
-/* What the rank's next report of its progress says besides the progress. */
+/* The rank's next report of its progress, without the progress. */
 static struct report_item progress_of(const struct rank *rank)
 {
     return (struct report_item){.type = REPORT_PROGRESS,
                                 .member = rank->assignment.member,
                                 .pid = (int)rank->pid,
-                                .sets = rank->progress.sets,
-                                .descriptors = rank->progress.descriptors,
-                                .descriptors_max = rank->progress.descriptors_max};
+                                .sets = rank->progress.sets};
 }
 
 static void on_sets(struct rank *rank, const struct ctl_frame *frame)
 {
-    struct reader r = reader_over(frame->body, frame->len);
     struct report_item item = progress_of(rank);
     item.batches = rank->progress.batches;
     item.bytes = rank->progress.bytes;
-    item.sets = reader_u32(&r);
-    if (r.failed)
+    if (set_report_take(frame->body, frame->len, &item.sets) < 0)
         return;
     rank->progress = item;
     rank->progress_new = true;

@@ -40,12 +40,7 @@ static int read_token(struct coordinator *c, struct err *err)
 static int make_roster(struct coordinator *c, const struct saved_job *k, struct err *err)
 {
     const struct job *job = c->core.job;
-    struct roster_elastic elastic = {.min = job->min_np,
-                                     .max = job->max_np,
-                                     .reset_limit = job->reset_limit,
-                                     .start_limit = (uint64_t)job->start_timeout * CLOCK_S,
-                                     .backoff_first = (uint64_t)job->cooldown_min * CLOCK_S,
-                                     .backoff_max = (uint64_t)job->cooldown_max * CLOCK_S};
+    const struct roster_elastic elastic = coordinator_limits(job);
     struct roster_saved saved = {.term = k->term + 1,
                                  .change = k->change,
                                  .target = k->target,

@@ -12,6 +12,17 @@
 
 #define KILL_AFTER_MS 3500 /* from a stop with STOP_GRACE_MS until agents are killed */
 
+struct roster_elastic coordinator_limits(const struct job *job)
+{
+    return (struct roster_elastic){.min = job->min_np,
+                                   .max = job->max_np,
+                                   .reset_limit = job->reset_limit,
+                                   .start_limit = (uint64_t)job->start_timeout * CLOCK_S,
+                                   .backoff_first = (uint64_t)job->cooldown_min * CLOCK_S,
+                                   .backoff_max = (uint64_t)job->cooldown_max * CLOCK_S,
+                                   .keep_places = job->keep_places};
+}
+
 void coordinator_say(struct coordinator_core *c, int level, const char *fmt, ...)
 {
     char line[4096] = "hvdrun: ";

@@ -31,6 +31,9 @@ struct coordinator_core {
     char reason[1024]; /* why the job failed, if no rank caused it; "": not set */
 };
 
+/* The roster's limits for an elastic job. */
+struct roster_elastic coordinator_limits(const struct job *job);
+
 /* Prints "hvdrun: ..." on standard error if -v was given at least level times. */
 void coordinator_say(struct coordinator_core *c, int level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

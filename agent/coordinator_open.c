@@ -92,16 +92,9 @@ static int make_roster(struct coordinator *c, struct err *err)
     }
     if (rc == 0)
         rc = roster_init(&c->core.roster, c->core.job->name, key, hosts, n, err);
+    const struct roster_elastic limits = coordinator_limits(c->core.job);
     if (rc == 0 && c->core.job->elastic)
-        rc = roster_make_elastic(
-            &c->core.roster,
-            &(struct roster_elastic){.min = c->core.job->min_np,
-                                     .max = c->core.job->max_np,
-                                     .reset_limit = c->core.job->reset_limit,
-                                     .start_limit = (uint64_t)c->core.job->start_timeout * CLOCK_S,
-                                     .backoff_first = (uint64_t)c->core.job->cooldown_min * CLOCK_S,
-                                     .backoff_max = (uint64_t)c->core.job->cooldown_max * CLOCK_S},
-            err);
+        rc = roster_make_elastic(&c->core.roster, &limits, err);
     sodium_memzero(key, sizeof(key));
     free(hosts);
     free(uids);

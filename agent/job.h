@@ -17,6 +17,7 @@ struct job {
      * job min_np and max_np are 0. Filled by options_elastic(). */
     bool elastic;
     int min_np, max_np;
+    bool keep_places;    /* elastic: a joiner takes the place of a lost rank */
     int elastic_timeout; /* seconds below min_np before the job gives up */
     int reset_limit;     /* most ranks that are replaced; 0: no limit */
     /* Seconds before a failed rank, or the agent of a lost host, is started again: the first time,

@@ -17,6 +17,7 @@ static const struct field {
     {"spec", "minWorkers", JOBFIELD_USED},
     {"spec", "maxWorkers", JOBFIELD_USED},
     {"spec", "slotsPerWorker", JOBFIELD_USED},
+    {"spec", "keepPlaces", JOBFIELD_USED},
     {"spec", "gang", JOBFIELD_CLUSTER_MAP},
     {"spec", "doctor", JOBFIELD_USED_MAP},
     {"spec", "runPolicy", JOBFIELD_CLUSTER_MAP},

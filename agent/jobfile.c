@@ -111,6 +111,19 @@ static int number_of(const struct reading *r, const yaml_node_t *node, const cha
     return 0;
 }
 
+static int bool_of(const struct reading *r, const yaml_node_t *node, const char *field, bool *ret,
+                   struct err *err)
+{
+    const char *text = "";
+    int rc = text_of(r, node, field, &text, err);
+    bool yes = strcmp(text, "true") == 0;
+    if (rc == 0 && !yes && strcmp(text, "false") != 0)
+        rc = fail(r, node, field, "want true or false", err);
+    if (rc == 0)
+        *ret = yes;
+    return rc;
+}
+
 /* Appends a list of texts to argv. */
 static int add_words(struct reading *r, struct job *job, yaml_node_t *node, const char *field,
                      struct err *err)
@@ -402,6 +415,18 @@ static int take_sizes(struct reading *r, struct job *job, yaml_node_t *spec, str
     return rc;
 }
 
+/* The command line can also ask for it. */
+static int take_places(struct reading *r, struct job *job, yaml_node_t *spec, struct err *err)
+{
+    yaml_node_t *node = find(r, spec, "keepPlaces");
+    bool keep = false;
+    int rc = node ? bool_of(r, node, "spec.keepPlaces", &keep, err) : 0;
+    if (rc == 0 && keep && !job->min_np && !job->max_np)
+        rc = fail(r, node, "spec.keepPlaces", "it needs minWorkers or maxWorkers", err);
+    job->keep_places |= keep;
+    return rc;
+}
+
 static int read_document(struct reading *r, struct job *job, struct err *err)
 {
     yaml_node_t *root = yaml_document_get_root_node(&r->doc);
@@ -415,7 +440,8 @@ static int read_document(struct reading *r, struct job *job, struct err *err)
     yaml_node_t *spec = find(r, root, "spec");
     if (!job->argv)
         return fail(r, spec ? spec : root, "spec.template.spec.containers", "missing", err);
-    return take_sizes(r, job, spec, err);
+    rc = take_sizes(r, job, spec, err);
+    return rc < 0 ? rc : take_places(r, job, spec, err);
 }
 
 /* The line on which brackets are nested too deeply, 0: none. Also counts brackets inside texts; a

@@ -2,10 +2,10 @@
  *
  * jobfile: reads an HvdJob manifest (YAML, as for Kubernetes) as a job on this machine.
  *
- * Uses metadata.name; spec.workers, minWorkers, maxWorkers and slotsPerWorker; spec.doctor.policy;
- * and of the first container of spec.template its command, args, env (name and value) and
- * workingDir. The rest is for a cluster. A field that the spec does not have is an error, except in
- * spec.template, which belongs to Kubernetes.
+ * Uses metadata.name; spec.workers, minWorkers, maxWorkers, slotsPerWorker and keepPlaces;
+ * spec.doctor.policy; and of the first container of spec.template its command, args, env (name and
+ * value) and workingDir. The rest is for a cluster. A field that the spec does not have is an
+ * error, except in spec.template, which belongs to Kubernetes.
  */
 #ifndef HVD_AGENT_JOBFILE_H
 #define HVD_AGENT_JOBFILE_H

@@ -40,7 +40,8 @@ int options_start_timeout(struct job *job, struct err *err);
 /* Sets the doctor's policy from HVD_DOCTOR, unless the command line or the job file gives it. */
 int options_doctor(struct job *job, struct err *err);
 
-/* Checks that np, min_np and max_np, where given, fit together. */
+/* Checks that np, min_np and max_np, where given, fit together, and that only an elastic job keeps
+ * places. */
 int options_check_sizes(const struct job *job, struct err *err);
 
 /* Decides whether the job is elastic and fills its sizes, so that 1 <= min_np <= np <= max_np. Call

@@ -152,6 +152,10 @@ int options_check_sizes(const struct job *job, struct err *err)
         return err_set(err, EINVAL, "-np %d is less than --min-np %d", job->np, job->min_np);
     if (job->max_np && job->np > job->max_np)
         return err_set(err, EINVAL, "-np %d is more than --max-np %d", job->np, job->max_np);
+    if (job->keep_places && !job->min_np && !job->max_np && !job->discovery_script)
+        return err_set(err, EINVAL,
+                       "--keep-places: a job of a fixed size never gets a new rank for a lost one; "
+                       "give --min-np or --max-np, too");
     return 0;
 }
 

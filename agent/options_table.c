@@ -50,6 +50,8 @@ static const struct option options[] = {
     {"--min-np|--min-num-proc", "N", "elastic: with fewer ranks the job waits (-np)", set_number,
      "min"},
     {"--max-np|--max-num-proc", "N", "elastic: the job never has more ranks", set_number, "max"},
+    {"--keep-places", NULL, "elastic: a new rank gets the number of the one that was lost",
+     set_flag, "places"},
     {"--host-discovery-script", "FILE", "elastic: asked each second for hosts: host[:slots] lines",
      set_script, NULL},
     {"--slots-per-host|--slots", "N", "slots of a host that the script names without a number (1)",
@@ -313,6 +315,8 @@ static int set_flag(struct options *o, const char *value, const char *setting, s
     (void)value, (void)err;
     if (strcmp(setting, "bindings") == 0)
         o->job.report_bindings = true;
+    else if (strcmp(setting, "places") == 0)
+        o->job.keep_places = true;
     else if (strcmp(setting, "prefix") == 0)
         o->job.no_prefix = true;
     else if (strcmp(setting, "verbose") == 0)

@@ -17,12 +17,13 @@
 #include "core/base/clock.h"
 #include "core/base/fd.h"
 #include "core/base/log.h"
+#include "core/base/memory.h"
 #include "core/member/roster.h"
 
 /* Processes left in a rank's group get SIGTERM at once, and SIGKILL after this. */
 #define REST_GRACE_MS 1000
 #define POLL_MS       20
-#define COUNT_MS      5000 /* least time between two counts of a rank's descriptors */
+#define COUNT_MS      5000 /* least time between two counts of rank_count_limits() */
 
 static void on_ctl(void *arg, uint32_t events);
 
@@ -256,16 +257,25 @@ static void on_hello_end(void *arg, uint32_t events)
     rank->ops->hello_ended(rank->arg, rank);
 }
 
-void rank_count_descriptors(struct rank *rank)
+void rank_count_limits(struct rank *rank)
 {
-    struct report_item *p = &rank->progress;
+    struct set_report *sets = &rank->progress.sets;
+    struct fd_use use = {0};
+    struct memory memory = {0}; /* the agent's: its ranks are in the same container */
     uint64_t now = clock_ns();
     bool known = rank->counted_at && now - rank->counted_at < COUNT_MS * CLOCK_MS;
-    if (p->sets > 0 && known)
+    if (sets->n > 0 && known)
         return;
-    rank->counted_at = p->sets > 0 ? now : 0;
-    if (p->sets == 0 || !fd_count(rank->hello_pid, &p->descriptors, &p->descriptors_max))
-        p->descriptors = p->descriptors_max = 0;
+    rank->counted_at = sets->n > 0 ? now : 0;
+    if (sets->n > 0) {
+        (void)fd_count(rank->hello_pid, CTL_MEMFD, &use); /* 0: not known */
+        (void)memory_read("", &memory);
+    }
+    sets->descriptors = use.open;
+    sets->descriptors_max = use.most;
+    sets->segments = use.memory;
+    sets->memory_left = memory.left;
+    sets->memory_limit = memory.limit;
 }
 
 void rank_watch_hello(struct rank *rank, int pid)

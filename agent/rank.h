@@ -93,7 +93,7 @@ struct rank {
     struct buf card;
     struct report_item progress;
     bool progress_new;
-    uint64_t counted_at; /* clock_ns() when its descriptors were counted; 0: never */
+    uint64_t counted_at; /* clock_ns() when rank_count_limits() has counted; 0: never */
 };
 
 /* Makes the control socket. *ret_child_fd is the child's end, its HVD_AGENT_FD. */
@@ -125,9 +125,10 @@ void rank_read_frames(struct rank *rank);
  * rank is ended and rank->text says why. */
 void rank_send(struct rank *rank, enum ctl_type type, const struct buf *body, struct ctl_fds *fds);
 
-/* Counts the descriptors of a rank that is in sets, for its report of progress. Takes the last
- * count again for some seconds, because the time for it grows with their number. */
-void rank_count_descriptors(struct rank *rank);
+/* Of a rank that is in sets, counts the descriptors and the memory of its shared segments, and
+ * looks how much memory is left, for its report of progress. Takes the last count again for some
+ * seconds, because the time for it grows with the number of descriptors. */
+void rank_count_limits(struct rank *rank);
 
 /* Watches the process that said HELLO, if it is a child of the rank's process, whose own end is
  * reported anyway. */

@@ -21,7 +21,7 @@
 #define SAVED_JOB_FILE_MAX (16u << 20)
 #define SAVED_JOB_ADDRESS  64
 #define SAVED_JOB_HOME     128
-#define SAVED_JOB_VERSION  1 /* version of the file format; raised with every change of it */
+#define SAVED_JOB_VERSION  2 /* version of the file format; raised with every change of it */
 
 /* The agents in order; agent i runs on job.hosts i. */
 struct saved_job_agent {

@@ -9,9 +9,12 @@
 #include <string.h>
 
 #include "agent/table.h"
+#include "core/base/memory.h"
 #include "core/member/roster.h"
 
-#define LINES_MAX 32 /* if there are more members, they are listed by host: one screen */
+#define BROKEN_MAX   1024 /* broken sets that are stored, and printed */
+#define BROKEN_SHOWN 8
+#define LINES_MAX    32 /* if there are more members, they are listed by host: one screen */
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
@@ -51,6 +54,7 @@ static bool is_over(const struct status_member *m)
 static void read_member(const json_t *j, int index, struct status_member *m)
 {
     m->rank = get_int(j, "rank", -1);
+    m->place = get_int(j, "place", -1);
     m->member = get_int(j, "member", m->rank < 0 ? index : m->rank);
     get_text(j, "host", m->host, sizeof(m->host));
     get_text(j, "state", m->state, sizeof(m->state));
@@ -62,6 +66,41 @@ static void read_member(const json_t *j, int index, struct status_member *m)
     m->sets = get_count(j, "sets", 0);
     m->descriptors = get_count(j, "descriptors", 0);
     m->descriptors_max = get_count(j, "descriptors_max", 0);
+    m->segments = get_count(j, "segments", 0);
+    m->memory_left = get_count(j, "memory_left", 0);
+    m->memory_limit = get_count(j, "memory_limit", 0);
+    m->communicators = get_count(j, "communicators", 0);
+    m->gpu_memory_left = get_count(j, "gpu_memory_left", 0);
+    m->gpu_memory = get_count(j, "gpu_memory", 0);
+    m->broken = get_count(j, "broken", 0);
+}
+
+/* Each of its ranks reports a broken set. The first report is taken. */
+static int add_broken(const json_t *j, struct status *s, struct err *err)
+{
+    int64_t number = get_count(j, "set", 0);
+    int at = 0;
+    while (at < s->nbroken && s->broken[at].number < number)
+        at++;
+    if ((at < s->nbroken && s->broken[at].number == number) || s->nbroken == BROKEN_MAX)
+        return 0;
+    struct status_set *grown = realloc(s->broken, ((size_t)s->nbroken + 1) * sizeof(*grown));
+    if (!grown)
+        return err_set(err, ENOMEM, "no memory for %d sets", s->nbroken + 1);
+    s->broken = grown;
+    memmove(&grown[at + 1], &grown[at], (size_t)(s->nbroken++ - at) * sizeof(*grown));
+    grown[at] = (struct status_set){.number = number, .since = get_count(j, "since", 0)};
+    get_text(j, "text", grown[at].text, sizeof(grown[at].text));
+    return 0;
+}
+
+static int read_broken(const json_t *member, struct status *s, struct err *err)
+{
+    const json_t *list = json_object_get(member, "broken_sets");
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(list); i++)
+        rc = add_broken(json_array_get(list, i), s, err);
+    return rc;
 }
 
 static int read_members(const json_t *j, struct status *s, struct err *err)
@@ -77,9 +116,14 @@ static int read_members(const json_t *j, struct status *s, struct err *err)
     if (!s->members)
         return err_set(err, ENOMEM, "no memory for %zu members", n);
     s->n = (int)n;
-    for (int i = 0; i < s->n; i++)
-        read_member(json_array_get(list, (size_t)i), i, &s->members[i]);
-    return 0;
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < s->n; i++) {
+        const json_t *member = json_array_get(list, (size_t)i);
+        read_member(member, i, &s->members[i]);
+        if (!is_over(&s->members[i]))
+            rc = read_broken(member, s, err);
+    }
+    return rc;
 }
 
 /* Renames the states of joiners while others train. */
@@ -120,8 +164,10 @@ int status_read(const json_t *j, struct status *ret, struct err *err)
     s.bytes_per_s = get_number(rate, "bytes_per_s", -1);
     s.findings = (int)json_array_size(json_object_get(j, "findings"));
     int rc = read_members(j, &s, err);
-    if (rc < 0)
+    if (rc < 0) {
+        status_fini(&s);
         return rc;
+    }
     for (int i = 0; i < s.n && s.elastic && s.epoch > 0; i++)
         name_arrival(&s.members[i]);
     if (!s.state[0])
@@ -133,6 +179,7 @@ int status_read(const json_t *j, struct status *ret, struct err *err)
 void status_fini(struct status *s)
 {
     free(s->members);
+    free(s->broken);
     *s = (struct status){0};
 }
 
@@ -162,13 +209,9 @@ const char *status_duration(int64_t ms, char *dst, size_t size)
     return dst;
 }
 
-static void print_bytes(double bytes, FILE *out)
+static const char *text_of(double bytes, char *dst, size_t size)
 {
-    const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    size_t i = 0;
-    for (; bytes >= 1024 && i + 1 < sizeof(units) / sizeof(units[0]); i++)
-        bytes /= 1024;
-    fprintf(out, "%.*f %s/s", i ? 1 : 0, bytes, units[i]);
+    return memory_text(bytes > 0 && bytes < 9e18 ? (uint64_t)bytes : 0, dst, size);
 }
 
 static void print_head(const struct status *s, const char *name, int64_t started, int64_t now,
@@ -186,6 +229,60 @@ static void print_head(const struct status *s, const char *name, int64_t started
             status_duration(now - started, up, sizeof(up)));
     if (s->waiting_for[0])
         fprintf(out, "  waiting for   %s\n", s->waiting_for);
+}
+
+/* The host whose ranks in sets have the least memory left, and the shared memory of these ranks. */
+static void print_memory(const struct status *s, FILE *out)
+{
+    char shared[24], left[24], limit[24];
+    const struct status_member *least = NULL;
+    int64_t sum = 0;
+    for (int i = 0; i < s->n; i++) {
+        const struct status_member *m = &s->members[i];
+        if (m->sets > 0 && m->memory_limit > 0 && !is_over(m) &&
+            (!least || m->memory_left < least->memory_left))
+            least = m;
+    }
+    for (int i = 0; least && i < s->n; i++)
+        if (!is_over(&s->members[i]) && strcmp(s->members[i].host, least->host) == 0)
+            sum += s->members[i].segments;
+    if (least)
+        fprintf(out, "  memory        shared segments on %s take %s; %s of %s are left there\n",
+                least->host, text_of((double)sum, shared, sizeof(shared)),
+                text_of((double)least->memory_left, left, sizeof(left)),
+                text_of((double)least->memory_limit, limit, sizeof(limit)));
+}
+
+/* Whether a member's communicators are nearer to their limit than those of the other one: it has
+ * less free memory of its GPU. A member whose memory is known comes first; if neither is known, the
+ * one with more communicators does. */
+static bool is_nearer(const struct status_member *m, const struct status_member *other)
+{
+    bool known = m->gpu_memory > 0, known_too = other->gpu_memory > 0;
+    if (known && known_too)
+        return m->gpu_memory_left < other->gpu_memory_left;
+    return known != known_too ? known : m->communicators > other->communicators;
+}
+
+/* The communicators of the rank whose GPU has the least memory left. */
+static void print_communicators(const struct status *s, FILE *out)
+{
+    char left[24], all[24];
+    const struct status_member *near = NULL;
+    for (int i = 0; i < s->n; i++) {
+        const struct status_member *m = &s->members[i];
+        if (m->sets > 0 && m->communicators > 0 && !is_over(m) && (!near || is_nearer(m, near)))
+            near = m;
+    }
+    if (!near)
+        return;
+    fprintf(out, "  communicators rank %d has %lld of NCCL's", near->rank,
+            (long long)near->communicators);
+    if (near->gpu_memory > 0)
+        fprintf(out, "; %s of %s were left on its GPU",
+                text_of((double)near->gpu_memory_left, left, sizeof(left)),
+                text_of((double)near->gpu_memory, all, sizeof(all)));
+    fputc('\n', out);
 }
 
 /* How many sets a rank is in at most, and the rank that is nearest to its limit of descriptors. */
@@ -210,11 +307,26 @@ static void print_sets(const struct status *s, FILE *out)
         fprintf(out, "; rank %d has %lld of at most %lld descriptors", near->rank,
                 (long long)near->descriptors, (long long)near->descriptors_max);
     fputc('\n', out);
+    print_memory(s, out);
+    print_communicators(s, out);
+}
+
+/* Each broken set, until its ranks remove it. */
+static void print_broken(const struct status *s, int64_t now, FILE *out)
+{
+    char ago[48];
+    for (int i = 0; i < s->nbroken && i < BROKEN_SHOWN; i++)
+        fprintf(out,
+                "  broken set    %s, %s ago: all its operations fail until the "
+                "lost ranks are replaced, or it is removed\n",
+                s->broken[i].text, status_duration(now - s->broken[i].since, ago, sizeof(ago)));
+    if (s->nbroken > BROKEN_SHOWN)
+        fprintf(out, "                and %d more broken sets\n", s->nbroken - BROKEN_SHOWN);
 }
 
 static void print_changes(const struct status *s, int64_t now, FILE *out)
 {
-    char ago[48];
+    char ago[48], rate[24];
     if (s->asked > s->change)
         fprintf(out, "  asked for     change %lld; %lld is in effect\n", (long long)s->asked,
                 (long long)s->change);
@@ -233,33 +345,49 @@ static void print_changes(const struct status *s, int64_t now, FILE *out)
                 s->restarts == 1 ? "" : "s");
     if (s->batches_per_s >= 0) {
         fprintf(out, "  throughput    %.1f batches/s, ", s->batches_per_s);
-        print_bytes(s->bytes_per_s > 0 ? s->bytes_per_s : 0, out);
-        fputc('\n', out);
+        fprintf(out, "%s/s\n", text_of(s->bytes_per_s, rate, sizeof(rate)));
     }
     print_sets(s, out);
+    print_broken(s, now, out);
     if (s->findings > 0)
         fprintf(out, "  the doctor    has %d finding%s: run hvd-doctor on the hosts to see all\n",
                 s->findings, s->findings == 1 ? "" : "s");
 }
 
-static void add_member(struct table *t, const struct status_member *m)
+static void add_number(struct table *t, int number, int least)
+{
+    if (number < least)
+        table_add(t, "-");
+    else
+        table_add(t, "%d", number);
+}
+
+static bool has_places(const struct status *s)
+{
+    bool any = false;
+    for (int i = 0; i < s->n; i++)
+        any |= s->members[i].place >= 0;
+    return any;
+}
+
+static void add_member(struct table *t, const struct status_member *m, bool places)
 {
     char idle[48];
-    if (m->rank < 0)
-        table_add(t, "-");
-    else
-        table_add(t, "%d", m->rank);
+    add_number(t, m->rank, 0);
+    if (places)
+        add_number(t, m->place, 0);
     table_add(t, "%d", m->member);
     table_add(t, "%s", m->host);
-    if (m->pid > 0)
-        table_add(t, "%d", m->pid);
-    else
-        table_add(t, "-");
+    add_number(t, m->pid, 1);
     table_add(t, "%lld", (long long)m->batches);
     table_add(t, "%s",
               m->batches > 0 && m->idle_ms >= 0 ? status_duration(m->idle_ms, idle, sizeof(idle))
                                                 : "-");
-    table_add(t, "%s", m->state);
+    if (m->broken > 0 && !is_over(m))
+        table_add(t, "%s, %lld broken set%s", m->state, (long long)m->broken,
+                  m->broken == 1 ? "" : "s");
+    else
+        table_add(t, "%s", m->state);
 }
 
 /* Order: members of the epoch by rank, then the others by member number. */
@@ -304,7 +432,7 @@ int status_print(const struct status *s, const char *name, int64_t started, int6
 {
     struct table t;
     int shown = 0;
-    bool many;
+    bool many, places = has_places(s);
     struct status_member *list = calloc((size_t)s->n + 1, sizeof(*list));
     if (!list)
         return -ENOMEM;
@@ -313,12 +441,13 @@ int status_print(const struct status *s, const char *name, int64_t started, int6
             list[shown++] = s->members[i];
     many = shown > LINES_MAX && !all;
     qsort(list, (size_t)shown, sizeof(*list), many ? by_host : by_rank);
-    table_init(&t,
-               many ? "HOST|>RANKS|STATES" : ">RANK|>MEMBER|HOST|>PID|>BATCHES|>LAST BATCH|STATE");
+    table_init(&t, many     ? "HOST|>RANKS|STATES"
+                   : places ? ">RANK|>PLACE|>MEMBER|HOST|>PID|>BATCHES|>LAST BATCH|STATE"
+                            : ">RANK|>MEMBER|HOST|>PID|>BATCHES|>LAST BATCH|STATE");
     if (many)
         add_hosts(&t, list, shown);
     for (int i = 0; i < shown && !many; i++)
-        add_member(&t, &list[i]);
+        add_member(&t, &list[i], places);
     print_head(s, name, started, now, out);
     print_changes(s, now, out);
     fputc('\n', out);

@@ -15,6 +15,7 @@
 
 struct status_member {
     int member, rank; /* rank -1: not in the current epoch */
+    int place;        /* -1: the job keeps no places, or the member is not in the current epoch */
     char host[MEMBER_NAME_MAX];
     char state[24]; /* as in the protocol, but "leaving" if asked to leave, and for a joiner
                        "starting" or "ready to enter" */
@@ -22,6 +23,17 @@ struct status_member {
     int64_t batches, idle_ms;             /* idle_ms -1: not known */
     int64_t sets;                         /* that it is in */
     int64_t descriptors, descriptors_max; /* of a member in sets: open ones, and their limit */
+    int64_t segments; /* of a member in sets: bytes of shared memory that it has made */
+    int64_t memory_left, memory_limit;   /* bytes, of its container; limit 0: not known */
+    int64_t communicators;               /* of NCCL's, of a member in sets */
+    int64_t gpu_memory_left, gpu_memory; /* bytes, of its GPU; gpu_memory 0: not known */
+    int64_t broken;                      /* sets of it that are broken */
+};
+
+/* A fixed set that has lost a rank. */
+struct status_set {
+    int64_t number, since;          /* since: ms since 1970 */
+    char text[CTL_BROKEN_TEXT_MAX]; /* "set 1 (ranks 0, 1) has lost 1 of its 3 ranks" */
 };
 
 struct status {
@@ -42,6 +54,8 @@ struct status {
     int findings;                         /* number of the doctors' findings that are not cleared */
     struct status_member *members;
     int n;
+    struct status_set *broken; /* in the order of numbers */
+    int nbroken;
 };
 
 /* Fields that an older coordinator does not send stay empty. -EINVAL names a field that is

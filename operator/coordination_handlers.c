@@ -32,6 +32,7 @@ static void on_job(void *arg, const struct hvdjob *job)
                                .min = job->min,
                                .max = job->max,
                                .slots = job->slots,
+                               .keep_places = job->keep_places,
                                .began =
                                    job->status.epoch > 0 || job->status.admitted != MOMENT_NONE};
     if (!c->listens)

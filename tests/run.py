@@ -11,8 +11,8 @@ Exit code 77 means skipped. A test fails if it leaves a process behind, or if it
 exit code.
 
 Lines "SKIP: id: need: reason" are collected. With HVD_TEST_STRICT=1 a skip that tests/SKIPS does not allow is a failure,
-and so is a lane (unit, multi, e2e ...) that uses its budget of tests/BUDGETS and a third. Logs stay in BUILD/log, times in
-BUILD/log/times. The last line is the result."""
+and so is a lane (unit, multi, e2e ...) that uses its budget of tests/BUDGETS and a third, times the slowness of the machine
+(tests/runner/yardstick.py). Logs stay in BUILD/log, times in BUILD/log/times. The last line is the result."""
 import argparse
 import os
 import queue
@@ -25,6 +25,7 @@ from runner.job import ROOT, jobs  # noqa: E402
 from runner.process import Process  # noqa: E402
 from runner.report import Report  # noqa: E402
 from runner.schedule import Schedule  # noqa: E402
+from runner.yardstick import Yardstick  # noqa: E402
 
 WAITING = 2                     # waiting jobs for each core
 
@@ -35,7 +36,8 @@ class Run:
         work = jobs(words, build, self.python)
         cores = len(os.sched_getaffinity(0))
         self.schedule = Schedule(work, 1, 0) if alone else Schedule(work, cores, WAITING * cores)
-        self.report = Report(work, os.environ.get("HVD_TEST_STRICT") == "1", lambda text: print(text, flush=True))
+        self.report = Report(work, os.environ.get("HVD_TEST_STRICT") == "1", lambda text: print(text, flush=True),
+                             Yardstick().slowness)
         self.ends, self.processes = queue.SimpleQueue(), set()
 
     def start(self, job):

@@ -7,7 +7,7 @@
 #                      name is a failure
 # HVD_TEST_TIMEOUT=s   time limit of a test without a line "timeout:" (300)
 # HVD_FUZZ_SECONDS=n   time of each fuzzer, from the seeds of tests/fuzz/corpus. Without it 30 for the parsers that a
-#                      stranger's bytes reach first (the handshake, the frames) and 8 for the others
+#                      stranger's bytes reach first (the handshake, the frames), 4 for the smallest, 8 for the others
 # UPDATE=1             rewrites tests/fixtures/machines/*/expected.json (test_replay)
 
 HVD_FUZZ_SECONDS ?=
@@ -63,7 +63,7 @@ STEP_ROOTS := roots:400,waiting=tests/e2e/rootfs.sh debian13 debian11 arm64 || t
 # The shortest test of each kind: ranks by hand, hvdrun, mpirun, doctor, Python, the runner.
 CHECK_E2E   := $(addprefix tests/,e2e/test_env.sh e2e/test_ends.sh e2e/test_pmix.sh e2e/test_check_build.sh \
                  e2e/test_doctor_network.sh e2e/test_deps.sh python/test_runner.py python/test_demo.py \
-                 chaos/test_check.py litmus/test_litmus.py)
+                 chaos/test_check.py chaos/test_replicas.py litmus/test_litmus.py)
 CHECK_TESTS := $(UNIT_BINS) $(MULTI_BINS) $(CHECK_E2E)
 TESTS       := $(UNIT_BINS) $(MULTI_BINS) $(PYTHON_TESTS) $(E2E_TESTS) $(CLUSTER_TESTS)
 STRICT_TESTS = '$(STEP_ROOTS)' $(STRICT_E2E) '$(STEP_ASAN)' $(ASAN_TESTS) $(ASAN_PLANE) '$(STEP_TSAN)' $(TSAN_TESTS) \
@@ -127,9 +127,11 @@ endif
 
 FUZZERS := $(patsubst tests/fuzz/fuzz_%.c,%,$(FUZZ_SRCS))
 FUZZ_LONG := handshake frames
+# Parsers of a few fields.
+FUZZ_SHORT := claims units set_record lifeline
 fuzz_for   = $(or $(HVD_FUZZ_SECONDS),$(1))
 fuzz_step  = 'fuzz/$(1):$(call fuzz_for,$(2))=tests/fuzz/run.sh $(BUILD)/fuzzing $(1) $(call fuzz_for,$(2))'
-FUZZ_STEPS = $(foreach f,$(FUZZERS),$(call fuzz_step,$(f),$(if $(filter $(f),$(FUZZ_LONG)),30,8)))
+FUZZ_STEPS = $(foreach f,$(FUZZERS),$(call fuzz_step,$(f),$(if $(filter $(f),$(FUZZ_LONG)),30,$(if $(filter $(f),$(FUZZ_SHORT)),4,8))))
 
 fuzz-build:
 	$(Q)CFLAGS='-O1 -g1' $(SUB) -j$(JOBS) BUILD=$(BUILD)/fuzzing CC=clang SAN= FUZZ=1 fuzz-bin

@@ -124,10 +124,10 @@ static void say_choice(struct backends *b, const struct mesh *mesh)
 static int open_device(struct backends *b, struct err *err)
 {
     bool named = has(&b->wish, BACKEND_NCCL) || has(&b->wish, BACKEND_STAGED);
-    struct device_ways ways = {.nccl = has(&b->choice.use, BACKEND_NCCL) || !named,
-                               .staged = has(&b->choice.use, BACKEND_STAGED)};
-    int rc = env_bool("GPU_FALLBACK", false, &ways.fallback, err);
-    return rc == 0 ? device_create(&ways, &b->device, err) : rc;
+    b->ways = (struct device_ways){.nccl = has(&b->choice.use, BACKEND_NCCL) || !named,
+                                   .staged = has(&b->choice.use, BACKEND_STAGED)};
+    int rc = env_bool("GPU_FALLBACK", false, &b->ways.fallback, err);
+    return rc == 0 ? device_create(&b->ways, &b->gpu, &b->device, err) : rc;
 }
 
 static int open_all(struct backends *b, struct coll *coll, uint64_t deadline, struct err *err)
@@ -149,6 +149,11 @@ int backends_enter(struct backends *b, struct coll *coll, bool joined, uint64_t 
     if (rc == 0)
         say_choice(b, coll->mesh);
     return rc;
+}
+
+int backends_make_set_device(struct backends *b, struct device **ret, struct err *err)
+{
+    return device_create(&b->ways, &b->gpu, ret, err);
 }
 
 int backends_tell(const struct backends *b, const char *name, struct hvd_backend *ret,

@@ -24,14 +24,17 @@
 
 #include "core/backend/choice.h"
 #include "core/backend/device.h"
+#include "core/backend/gpu.h"
 
 struct backends {
     struct backend_wish wish; /* filled in by the caller */
     struct backend_choice choice;
-    bool said;             /* this process has logged the choice */
-    struct device *device; /* for tensors of GPUs; NULL: not entered yet */
-    bool abandoned;        /* a library still uses the memory of an operation: it is not freed */
-    struct mpi *mpi;       /* NULL: not open */
+    bool said;               /* this process has logged the choice */
+    struct device_ways ways; /* for tensors of GPUs */
+    struct device *device;   /* the world's; NULL: not entered yet */
+    struct gpu_home gpu;     /* for all devices */
+    bool abandoned;          /* a library still uses the memory of an operation: it is not freed */
+    struct mpi *mpi;         /* NULL: not open */
 };
 
 /* Loads MPI early if it is wanted. Open MPI may bring a libpmix.so.2 of its own, and the loader
@@ -48,6 +51,11 @@ int backends_hear(struct backends *b, struct buf *cards, int size, struct err *e
 /* joined: this rank is a joiner. */
 int backends_enter(struct backends *b, struct coll *coll, bool joined, uint64_t deadline,
                    struct err *err);
+
+/* Makes what a set of ranks uses for tensors of GPUs. Add device_algorithms to the set's colls, and
+ * destroy it after them (device_destroy()), before backends_close(). Touches no GPU. */
+int backends_make_set_device(struct backends *b, struct device **ret, struct err *err);
+
 /* lost: a rank was lost, or left in the middle of an operation. */
 void backends_close(struct backends *b, bool lost);
 

@@ -22,8 +22,9 @@ enum { BACKEND_HOST, BACKEND_MPI, BACKEND_NCCL, BACKEND_STAGED, BACKENDS };
 
 extern const char *const backend_names[BACKENDS]; /* in HVD_BACKEND */
 
-#define BACKEND_TEXT_MAX  480 /* bytes of a rank's text about one back end */
-#define BACKEND_NAMES_MAX 80  /* bytes of a list of names */
+#define BACKEND_TEXT_MAX       480 /* bytes of a rank's text about one back end */
+#define BACKEND_NAMES_MAX      80  /* bytes of a list of names */
+#define BACKEND_SAID_BYTES_MAX (1 + BACKENDS * (4 + BACKEND_TEXT_MAX)) /* of backend_said_put() */
 
 /* A list of back ends. n == 0: auto. */
 struct backend_wish {

@@ -302,6 +302,17 @@ void cuda_memory_free(struct cuda_device *d, struct cuda_memory *memory)
     memory->size = 0;
 }
 
+int cuda_memory_left(struct cuda_device *d, size_t *ret_left, size_t *ret_total, struct err *err)
+{
+    size_t left = 0, total = 0;
+    int rc = cuda_check(d, d->api->mem_info(&left, &total), "cuMemGetInfo", err);
+    if (rc < 0)
+        return rc;
+    *ret_left = left;
+    *ret_total = total;
+    return 0;
+}
+
 int cuda_copy(struct cuda_device *d, enum cuda_copy way, void *to, const void *from, size_t bytes,
               struct CUstream_st *stream, struct err *err)
 {

@@ -115,6 +115,10 @@ int cuda_memory_reserve(struct cuda_device *device, struct cuda_memory *memory, 
                         struct err *err);
 void cuda_memory_free(struct cuda_device *device, struct cuda_memory *memory);
 
+/* Bytes of the device's memory: those that are free for all processes, and all. */
+int cuda_memory_left(struct cuda_device *device, size_t *ret_left, size_t *ret_total,
+                     struct err *err);
+
 enum cuda_copy { CUDA_COPY_IN, CUDA_COPY_OUT, CUDA_COPY_INSIDE };
 
 /* Copies in the order of the stream: from the host, to the host, or on the device. */

@@ -56,6 +56,7 @@ typedef unsigned long long cuda_address;
     X(event_query, cuEventQuery, (struct CUevent_st *event))                                      \
     X(mem_alloc, cuMemAlloc_v2, (cuda_address *ret, size_t bytes))                                \
     X(mem_free, cuMemFree_v2, (cuda_address at))                                                   \
+    X(mem_info, cuMemGetInfo_v2, (size_t * ret_left, size_t *ret_total))                           \
     X(host_alloc, cuMemHostAlloc, (void **ret, size_t bytes, unsigned flags))                      \
     X(host_free, cuMemFreeHost, (void *at))                                                        \
     X(copy_in, cuMemcpyHtoDAsync_v2,                                                               \

@@ -22,12 +22,14 @@
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-int device_create(const struct device_ways *ways, struct device **ret, struct err *err)
+int device_create(const struct device_ways *ways, struct gpu_home *home, struct device **ret,
+                  struct err *err)
 {
     struct device *d = calloc(1, sizeof(*d));
     if (!d)
         return err_set(err, ENOMEM, "no memory for operations on GPUs");
     d->ways = *ways;
+    d->home = home;
     *ret = d;
     return 0;
 }
@@ -57,21 +59,20 @@ void device_destroy(struct device *d)
         staged_destroy(d->staged);
     kept_fini(&d->kept, gone ? d->gpu : NULL); /* not gone: NCCL may still use the memory */
     cuda_leave(&visit);
-    if (gone)
-        gpu_close(d->gpu);
+    if (gone && d->gpu)
+        gpu_home_leave(d->home);
     free(d);
 }
 
 int device_gpu(struct device *d, int ordinal, struct gpu **ret, struct err *err)
 {
-    int rc = d->gpu ? 0 : gpu_open(ordinal, &d->gpu, err);
-    if (rc == 0 && d->gpu->device->ordinal != ordinal)
-        rc = err_set(err, EINVAL,
-                     "a tensor is on GPU %d, but this rank uses GPU %d: put all tensors of a rank "
-                     "on one GPU",
-                     ordinal, d->gpu->device->ordinal);
-    if (rc == 0)
-        *ret = d->gpu;
+    struct gpu *gpu = d->gpu;
+    int rc = 0;
+    if (!gpu || gpu->device->ordinal != ordinal) {
+        rc = gpu_home_enter(d->home, ordinal, &gpu, err);
+        d->gpu = gpu;
+    }
+    *ret = gpu;
     return rc;
 }
 
@@ -114,7 +115,7 @@ bool device_is_ready(const struct device *d)
 
 int device_by_nccl(struct device *d, const struct coll_op *op, struct err *err)
 {
-    if (d->way != DEVICE_NCCL)
+    if (d->way != DEVICE_NCCL || op->op == HVD_ADASUM)
         return 0;
     struct err why = {0};
     int rc = nccl_run_possible(d->nccl, op, &why);
@@ -137,6 +138,30 @@ int device_add(struct device *d, const struct coll_op *op, bool retain, struct n
     if (rc == 0)
         rc = enter_used(d, &visit, err);
     return rc == 0 ? nccl_run_add(d->nccl, op, retain, ret, err) : rc;
+}
+
+int device_add_aside(struct device *d, const struct coll_op *op, struct nccl_flight **ret,
+                     struct err *err)
+{
+    int rc = device_add(d, op, false, ret, err);
+    if (rc == 0)
+        (*ret)->aside = true;
+    return rc;
+}
+
+bool device_aside_called(const struct nccl_flight *flight)
+{
+    return flight->stage >= FLIGHT_BEHIND;
+}
+
+bool device_aside_landed(const struct nccl_flight *flight)
+{
+    return flight->stage == FLIGHT_DONE;
+}
+
+void device_release_aside(struct device *d, struct nccl_flight *flight)
+{
+    nccl_run_release_aside(d->nccl, flight);
 }
 
 int device_excuse(struct device *d, const struct mesh *mesh, int rc, struct err *err)
@@ -224,9 +249,9 @@ static bool drain(struct device *d, bool aborts)
     auto_visit visit = {0};
     struct err err = {0};
     struct timespec nap = {.tv_nsec = NAP_NS};
-    uint64_t deadline = deadline_in_ms(STOP_MS);
     int rc = enter_used(d, &visit, &err);
     if (rc == 0) {
+        uint64_t deadline = deadline_in_ms(d->gpu->hangs ? 0 : STOP_MS);
         if (d->nccl && aborts)
             nccl_run_abort(d->nccl);
         /* nccl_run_drained() has limits of its own for work that was given up. */
@@ -234,10 +259,12 @@ static bool drain(struct device *d, bool aborts)
                (!deadline_passed(deadline) || (!aborts && d->nccl && nccl_run_owes(d->nccl))))
             nanosleep(&nap, NULL);
     }
-    if (rc == 1)
+    if (rc == 1 && !d->gpu->hangs)
         log_warn("an operation on GPU %d that has failed is still on its stream after %d s: its "
                  "tensors may still change",
                  d->gpu->device->ordinal, STOP_MS / 1000);
+    if (rc == 1)
+        d->gpu->hangs = true;
     return rc != 1;
 }
 

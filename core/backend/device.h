@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * device: operations on tensors of a GPU, in one of two ways: by NCCL, or through the host's memory
- * (staged). struct device owns the GPU, NCCL's communicator and the buffers. They are created in
- * the rank's first operation on a GPU, and survive changes of the epoch, except the communicator.
- * Under the progress lock.
+ * (staged). The world has one, and each set. struct device owns NCCL's communicator and the
+ * buffers; the GPU is shared (struct gpu_home). They are created in the first operation on a GPU,
+ * and survive changes of the epoch, except the communicator. Under the progress lock.
  *
  * Setup. The ranks choose the way of an epoch in an operation of coll's: a barrier on the device
  * (coll_op.kind HVD_BARRIER, coll_op.device >= 0). It gathers what each rank has, from which all
@@ -30,6 +30,7 @@ struct CUevent_st;
 struct CUstream_st;
 struct device;
 struct gpu;
+struct gpu_home;
 
 /* The user's settings (HVD_BACKEND, HVD_GPU_FALLBACK). */
 struct device_ways {
@@ -38,8 +39,9 @@ struct device_ways {
                     */
 };
 
-/* Touches no GPU. */
-int device_create(const struct device_ways *ways, struct device **ret, struct err *err);
+/* Touches no GPU. home outlives it. */
+int device_create(const struct device_ways *ways, struct gpu_home *home, struct device **ret,
+                  struct err *err);
 
 /* Marks this rank as a joiner: the other ranks continue without it if it does not fit them. */
 void device_joins(struct device *device);
@@ -73,7 +75,8 @@ struct nccl_flight;
 bool device_is_ready(const struct device *device);
 
 /* After the setup, whether NCCL runs op: 1; 0: it is staged. The same on every rank. Only the kind,
- * the type, the operator and the factors of op matter. -ENOTSUP: neither is possible. */
+ * the type, the operator and the factors of op matter. An Adasum is always staged, because its sums
+ * need the host. -ENOTSUP: neither is possible. */
 int device_by_nccl(struct device *device, const struct coll_op *op, struct err *err);
 
 /* Whether device_add() may be called: operations in flight are limited in number and in bytes of
@@ -86,6 +89,15 @@ bool device_has_room(const struct device *device);
  * again when one was released. On any other error the operations of the epoch have failed. */
 int device_add(struct device *device, const struct coll_op *op, bool retain,
                struct nccl_flight **ret, struct err *err);
+
+/* The same for a message of two ranks, which add their messages in the same order. It is aside:
+ * device_called(), device_landed() and device_release() do not know it. No input is kept. *ret is
+ * for the calls below, until device_release_aside(), device_revoke() or device_give_back(). */
+int device_add_aside(struct device *device, const struct coll_op *op, struct nccl_flight **ret,
+                     struct err *err);
+bool device_aside_called(const struct nccl_flight *flight);
+bool device_aside_landed(const struct nccl_flight *flight);
+void device_release_aside(struct device *device, struct nccl_flight *flight);
 
 /* Makes progress. -errno: NCCL or the GPU has failed. An error of NCCL's is delayed, because
  * usually a rank was lost, which is reported meanwhile. */

@@ -17,7 +17,8 @@ struct staged;
 
 struct device {
     struct device_ways ways;
-    struct gpu *gpu;       /* NULL: no tensor of a device yet */
+    struct gpu_home *home;
+    struct gpu *gpu;       /* home->gpu, once this device uses it; else NULL */
     struct nccl_run *nccl; /* NULL: not used yet */
     struct staged *staged; /* NULL: not used yet */
     struct kept kept;      /* the staged operation */

@@ -83,6 +83,35 @@ void gpu_close(struct gpu *gpu)
     free(gpu);
 }
 
+int gpu_home_enter(struct gpu_home *home, int ordinal, struct gpu **ret, struct err *err)
+{
+    int rc = home->gpu ? 0 : gpu_open(ordinal, &home->gpu, err);
+    if (rc == 0 && home->gpu->device->ordinal != ordinal)
+        rc = err_set(err, EINVAL,
+                     "a tensor is on GPU %d, but this rank uses GPU %d: put all tensors of a rank "
+                     "on one GPU",
+                     ordinal, home->gpu->device->ordinal);
+    if (rc < 0)
+        return rc;
+    home->users++;
+    *ret = home->gpu;
+    return 0;
+}
+
+void gpu_home_leave(struct gpu_home *home)
+{
+    if (--home->users > 0 || home->gpu->hangs)
+        return;
+    gpu_close(home->gpu);
+    home->gpu = NULL;
+}
+
+struct gpu_use gpu_home_use(const struct gpu_home *home)
+{
+    const struct gpu_room *r = home->gpu ? &home->gpu->room : NULL;
+    return r ? (struct gpu_use){r->communicators, r->left, r->total} : (struct gpu_use){0};
+}
+
 /* ---- work ---- */
 
 static int wait_for_event(struct gpu *gpu, struct err *err)
@@ -157,16 +186,30 @@ static bool is_idle(struct gpu *gpu)
     return idle;
 }
 
+static bool room_for_old(struct gpu *gpu)
+{
+    struct cuda_memory *old = realloc(gpu->old, (gpu->nold + 1) * sizeof(*old));
+    gpu->old = old ? old : gpu->old;
+    return old;
+}
+
+void gpu_retire(struct gpu *gpu, struct cuda_memory *memory)
+{
+    if (memory->at && (is_idle(gpu) || !room_for_old(gpu)))
+        cuda_memory_free(gpu->device, memory);
+    if (memory->at)
+        gpu->old[gpu->nold++] = *memory;
+    *memory = (struct cuda_memory){0};
+}
+
 int gpu_reserve(struct gpu *gpu, struct cuda_memory *memory, size_t bytes, struct err *err)
 {
     struct cuda_memory larger = {.host = memory->host};
     size_t twice = 2 * memory->size;
     if (bytes <= memory->size)
         return 0;
-    struct cuda_memory *old = realloc(gpu->old, (gpu->nold + 1) * sizeof(*old));
-    if (!old)
+    if (!room_for_old(gpu))
         return err_set(err, ENOMEM, "no memory for a larger buffer");
-    gpu->old = old;
     int rc = cuda_memory_reserve(gpu->device, &larger, bytes > twice ? bytes : twice, err);
     if (rc == -ENOMEM && is_idle(gpu)) {
         free_unused(gpu);

@@ -241,3 +241,12 @@ int nccl_flight_follow(struct nccl_flight *f, const struct nccl_way *way, struct
         f->stage = FLIGHT_BEHIND;
     return rc;
 }
+
+struct CUevent_st *nccl_flight_last(const struct nccl_flight *f)
+{
+    if (f->stage == FLIGHT_BEHIND)
+        return f->done;
+    if (f->stage != FLIGHT_PACKED)
+        return NULL;
+    return f->buffered > 0 ? f->inputs : f->kept.bytes > 0 ? f->kept.event : NULL;
+}

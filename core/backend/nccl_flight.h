@@ -28,6 +28,7 @@ enum nccl_stage {
 struct nccl_flight {
     struct nccl_flight *next;
     enum nccl_stage stage;
+    bool aside;              /* a message of two ranks: released alone, not counted */
     struct kept kept;        /* the operation */
     struct nccl_steps steps; /* it as NCCL's calls */
     size_t buffered;         /* elements that go through the buffer; 0: NCCL uses the tensors */
@@ -70,6 +71,10 @@ int nccl_flight_pack(struct nccl_flight *flight, const struct nccl_way *way, str
 /* Starts NCCL's calls (nccl_comm_launch()). */
 int nccl_flight_call(struct nccl_flight *flight, const struct nccl_way *way, struct nccl_comm *comm,
                      struct err *err);
+
+/* The event behind the operation's work on the streams. NULL: there is none, or NCCL is still
+ * putting it there. */
+struct CUevent_st *nccl_flight_last(const struct nccl_flight *flight);
 
 /* NCCL has put its work on the stream: unpacks behind it. */
 int nccl_flight_follow(struct nccl_flight *flight, const struct nccl_way *way, struct err *err);

@@ -2,7 +2,7 @@
  *
  * nccl_run: see nccl_run.h.
  */
-#include "core/backend/nccl_run.h"
+#include "core/backend/nccl_run_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,26 +15,6 @@
 /* Limits of what is in flight: operations, and memory for fused tensors and retained inputs. */
 #define FLIGHTS_MAX  64
 #define WINDOW_BYTES ((size_t)256 << 20)
-
-/* ---- struct nccl_host: callbacks of NCCL's calls, which may run on other threads ---- */
-
-/* Runs on a thread that only calls NCCL, so the context that was current there before need not be
- * restored. */
-static int bind(void *ctx)
-{
-    const struct nccl_context *c = ctx;
-    unsigned mode = CUDA_CAPTURE_RELAXED;
-    if (c->api->context_set(c->context) != CUDA_OK)
-        return -EIO;
-    return c->api->capture_mode(&mode) == CUDA_OK ? 0 : -EIO;
-}
-
-static int copy(void *ctx, void *dst, const void *src, size_t bytes, struct CUstream_st *stream)
-{
-    const struct nccl_context *c = ctx;
-    cuda_address to = (uintptr_t)dst, from = (uintptr_t)src;
-    return c->api->copy(to, from, bytes, stream) == CUDA_OK ? 0 : -EIO;
-}
 
 /* ---- what is on the streams ---- */
 
@@ -56,18 +36,51 @@ static int record_marks(struct nccl_run *run, struct err *err)
     return rc;
 }
 
+/* Whether the operations' work has ended: 0, 1 or -errno. *unsure: one of them was being put on
+ * streams, by NCCL, or by hvd, which has failed there. */
+static int look_at(struct nccl_run *run, const struct nccl_flight *f, bool *unsure, struct err *err)
+{
+    int rc = 0;
+    for (; f && rc == 0; f = f->next) {
+        struct CUevent_st *last = nccl_flight_last(f);
+        *unsure = *unsure || f->stage == FLIGHT_CALLED || f->stage == FLIGHT_PLANNED;
+        if (last)
+            rc = cuda_event_done(run->gpu->device, last, err);
+    }
+    return rc;
+}
+
+/* Waits for no other work than the run's own, as far as that is possible: other sets have theirs on
+ * the same streams, and it may wait for other ranks. */
 static int settle(struct nccl_run *run, struct err *err)
 {
     int rc = 0;
+    bool unsure = false;
+    const struct err *lost = &run->gpu->device->lost;
     if (!run->used)
         return 0;
+    if (lost->code)
+        return err_set(err, -lost->code, "%s", lost->msg);
     if (!run->marked)
+        rc = look_at(run, run->first, &unsure, err);
+    if (rc == 0 && !run->marked)
+        rc = look_at(run, run->owed, &unsure, err);
+    if (rc == 0 && unsure)
         rc = record_marks(run, err);
-    for (int i = 0; i < NCCL_MARKS && rc == 0; i++)
+    for (int i = 0; i < NCCL_MARKS && rc == 0 && run->marked; i++)
         rc = cuda_event_done(run->gpu->device, run->marks[i], err);
     if (rc == 0)
         run->used = run->marked = false;
     return rc;
+}
+
+/* The oldest operation that has not reached this stage; NULL: none. */
+static struct nccl_flight *first_below(const struct nccl_run *run, enum nccl_stage stage)
+{
+    struct nccl_flight *f = run->first;
+    while (f && f->stage >= stage)
+        f = f->next;
+    return f;
 }
 
 /* ---- life ---- */
@@ -96,22 +109,7 @@ int nccl_run_create(struct gpu *gpu, const struct nccl_limits *limits, struct nc
     return 0;
 }
 
-static int load(struct nccl_run *run)
-{
-    const struct nccl_host host = {.ctx = run->context, .bind = bind, .copy = copy};
-    const struct nccl_api *api;
-    run->no_nccl = (struct err){0};
-    if (run->api)
-        return 0;
-    int rc = nccl_api_load(&api, &run->no_nccl);
-    if (rc == 0)
-        rc = nccl_comm_create(api, &host, &run->limits, &run->comm, &run->no_nccl);
-    if (rc == 0)
-        run->api = api;
-    return rc;
-}
-
-static int none(const struct nccl_run *run, struct err *err)
+int nccl_run_none(const struct nccl_run *run, struct err *err)
 {
     return err_set(err, ENOTCONN, "there is no communicator of NCCL's%s%s",
                    run->no_nccl.code ? ": " : "", run->no_nccl.code ? run->no_nccl.msg : "");
@@ -129,15 +127,6 @@ static bool drain(struct nccl_run *run)
     return rid;
 }
 
-/* Called when a thread was abandoned in NCCL: what it reads must never be freed. A list keeps it
- * reachable for leak checkers. */
-static void orphan_context(struct nccl_context *context)
-{
-    static struct nccl_context *abandoned;
-    context->next = abandoned;
-    abandoned = context;
-}
-
 static void destroy_all(struct nccl_flight *first, struct gpu *gpu)
 {
     for (struct nccl_flight *next; first; first = next) {
@@ -150,20 +139,26 @@ bool nccl_run_destroy(struct nccl_run *run)
 {
     if (!run)
         return true;
-    use(run); /* drains the streams before memory is freed, because that waits for all their work */
+    if (first_below(run, FLIGHT_DONE) || nccl_run_owes(run))
+        use(run);
     bool lost = run->gpu->device->lost.code != 0;
+    gpu_room_ended(run->gpu, &run->part);
     bool clean = nccl_comm_destroy(run->comm);
     bool rid = clean && !lost && drain(run);
     struct gpu *gpu = rid ? run->gpu : NULL;
+    for (const struct nccl_flight *f = run->first; f; f = f->next)
+        run->gpu->flights--;
     destroy_all(run->first, gpu);
     destroy_all(run->owed, gpu);
     destroy_all(run->spare, gpu);
     for (int i = 0; i < NCCL_MARKS; i++)
         cuda_event_put(run->gpu->device, run->marks[i]);
+    if (gpu)
+        gpu_room_look(gpu); /* for the memory that is free now */
     if (clean)
         free(run->context);
     else
-        orphan_context(run->context);
+        nccl_context_abandon(run->context);
     free(run);
     return clean && (rid || lost);
 }
@@ -197,7 +192,7 @@ static void put_spare(struct nccl_run *run, struct nccl_flight *f)
 int nccl_run_possible(struct nccl_run *run, const struct coll_op *op, struct err *err)
 {
     if (!run->heard)
-        return none(run, err);
+        return nccl_run_none(run, err);
     return nccl_flight_possible(&run->way, op, err);
 }
 
@@ -206,20 +201,11 @@ bool nccl_run_has_room(const struct nccl_run *run)
     return run->out == 0 || (run->out < FLIGHTS_MAX && run->bytes < WINDOW_BYTES);
 }
 
-/* The oldest operation that has not reached this stage; NULL: none. */
-static struct nccl_flight *first_below(const struct nccl_run *run, enum nccl_stage stage)
-{
-    struct nccl_flight *f = run->first;
-    while (f && f->stage >= stage)
-        f = f->next;
-    return f;
-}
-
 size_t nccl_run_count(const struct nccl_run *run, enum nccl_stage stage)
 {
     size_t n = 0;
     for (const struct nccl_flight *f = run->first; f && f->stage >= stage; f = f->next)
-        n++;
+        n += !f->aside;
     return n;
 }
 
@@ -246,7 +232,7 @@ int nccl_run_add(struct nccl_run *run, const struct coll_op *op, bool retain,
     struct nccl_flight *f;
     struct err unsaid = {0};
     if (!run->ready)
-        return none(run, err);
+        return nccl_run_none(run, err);
     int rc = take_spare(run, &f, err);
     if (rc < 0)
         return rc;
@@ -255,11 +241,13 @@ int nccl_run_add(struct nccl_run *run, const struct coll_op *op, bool retain,
     run->bytes += f->bytes;
     if (rc < 0) {
         put_spare(run, f);
-        return rc == -ENOMEM && run->out > 0 ? -EAGAIN : rc;
+        return rc == -ENOMEM && run->gpu->flights > 0 ? -EAGAIN : rc;
     }
     f->next = NULL;
+    f->aside = false;
     *run->end = f;
     run->end = &f->next;
+    run->gpu->flights++;
     *ret = f;
     rc = nccl_flight_pack(f, &run->way, err);
     if (rc == 0)
@@ -279,20 +267,54 @@ int nccl_run_progress(struct nccl_run *run, struct err *err)
     /* Polled after the events: they also complete when NCCL has given up. */
     if (rc >= 0)
         rc = nccl_comm_progress(run->comm, err);
-    if (rc < 0)
-        return rc;
-    for (; aloft != f; aloft = aloft->next)
+    for (; rc >= 0 && aloft != f; aloft = aloft->next)
         aloft->stage = FLIGHT_DONE;
-    return advance(run, err);
+    rc = rc < 0 ? rc : advance(run, err);
+    if (rc < 0)
+        gpu_room_explain(run->gpu, &run->part, err);
+    return rc;
+}
+
+/* Takes the operation at *at out of the list. */
+static struct nccl_flight *take_out(struct nccl_run *run, struct nccl_flight **at)
+{
+    struct nccl_flight *f = *at;
+    if (!(*at = f->next))
+        run->end = at;
+    run->gpu->flights--;
+    return f;
+}
+
+/* The first operation that is aside, or that is not; the end of the list: there is none. */
+static struct nccl_flight **find(struct nccl_run *run, bool aside)
+{
+    struct nccl_flight **at = &run->first;
+    while (*at && (*at)->aside != aside)
+        at = &(*at)->next;
+    return at;
+}
+
+static void note_released(struct nccl_run *run)
+{
+    if (!run->first && !nccl_run_owes(run)) /* all that was put on streams came before their ends */
+        run->used = run->marked = false;
 }
 
 void nccl_run_release(struct nccl_run *run, size_t n)
 {
-    for (struct nccl_flight *f = run->first; f && n > 0; f = run->first, n--) {
-        if (!(run->first = f->next))
-            run->end = &run->first;
-        put_spare(run, f);
-    }
+    struct nccl_flight **at;
+    for (; n > 0 && *(at = find(run, false)); n--)
+        put_spare(run, take_out(run, at));
+    note_released(run);
+}
+
+void nccl_run_release_aside(struct nccl_run *run, struct nccl_flight *flight)
+{
+    struct nccl_flight **at = &run->first;
+    while (*at != flight)
+        at = &(*at)->next;
+    put_spare(run, take_out(run, at));
+    note_released(run);
 }
 
 int nccl_run_await(struct nccl_run *run, const struct nccl_flight *f, struct CUstream_st *stream,
@@ -305,6 +327,18 @@ int nccl_run_await(struct nccl_run *run, const struct nccl_flight *f, struct CUs
 
 /* ---- the end of a communicator ---- */
 
+static void give_back_aside(struct nccl_run *run)
+{
+    struct nccl_flight **at, **end = &run->owed;
+    while (*end)
+        end = &(*end)->next;
+    while (*(at = find(run, true))) {
+        *end = take_out(run, at);
+        end = &(*end)->next;
+        *end = NULL;
+    }
+}
+
 void nccl_run_abort(struct nccl_run *run)
 {
     if (first_below(run, FLIGHT_DONE) && !run->given_up) {
@@ -314,30 +348,43 @@ void nccl_run_abort(struct nccl_run *run)
     run->drain_deadline = 0;
     run->marked = false;
     run->ready = false;
+    give_back_aside(run);
+    gpu_room_ended(run->gpu, &run->part);
     if (run->comm)
         nccl_comm_abort(run->comm);
 }
 
 void nccl_run_give_back(struct nccl_run *run)
 {
+    for (const struct nccl_flight *f = run->first; f; f = f->next)
+        run->gpu->flights--;
     *run->end = run->owed;
     run->owed = run->first;
     run->first = NULL;
     run->end = &run->first;
 }
 
-/* Whether an operation waits for the program's own work on the GPU: from the oldest on, up to the
- * first that NCCL works on. */
-static bool waits_for_program(const struct nccl_run *run)
+enum wait { WAIT_NONE, WAIT_PROGRAM, WAIT_OURS };
+
+/* For whose work on the GPU the operations of the list wait, from the oldest on: the program's, or
+ * NCCL's and hvd's. */
+static enum wait wait_of(const struct nccl_run *run, const struct nccl_flight *f)
 {
-    const struct nccl_flight *f = run->owed ? run->owed : run->first;
     for (; f; f = f->next) {
         if (kept_waits(&f->kept, run->gpu))
-            return true;
+            return WAIT_PROGRAM;
         if (f->stage == FLIGHT_BEHIND && cuda_event_done(run->gpu->device, f->done, NULL) == 1)
-            return false; /* the limit is for what NCCL and hvd do */
+            return WAIT_OURS;
     }
-    return false;
+    return WAIT_NONE;
+}
+
+/* After nccl_run_abort() messages are owed, while the operations of all ranks, which may lie before
+ * them on the stream, are not yet. */
+static bool waits_for_program(const struct nccl_run *run)
+{
+    enum wait first = wait_of(run, run->first), owed = wait_of(run, run->owed);
+    return first == WAIT_PROGRAM || (first == WAIT_NONE && owed == WAIT_PROGRAM);
 }
 
 /* The limits for what was aborted begin when the program's own work before it has ended: NCCL's
@@ -350,7 +397,7 @@ static void hold_limits(struct nccl_run *run)
     nccl_comm_hold(run->comm);
 }
 
-static bool aborting(struct nccl_run *run)
+bool nccl_run_aborting(struct nccl_run *run)
 {
     if (nccl_comm_phase(run->comm) != NCCL_ABORT)
         return false;
@@ -362,7 +409,7 @@ static bool aborting(struct nccl_run *run)
 int nccl_run_drained(struct nccl_run *run, struct err *err)
 {
     /* Until the abort has returned NCCL may still add work to the stream. */
-    if (run->given_up && aborting(run))
+    if (run->given_up && nccl_run_aborting(run))
         return 1;
     hold_limits(run);
     if (run->given_up && run->drain_deadline == 0)
@@ -387,6 +434,8 @@ int nccl_run_restore(struct nccl_run *run, struct err *err)
         use(run);
         rc = kept_restore(&f->kept, run->gpu, err);
         put_spare(run, f);
+        if (rc == 0 && !run->owed)
+            rc = record_marks(run, err);
     }
     return rc == 0 ? gpu_join(run->gpu, err) : rc;
 }
@@ -394,55 +443,4 @@ int nccl_run_restore(struct nccl_run *run, struct err *err)
 bool nccl_run_owes(const struct nccl_run *run)
 {
     return run->given_up || run->owed;
-}
-
-/* ---- the communicator of an epoch ---- */
-
-int nccl_run_say(struct nccl_run *run, int rank, int size, struct nccl_fact *ret)
-{
-    int rc = load(run);
-    if (rc == 0 && aborting(run))
-        return 1;
-    if (rc == 0 && rank == 0 && !run->unused)
-        rc = nccl_comm_id(run->comm, size, &run->id, &run->no_nccl);
-    if (rc == 1)
-        return 1;
-    run->unused = false; /* from here on other ranks may use it */
-    nccl_fact_fill(ret, rank, run->gpu->device, run->api, &run->no_nccl);
-    ret->id = run->id;
-    ret->kernels = run->gpu->kernels;
-    return 0;
-}
-
-enum nccl_verdict nccl_run_hear(struct nccl_run *run, const struct nccl_fact *all, int rank,
-                                int size, struct err *ret_why)
-{
-    bool kernels = true;
-    for (int r = 0; r < size; r++)
-        kernels = kernels && all[r].kernels;
-    run->id = all[0].id;
-    enum nccl_verdict verdict = nccl_facts_judge(all, size, ret_why);
-    run->heard = verdict != NCCL_BAD;
-    if (run->heard)
-        run->way = (struct nccl_way){.gpu = run->gpu,
-                                     .means = {run->api->version, run->api->cuda, false},
-                                     .kernels = kernels,
-                                     .rank = rank,
-                                     .size = size};
-    run->unused = verdict == NCCL_BAD && rank == 0 && all[0].nccl != 0;
-    return verdict;
-}
-
-int nccl_run_form(struct nccl_run *run, struct err *err)
-{
-    int rc = run->heard ? 0 : none(run, err);
-    if (rc == 0 && nccl_comm_phase(run->comm) == NCCL_NONE)
-        rc = nccl_comm_start(run->comm, run->way.rank, run->way.size, &run->id, err);
-    if (rc == 0)
-        rc = nccl_comm_progress(run->comm, err);
-    run->ready = rc == 0;
-    if (rc < 0 && run->heard)
-        nccl_comm_abort(run->comm);
-    run->heard = run->heard && rc >= 0;
-    return rc;
 }

@@ -38,16 +38,9 @@
 #define HVD_BACKEND_NCCL_RUN_H
 
 #include "core/backend/nccl_api.h"
+#include "core/backend/nccl_context.h"
 #include "core/backend/nccl_facts.h"
 #include "core/backend/nccl_flight.h"
-
-/* What calls into NCCL read on their own threads. It is not freed when one of these threads hangs.
- */
-struct nccl_context {
-    const struct cuda_api *api;
-    struct CUctx_st *context;
-    struct nccl_context *next;
-};
 
 #define NCCL_MARKS 3 /* streams of struct gpu */
 
@@ -60,8 +53,9 @@ struct nccl_run {
     struct err no_nccl;     /* why NCCL cannot be used here */
 
     /* This epoch. */
-    bool heard; /* all ranks can have a communicator */
-    bool ready; /* this rank has it */
+    bool heard;                /* all ranks can have a communicator */
+    bool ready;                /* this rank has it */
+    struct gpu_room_part part; /* its part of the GPU's memory */
     struct nccl_abi_id id;
     /* Rank 0 has made id, and no rank uses it because of the verdict. The next epoch takes the same
      * one: NCCL keeps a thread and a socket for an id until a communicator is made with it. */
@@ -108,7 +102,9 @@ int nccl_run_form(struct nccl_run *run, struct err *err);
  * the same on every rank: err says why not. */
 int nccl_run_possible(struct nccl_run *run, const struct coll_op *op, struct err *err);
 
-/* Of the operations that are not released, from the oldest on, how many have reached this stage. */
+/* How many operations have reached this stage, from the oldest one that is not released up to the
+ * first one that has not. Operations that are aside are not counted, but one that has not reached
+ * the stage ends the count, too. */
 size_t nccl_run_count(const struct nccl_run *run, enum nccl_stage stage);
 
 /* False: too much is in flight; wait until operations are released. */
@@ -121,14 +117,18 @@ int nccl_run_add(struct nccl_run *run, const struct coll_op *op, bool retain,
 /* -errno: NCCL or the GPU has failed; the loss of another rank is reported in this way too. */
 int nccl_run_progress(struct nccl_run *run, struct err *err);
 
-/* Ends the use of the oldest n operations, which are done. */
+/* Ends the use of the oldest n operations, which are done, and are not aside. */
 void nccl_run_release(struct nccl_run *run, size_t n);
+
+/* Ends the use of an operation that is aside, and done. */
+void nccl_run_release_aside(struct nccl_run *run, struct nccl_flight *flight);
 
 /* Later work on the stream waits for the operation. 1: NCCL is still putting it on its stream. */
 int nccl_run_await(struct nccl_run *run, const struct nccl_flight *flight,
                    struct CUstream_st *stream, struct err *err);
 
-/* Starts to abort the communicator (ncclCommAbort), if there is one. */
+/* Starts to abort the communicator (ncclCommAbort), if there is one. Operations that are aside are
+ * given back. */
 void nccl_run_abort(struct nccl_run *run);
 
 /* After nccl_run_abort(): ends the use of all operations. */

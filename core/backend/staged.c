@@ -44,8 +44,8 @@ static struct staged_piece whole(const struct mesh *mesh, const struct coll_op *
         .in = t->in,
         .out = t->out,
         .count = t->count,
-        .in_bytes = t->count * elem,
-        .out_bytes = result_count(mesh, op) * elem,
+        .in_bytes = op->in_host ? 0 : t->count * elem,
+        .out_bytes = op->out_host ? 0 : result_count(mesh, op) * elem,
     };
     if (op->kind != HVD_BROADCAST)
         p.out_at = aligned(p.in_bytes);
@@ -158,8 +158,8 @@ void staged_destroy(struct staged *s)
         return;
     struct cuda_device *d = s->gpu->device;
     cuda_stream_destroy(d, s->outward);
-    cuda_memory_free(d, &s->locked);
-    cuda_memory_free(d, &s->packed);
+    gpu_retire(s->gpu, &s->locked);
+    gpu_retire(s->gpu, &s->packed);
     for (int i = 0; i < STAGED_PLACES; i++)
         cuda_event_put(d, s->places[i].event);
     free(s);
@@ -243,14 +243,17 @@ static int copy_chunk(struct staged *s, uint64_t number, enum cuda_copy way, str
 static int sum(struct coll *coll, struct staged *s, uint64_t number, struct err *err)
 {
     const struct staged_chunk *c = &place_of(s, number)->chunk;
+    const struct coll_op *op = s->cut.op;
     uint8_t *memory = at(&s->locked, s, number);
-    for (size_t i = 0; i < c->n; i++)
-        s->tensors[i] = (struct coll_tensor){.in = memory + c->pieces[i].in_at,
-                                             .out = memory + c->pieces[i].out_at,
-                                             .count = c->pieces[i].count};
+    for (size_t i = 0; i < c->n; i++) {
+        const struct staged_piece *p = &c->pieces[i];
+        s->tensors[i] = (struct coll_tensor){.in = op->in_host ? p->in : memory + p->in_at,
+                                             .out = op->out_host ? p->out : memory + p->out_at,
+                                             .count = p->count};
+    }
     if (c->n == 0)
         s->tensors[0] = (struct coll_tensor){.in = memory, .out = memory};
-    s->part = *s->cut.op;
+    s->part = *op;
     s->part.device = -1;
     s->part.ready = NULL;
     s->part.tensors = s->tensors;

@@ -12,10 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/cgroups.h"
 #include "core/base/cleanup.h"
-#include "core/base/fd.h"
-
-#define FILE_MAX 65536
 
 int cpus_affinity(uint64_t ret_mask[CPUS_MASK_WORDS])
 {
@@ -40,15 +38,6 @@ int cpus_count(const uint64_t mask[CPUS_MASK_WORDS])
     return n;
 }
 
-static int read_text(const char *root, const char *folder, const char *name, char **ret_text)
-{
-    char path[4096];
-    int len = snprintf(path, sizeof(path), "%s%s/%s", root, folder, name);
-    if (len < 0 || (size_t)len >= sizeof(path))
-        return -ENAMETOOLONG;
-    return fd_read_file(path, FILE_MAX, ret_text, NULL);
-}
-
 static int whole_cpus(long long quota, long long period)
 {
     if (quota <= 0 || period <= 0)
@@ -61,7 +50,7 @@ static int quota_v2(const char *root, const char *folder)
 {
     auto_free char *text = NULL;
     long long quota, period;
-    if (read_text(root, folder, "cpu.max", &text) < 0 ||
+    if (cgroups_read(root, folder, "cpu.max", &text) < 0 ||
         sscanf(text, "%lld %lld", &quota, &period) != 2) /* "max" does not match */
         return INT_MAX;
     return whole_cpus(quota, period);
@@ -70,69 +59,24 @@ static int quota_v2(const char *root, const char *folder)
 static int quota_v1(const char *root, const char *folder)
 {
     auto_free char *quota = NULL, *period = NULL;
-    if (read_text(root, folder, "cpu.cfs_quota_us", &quota) < 0 ||
-        read_text(root, folder, "cpu.cfs_period_us", &period) < 0)
+    if (cgroups_read(root, folder, "cpu.cfs_quota_us", &quota) < 0 ||
+        cgroups_read(root, folder, "cpu.cfs_period_us", &period) < 0)
         return INT_MAX;
     return whole_cpus(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
 }
 
-/* The smallest quota among the cgroups from mount/path up to mount. */
-static int smallest_up(const char *root, const char *mount, const char *path,
-                       int (*quota)(const char *, const char *))
+static void take_smallest(void *ctx, const char *root, const char *folder, int version)
 {
-    char folder[4096];
-    int len = snprintf(folder, sizeof(folder), "%s%s", mount, path);
-    if (len < 0 || (size_t)len >= sizeof(folder))
-        return INT_MAX;
-    int smallest = INT_MAX;
-    for (;;) {
-        int n = quota(root, folder);
-        if (n < smallest)
-            smallest = n;
-        char *slash = strrchr(folder, '/');
-        if (!slash || (size_t)(slash - folder) < strlen(mount))
-            return smallest;
-        *slash = '\0';
-    }
-}
-
-/* The smallest quota for one line of /proc/self/cgroup: "id:controllers:path". */
-static int quota_of_line(const char *root, char *line)
-{
-    char *controllers = strchr(line, ':');
-    if (!controllers)
-        return INT_MAX;
-    controllers++;
-    char *path = strchr(controllers, ':');
-    if (!path)
-        return INT_MAX;
-    *path++ = '\0';
-    if (!*controllers) {
-        int n = smallest_up(root, "/sys/fs/cgroup", path, quota_v2);
-        int hybrid = smallest_up(root, "/sys/fs/cgroup/unified", path, quota_v2);
-        return n < hybrid ? n : hybrid;
-    }
-    char mount[256];
-    bool has_cpu = false;
-    snprintf(mount, sizeof(mount), "/sys/fs/cgroup/%s", controllers);
-    for (char *save = NULL, *word = strtok_r(controllers, ",", &save); word;
-         word = strtok_r(NULL, ",", &save))
-        has_cpu = has_cpu || strcmp(word, "cpu") == 0;
-    return has_cpu ? smallest_up(root, mount, path, quota_v1) : INT_MAX;
+    int *smallest = ctx;
+    int n = version == 1 ? quota_v1(root, folder) : quota_v2(root, folder);
+    if (n < *smallest)
+        *smallest = n;
 }
 
 int cpus_quota(const char *root)
 {
-    auto_free char *text = NULL;
-    if (read_text(root, "/proc/self", "cgroup", &text) < 0)
-        return INT_MAX;
     int smallest = INT_MAX;
-    for (char *save = NULL, *line = strtok_r(text, "\n", &save); line;
-         line = strtok_r(NULL, "\n", &save)) {
-        int n = quota_of_line(root, line);
-        if (n < smallest)
-            smallest = n;
-    }
+    cgroups_each(root, "cpu", take_smallest, &smallest);
     return smallest;
 }
 
@@ -157,7 +101,7 @@ size_t cpus_cache_size(const char *root)
         char folder[128];
         auto_free char *text = NULL;
         snprintf(folder, sizeof(folder), "/sys/devices/system/cpu/cpu0/cache/index%d", i);
-        if (read_text(root, folder, "size", &text) < 0)
+        if (cgroups_read(root, folder, "size", &text) < 0)
             continue;
         char *unit;
         size_t n = strtoull(text, &unit, 10);

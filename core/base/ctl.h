@@ -14,7 +14,8 @@
  *   ROSTER   agent > rank   u32 epoch, u32 rank, u32 size, 32 bytes job key, u32 number of the last
  *                           planned change that this roster includes, u64 operations finished by
  *                           members that said BYE (the maximum), then for each rank: u8 flags
- *                           (enum ctl_roster_flag), u32 member, u32 length, card
+ *                           (enum ctl_roster_flag), u32 member, u32 place (only with CTL_PLACE),
+ *                           u32 length, card
  *   SHARE    rank > agent > the other ranks of this agent: u32 epoch, u32 sending rank (the agent
  *                           fills it in), u16 what, body; with descriptors (memfd, eventfd)
  *   PROGRESS rank > agent   u64 batches done (a joiner continues the others' counter), u64 bytes,
@@ -29,10 +30,18 @@
  *   REPAIRED rank > agent   u32 the rank's epoch, u64 ns from learning of the loss to the end of
  *                           its repair
  *   NUMBERS  agent > rank   u32 epoch, u32 rank, u32 size, u32 local rank, u32 local size, u32
- *                           cross rank, u32 cross size: the numbers of this joiner if it joined
- *                           now, while the members train. Its card is forgotten; it says HELLO
- *                           again, with CTL_ENTER, when it is ready to join
- *   SETS     rank > agent   u32 number of sets (hvd_set_add()) that the rank is in
+ *                           cross rank, u32 cross size, u32 place (absent: it is the rank): the
+ *                           numbers of this joiner if it joined now, while the members train. Its
+ *                           card is forgotten; it says HELLO again, with CTL_ENTER, when it is
+ *                           ready to join
+ *   SETS     rank > agent   u32 number of sets (hvd_set_add()) that the rank is in; then, since a
+ *                           later version, u32 how many of them are broken (hvd_set_fix()), and for
+ *                           the first CTL_BROKEN_MAX of these: u32 number of the set, u64 unix ms
+ *                           since when, string with its ranks; then, since a later version, u32
+ *                           communicators of NCCL's that the rank has, of the world and of sets,
+ *                           and if it has any: u64 bytes that are free of its GPU's memory, u64
+ *                           bytes of all of it (0: not known), as of when a communicator was last
+ *                           made or freed
  *   AWAY     agent > rank   u32 ms: for so long more the coordinator has not served the agent. Sent
  *                           to a rank that waits for ROSTER, whose limit it extends
  */
@@ -47,6 +56,15 @@
 
 #define CTL_VERSION  3
 #define CTL_BODY_MAX (16u << 20)
+#define CTL_CARD_MAX 16384 /* bytes of a rank's card, with its report in front */
+
+/* The name of the memfds that ranks pass to each other: the agent finds in /proc how much memory
+ * they take. */
+#define CTL_MEMFD "hvd"
+
+/* Broken sets that a frame SETS lists, and the longest text of one, with NUL. */
+#define CTL_BROKEN_MAX      4
+#define CTL_BROKEN_TEXT_MAX 384
 
 enum ctl_type {
     CTL_HELLO = 1,
@@ -76,6 +94,7 @@ enum ctl_why {
 enum ctl_roster_flag {
     CTL_LOCAL = 1, /* the rank has the same agent as the receiver */
     CTL_NEW = 2,   /* the rank was in no epoch before and has no training state */
+    CTL_PLACE = 4, /* of all ranks of a job that keeps places */
 };
 
 /* The descriptors of one frame. The queues of several receivers may share them; dropping the last

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
@@ -70,16 +71,38 @@ static size_t count_in(const char *path)
     return n;
 }
 
-bool fd_count(pid_t pid, uint64_t *ret_open, uint64_t *ret_most)
+/* The memory of a descriptor if it is a memfd whose link reads `link`. A descriptor that is closed
+ * meanwhile has none. */
+static uint64_t memory_of(int dir, const char *entry, const char *link)
 {
-    char path[64];
+    char to[128];
+    struct stat st;
+    ssize_t len = readlinkat(dir, entry, to, sizeof(to));
+    if (len != (ssize_t)strlen(link) || memcmp(to, link, (size_t)len) != 0 ||
+        fstatat(dir, entry, &st, 0) < 0)
+        return 0;
+    return (uint64_t)st.st_blocks * 512;
+}
+
+bool fd_count(pid_t pid, const char *memfd, struct fd_use *ret)
+{
+    char path[64], link[96];
     struct rlimit limit;
+    struct fd_use use = {0};
     snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-    size_t n = count_in(path);
-    if (n == 0 || prlimit(pid, RLIMIT_NOFILE, NULL, &limit) < 0)
+    snprintf(link, sizeof(link), "/memfd:%s (deleted)", memfd);
+    DIR *d = opendir(path);
+    if (!d)
         return false;
-    *ret_open = n;
-    *ret_most = limit.rlim_max;
+    for (struct dirent *e; (e = readdir(d));) {
+        use.open += e->d_name[0] != '.';
+        use.memory += memory_of(dirfd(d), e->d_name, link);
+    }
+    closedir(d);
+    if (use.open == 0 || prlimit(pid, RLIMIT_NOFILE, NULL, &limit) < 0)
+        return false;
+    use.most = limit.rlim_max;
+    *ret = use;
     return true;
 }
 

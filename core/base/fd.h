@@ -34,9 +34,16 @@ void fd_limit_restore(void);
  * hard limit is too low; err names both numbers. */
 int fd_limit_need(size_t n, struct err *err);
 
-/* Counts the descriptors of a process. *ret_most: how many it may have, its hard limit. False,
- * without a result, if the process has ended or may not be looked into. */
-bool fd_count(pid_t pid, uint64_t *ret_open, uint64_t *ret_most);
+struct fd_use {
+    uint64_t open;   /* descriptors */
+    uint64_t most;   /* how many the process may have: its hard limit */
+    uint64_t memory; /* bytes of memory in its memfds */
+};
+
+/* Counts the descriptors of a process, and the memory in those that are memfds of this name: pages
+ * that were written, by any process, not the file's size. False, without a result, if the process
+ * has ended or may not be looked into. */
+bool fd_count(pid_t pid, const char *memfd, struct fd_use *ret);
 
 int fd_set_nonblock(int fd);
 int fd_set_cloexec(int fd, int on);

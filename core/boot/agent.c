@@ -69,6 +69,27 @@ static int agent_probe(struct boot *boot, struct err *err)
     return 1;
 }
 
+/* Reads one rank's part of a roster into the arrays at index i. */
+static int take_rank(struct boot *boot, struct reader *r, uint32_t i, struct err *err)
+{
+    uint8_t flags = reader_u8(r);
+    uint32_t member = reader_u32(r), place = flags & CTL_PLACE ? reader_u32(r) : i;
+    uint32_t n = reader_u32(r);
+    const void *card = n <= BOOT_CARD_MAX ? reader_bytes(r, n) : NULL;
+    if (r->failed || !card || flags > (CTL_LOCAL | CTL_NEW | CTL_PLACE))
+        return err_set(err, EPROTO, "the agent sent a broken card of rank %u", i);
+    if (place >= BOOT_SIZE_MAX || (i > 0 && (int)place <= boot->places[i - 1]))
+        return err_set(err, EPROTO, "the agent sent place %u for rank %u", place, i);
+    boot->local[i] = flags & CTL_LOCAL;
+    boot->is_new[i] = flags & CTL_NEW;
+    boot->members[i] = member;
+    boot->places[i] = (int)place;
+    if (flags & CTL_PLACE && !boot->keeps_places) /* later other threads read it */
+        boot->keeps_places = true;
+    buf_put(&boot->cards[i], card, n);
+    return boot->cards[i].failed ? err_set(err, ENOMEM, "out of memory") : 0;
+}
+
 int boot_agent_roster(struct boot *boot, const uint8_t *body, size_t len, struct err *err)
 {
     struct reader r = reader_over(body, len);
@@ -82,19 +103,8 @@ int boot_agent_roster(struct boot *boot, const uint8_t *body, size_t len, struct
     boot_drop_cards(boot);
     boot->size = (int)size;
     int rc = boot_make_cards(boot, true, err);
-    for (uint32_t i = 0; rc == 0 && i < size; i++) {
-        uint8_t flags = reader_u8(&r);
-        uint32_t member = reader_u32(&r), n = reader_u32(&r);
-        const void *card = n <= BOOT_CARD_MAX ? reader_bytes(&r, n) : NULL;
-        if (r.failed || !card || flags > (CTL_LOCAL | CTL_NEW))
-            return err_set(err, EPROTO, "the agent sent a broken card of rank %u", i);
-        boot->local[i] = flags & CTL_LOCAL;
-        boot->is_new[i] = flags & CTL_NEW;
-        boot->members[i] = member;
-        buf_put(&boot->cards[i], card, n);
-        if (boot->cards[i].failed)
-            rc = err_set(err, ENOMEM, "out of memory");
-    }
+    for (uint32_t i = 0; rc == 0 && i < size; i++)
+        rc = take_rank(boot, &r, i, err);
     if (rc == 0 && !reader_ok(&r))
         rc = err_set(err, EPROTO, "the agent sent a roster with bytes left over");
     if (rc < 0)
@@ -116,10 +126,12 @@ int boot_agent_numbers(struct boot *boot, const uint8_t *body, size_t len, struc
         if (words[i] > BOOT_SIZE_MAX)
             return err_set(err, EPROTO, "the agent sent invalid numbers");
     }
+    uint32_t place = !r.failed && r.pos < r.len ? reader_u32(&r) : words[0];
     struct boot_numbers p = {epoch,         (int)words[0], (int)words[1], (int)words[2],
-                             (int)words[3], (int)words[4], (int)words[5]};
+                             (int)words[3], (int)words[4], (int)words[5], (int)place};
     if (!reader_ok(&r) || p.rank >= p.size || p.local_size < 1 || p.local_size > p.size ||
-        p.cross_rank >= p.cross_size || p.cross_size > p.size)
+        p.cross_rank >= p.cross_size || p.cross_size > p.size || place < words[0] ||
+        place >= BOOT_SIZE_MAX)
         return err_set(err, EPROTO, "the agent sent invalid numbers");
     boot->numbers = p;
     return 0;
@@ -183,7 +195,7 @@ static uint64_t take_away(const struct ctl_frame *frame)
     return r.failed ? 0 : ms * CLOCK_MS;
 }
 
-enum { ROSTER_CAME, NOT_YET, PLACE_CAME };
+enum { ROSTER_CAME, NOT_YET, NUMBERS_CAME };
 
 /* Handles one frame. Frames from before this hvd_init() may come first, such as a SHARE that nobody
  * read. */
@@ -213,7 +225,7 @@ static int take_frame(struct boot *boot, struct ctl_frame *frame, struct losses 
         if (!boot->elastic || boot->why != CTL_JOIN)
             return NOT_YET;
         rc = boot_agent_numbers(boot, frame->body, frame->len, err);
-        return rc < 0 ? rc : PLACE_CAME;
+        return rc < 0 ? rc : NUMBERS_CAME;
     case CTL_LEAVE:
         return err_set(err, ESHUTDOWN, "%.*s", n,
                        n ? (const char *)frame->body : "this rank was asked to leave");
@@ -283,7 +295,7 @@ static int await_roster(struct boot *boot, uint64_t deadline, struct err *err)
             rc = take_frame(boot, &frame, &lost, err);
     }
     free(lost.list);
-    return rc == PLACE_CAME ? 1 : rc;
+    return rc == NUMBERS_CAME ? 1 : rc;
 }
 
 static int agent_exchange(struct boot *boot, const struct buf *card, uint64_t deadline,

@@ -81,10 +81,14 @@ void boot_drop_cards(struct boot *boot)
     free(boot->cards);
     free(boot->local);
     free(boot->is_new);
+    free(boot->starts);
+    free(boot->broken);
     free(boot->members);
+    free(boot->places);
     boot->cards = NULL;
-    boot->local = boot->is_new = NULL;
+    boot->local = boot->is_new = boot->starts = boot->broken = NULL;
     boot->members = NULL;
+    boot->places = NULL;
 }
 
 int boot_make_cards(struct boot *boot, bool with_local, struct err *err)
@@ -93,12 +97,18 @@ int boot_make_cards(struct boot *boot, bool with_local, struct err *err)
     size_t n = (size_t)boot->size;
     boot->cards = calloc(n, sizeof(*boot->cards));
     boot->members = calloc(n, sizeof(*boot->members));
+    boot->places = calloc(n, sizeof(*boot->places));
     boot->is_new = calloc(n, sizeof(*boot->is_new));
+    boot->starts = calloc(n, sizeof(*boot->starts));
+    boot->broken = calloc(n, sizeof(*boot->broken));
     if (with_local)
         boot->local = calloc(n, sizeof(*boot->local));
-    for (size_t i = 0; boot->members && i < n; i++)
+    for (size_t i = 0; boot->members && boot->places && i < n; i++) {
         boot->members[i] = (uint32_t)i;
-    if (boot->cards && boot->members && boot->is_new && (boot->local || !with_local))
+        boot->places[i] = (int)i;
+    }
+    if (boot->cards && boot->members && boot->is_new && boot->starts && boot->broken &&
+        boot->places && (boot->local || !with_local))
         return 0;
     boot_drop_cards(boot);
     return err_set(err, ENOMEM, "out of memory for %d cards", boot->size);

@@ -19,7 +19,7 @@
 #include "core/base/err.h"
 
 #define BOOT_KEY_SIZE 32
-#define BOOT_CARD_MAX 4096
+#define BOOT_CARD_MAX CTL_CARD_MAX
 #define BOOT_SIZE_MAX 65536 /* ranks */
 
 struct boot;
@@ -27,7 +27,7 @@ struct boot;
 /* The numbers that a joiner would get if it joined now. */
 struct boot_numbers {
     uint32_t epoch; /* epoch of the next roster */
-    int rank, size, local_rank, local_size, cross_rank, cross_size;
+    int rank, size, local_rank, local_size, cross_rank, cross_size, place;
 };
 
 /* The operations of one source. The tables are const; boot.c has the probe order. */
@@ -57,14 +57,21 @@ struct boot {
     /* of a mesh within another one: what its ranks are called in messages; NULL: as they are
      * numbered */
     const int *names;
-    const _Atomic int *cancel; /* NULL, or a flag: a value other than 0 ends an exchange at once,
-                                * and the making of a mesh within another one soon */
-    struct ctl ctl;            /* on agent_fd; the mesh continues to use it */
-    uint64_t away; /* ns by which the agent has extended the last exchange: see CTL_AWAY */
+    const _Atomic int *cancel; /* NULL, or a flag: a value other than 0 ends an exchange at once */
+    /* Called now and then while a mesh within another one is made: an error ends that. */
+    int (*go_on)(void *ctx, struct err *err);
+    void *go_on_ctx;
+    struct ctl ctl; /* on agent_fd; the mesh continues to use it */
+    uint64_t away;  /* ns by which the agent has extended the last exchange: see CTL_AWAY */
     _Atomic uint32_t change_heard; /* newest planned change that the agent announced */
     uint32_t *members; /* [size], member with that rank; a member number is never reused. Without an
                           agent: the rank */
+    int *places;       /* [size], the ranks' places, which rise with the ranks. Equal to the ranks
+                          unless the job keeps places */
     bool *is_new;      /* [size] whether the rank was in no epoch before */
+    bool *starts;      /* [size] whether its process was in none: it has nothing of older epochs */
+    bool *broken;      /* [size] whether it is part of a broken unit (engine/units.h) */
+    bool keeps_places; /* of the job; with the first roster */
     uint32_t change;   /* number of the last planned change that this roster includes */
     uint64_t departed_done; /* operations finished by members that had left by then (the maximum) */
     struct boot_numbers numbers; /* valid after boot_exchange() returned 1 */

@@ -74,6 +74,9 @@ struct coll_op {
     /* On a device, for each tensor: an event after which in is complete and out may be overwritten.
      * NULL: in is complete and out may be overwritten already. */
     void *const *ready;
+    /* On a device: the inputs, or the outputs, are in host memory all the same. Not for an
+     * allreduce, and not by NCCL. */
+    bool in_host, out_host;
 };
 
 /* A barrier of the ranks, through host memory. */
@@ -173,5 +176,11 @@ void coll_restore(struct coll *coll);
 
 /* The name of the algorithm in use, for the timeline and the log: "shm_slice", "ring", ... */
 const char *coll_algorithm(const struct coll *coll);
+
+/* Bytes of memory that the shared segment of n ranks of one host takes once large operations use
+ * it, 0 for one rank: of staging, and a page for each rank. Pipes come to it only for pairs of
+ * ranks that use them. Below: how much of that the mesh's segment does not have yet. */
+size_t coll_shared_memory(int n);
+size_t coll_shared_memory_to_come(const struct mesh *mesh);
 
 #endif

@@ -6,12 +6,21 @@
 
 #define CELLS 3 /* one cell is being filled, one reduced, one copied out */
 
+static size_t cell_size(size_t staging, int seats)
+{
+    size_t room = staging / CELLS, wish = (size_t)seats * SHM_SLICE_MAX;
+    return (wish < room ? wish : room) & ~(size_t)(SHM_LINE - 1);
+}
+
+size_t shm_steps_staging(int seats)
+{
+    return CELLS * cell_size(SHM_STAGING, seats);
+}
+
 void shm_steps_init(struct shm_steps *s, struct mesh *mesh)
 {
     *s = (struct shm_steps){.mesh = mesh, .shm = mesh->shm, .cells = CELLS};
-    size_t room = mesh->shm->staging_size / CELLS;
-    size_t wish = (size_t)mesh->shm->seats * SHM_SLICE_MAX;
-    s->cell = (wish < room ? wish : room) & ~(size_t)(SHM_LINE - 1);
+    s->cell = cell_size(mesh->shm->staging_size, mesh->shm->seats);
 }
 
 static void set_flag(struct shm_steps *s, enum shm_tell what, uint64_t count)

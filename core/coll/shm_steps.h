@@ -45,6 +45,9 @@ struct shm_steps {
     struct shm_watch room;
 };
 
+/* Bytes of staging of each seat that steps use, if there are so many seats. */
+size_t shm_steps_staging(int seats);
+
 void shm_steps_init(struct shm_steps *s, struct mesh *mesh);
 
 /* Call at the start of a run. In a new generation it publishes that this seat has left the former

@@ -55,76 +55,6 @@ bool hvd_initialized(void)
     return life_is_on();
 }
 
-/* ---- the world ---- */
-
-enum place {
-    PLACE_RANK,
-    PLACE_SIZE,
-    PLACE_LOCAL_RANK,
-    PLACE_LOCAL_SIZE,
-    PLACE_CROSS_RANK,
-    PLACE_CROSS_SIZE
-};
-
-static int place(enum place what)
-{
-    struct engine *e;
-    struct world w;
-    if (life_peek(&e, &w, &last) < 0)
-        return last.code;
-    const int places[] = {
-        [PLACE_RANK] = w.rank,
-        [PLACE_SIZE] = w.size,
-        [PLACE_LOCAL_RANK] = w.local_rank,
-        [PLACE_LOCAL_SIZE] = w.local_size,
-        [PLACE_CROSS_RANK] = w.cross_rank,
-        [PLACE_CROSS_SIZE] = w.cross_size,
-    };
-    int v = places[what];
-    life_end();
-    return v;
-}
-
-int hvd_rank(void)
-{
-    return place(PLACE_RANK);
-}
-
-int hvd_size(void)
-{
-    return place(PLACE_SIZE);
-}
-
-int hvd_local_rank(void)
-{
-    return place(PLACE_LOCAL_RANK);
-}
-
-int hvd_local_size(void)
-{
-    return place(PLACE_LOCAL_SIZE);
-}
-
-int hvd_cross_rank(void)
-{
-    return place(PLACE_CROSS_RANK);
-}
-
-int hvd_cross_size(void)
-{
-    return place(PLACE_CROSS_SIZE);
-}
-
-bool hvd_homogeneous(void)
-{
-    struct engine *e;
-    struct world w;
-    if (life_peek(&e, &w, &last) < 0)
-        return false;
-    life_end();
-    return w.homogeneous;
-}
-
 /* ---- operations ---- */
 
 /* A joiner made these requests with provisional numbers. Refuses kinds whose splits or outputs
@@ -278,6 +208,13 @@ static bool is_known(struct slot *slot)
     return atomic_load(&slot->done) ? slot->status == 0 : atomic_load(&slot->aloft);
 }
 
+/* (lock) */
+static int await_flight(struct engine *e, const struct slot *slot, void *stream)
+{
+    const struct circle *c = sets_circle(e, slot->set);
+    return c ? device_await(c->device, slot->flight, stream, &last) : 0;
+}
+
 /* Makes the stream wait for the slot's operation, unless it is done. */
 static int await_on(struct engine *e, struct slot *slot, hvd_handle handle, void *stream)
 {
@@ -286,7 +223,7 @@ static int await_on(struct engine *e, struct slot *slot, hvd_handle handle, void
         return 0; /* without the lock, which a repair may hold for long */
     drive_lock(e);
     if (atomic_load(&slot->handle) == handle && !atomic_load(&slot->done) && slot->flight)
-        rc = device_await(e->backends.device, slot->flight, stream, &last);
+        rc = await_flight(e, slot, stream);
     drive_leave(e);
     return rc;
 }
@@ -384,50 +321,6 @@ int hvd_barrier(const char *name)
 {
     struct hvd_request r = {.kind = HVD_BARRIER, .name = name, .device = -1};
     return run_now(&r);
-}
-
-/* ---- elastic jobs --------------------------------------------------------------------------- */
-
-int hvd_world(struct hvd_world *ret_world)
-{
-    struct engine *e;
-    struct world v;
-    if (life_peek(&e, &v, &last) < 0)
-        return last.code;
-    struct hvd_world w = {.size_of_struct = ret_world->size_of_struct,
-                          .epoch = v.epoch,
-                          .rank = v.rank,
-                          .size = v.size,
-                          .source = v.source,
-                          .joined = v.joined,
-                          .left = v.left,
-                          .is_new = v.is_new,
-                          .elastic = !e || e->boot.elastic,
-                          .repair_ns = e ? atomic_load(&e->repair.last_ns) : 0,
-                          .waiting = !e};
-    life_end();
-    memcpy(ret_world, &w, w.size_of_struct < sizeof(w) ? w.size_of_struct : sizeof(w));
-    return 0;
-}
-
-int hvd_commit(void)
-{
-    struct engine *e;
-    struct world w;
-    if (life_peek(&e, &w, &last) < 0)
-        return last.code;
-    bool outside = !e;
-    life_end();
-    e = life_begin(NULL, &last);
-    if (!e)
-        return last.code;
-    /* This rank was admitted during this call, at the other ranks' boundary, so this boundary is
-     * done. If all ranks are new (w.is_new is false then), the boundary is still to come. */
-    engine_world(e, &w);
-    bool came = outside && w.is_new;
-    int rc = came ? 1 : boundary_commit(e, &last);
-    life_end();
-    return rc;
 }
 
 /* ---- introspection ---- */

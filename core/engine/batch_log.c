@@ -71,9 +71,8 @@ static void append(struct batches *b, struct batch *batch)
  * lane of a batch at once or only when its turn comes. */
 static void route(struct circle *c, struct batch *batch, bool owed)
 {
-    struct engine *e = c->engine;
     struct batches *b = &c->batches;
-    bool known = b->moving == 0 && device_is_ready(e->backends.device);
+    bool known = b->moving == 0 && device_is_ready(c->device);
     batch->behind = b->closed && !owed;
     b->closed = b->closed || batch_is_last(batch);
     known = known && !batch_needs_counts(batch);
@@ -81,7 +80,7 @@ static void route(struct circle *c, struct batch *batch, bool owed)
         gpu_lane_add(c, batch);
         return;
     }
-    batch->may_move = batch_on_gpu(batch) && !known;
+    batch->may_move = batch_on_gpu(batch) && !known && !batch_is_adasum(batch);
     b->moving += batch->may_move;
     append(b, batch);
 }

@@ -11,6 +11,7 @@
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
+#include "core/base/log.h"
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
 #include "core/engine/launch.h"
@@ -62,6 +63,12 @@ bool batch_is_last(const struct batch *batch)
 bool batch_needs_counts(const struct batch *batch)
 {
     return batch->n > 0 && batch->slots[0]->facts.sig.kind == HVD_ALLTOALL && batch->steps == 0;
+}
+
+bool batch_is_adasum(const struct batch *batch)
+{
+    const struct signature *sig = batch->n > 0 ? &batch->slots[0]->facts.sig : NULL;
+    return sig && sig->kind == HVD_ALLREDUCE && sig->op == HVD_ADASUM;
 }
 
 bool batch_on_gpu(const struct batch *batch)
@@ -210,19 +217,13 @@ static void fill_setup(struct circle *c, const struct batch *batch)
     l->op.device = batch->slots[0]->device;
 }
 
-static bool is_adasum(const struct batch *batch)
-{
-    const struct signature *sig = &batch->slots[0]->facts.sig;
-    return sig->kind == HVD_ALLREDUCE && sig->op == HVD_ADASUM;
-}
-
 static enum batch_step next_step(const struct circle *c)
 {
     const struct batch *batch = c->batches.active;
-    if (batch_on_gpu(batch) && !device_is_ready(c->engine->backends.device))
+    if (batch_on_gpu(batch) && !device_is_ready(c->device))
         return STEP_GPUS;
     bool before = batch_needs_counts(batch) ||
-                  (is_adasum(batch) && batch->steps + 1 < launch_adasum_steps(c));
+                  (batch_is_adasum(batch) && batch->steps + 1 < launch_adasum_steps(c, batch));
     return before ? STEP_BEFORE : STEP_LAST;
 }
 
@@ -231,10 +232,12 @@ static int start_operation(struct circle *c)
     struct engine *e = c->engine;
     struct batches *b = &c->batches;
     int rc = 0;
+    launch_begin(&b->launch);
     b->step = next_step(c);
-    if (b->step == STEP_GPUS)
+    if (b->step == STEP_GPUS) {
         fill_setup(c, b->active);
-    else if (is_adasum(b->active))
+        sets_look_at_gpu(c, b->launch.op.device);
+    } else if (batch_is_adasum(b->active))
         rc = launch_adasum(c, &b->launch, b->active);
     else if (b->step == STEP_BEFORE)
         rc = launch_counts(c, &b->launch, b->active->slots[0]);
@@ -250,12 +253,12 @@ static int start_operation(struct circle *c)
 static void end_step(struct circle *c)
 {
     struct batches *b = &c->batches;
-    launch_finish(c->engine, &b->launch);
+    launch_finish(c, &b->launch);
     c->done++;
     b->running = false;
     if (b->step == STEP_GPUS)
         return;
-    if (is_adasum(b->active) && b->step == STEP_BEFORE)
+    if (batch_is_adasum(b->active) && b->step == STEP_BEFORE)
         launch_adasum_take(c, &b->launch, b->active);
     else if (b->step == STEP_BEFORE)
         launch_take_counts(c, &b->launch, b->active->slots[0]);
@@ -273,7 +276,7 @@ static bool move(struct circle *c)
     b->active->may_move = false;
     b->moving--;
     if (!gpu_lane_takes(c, b->active))
-        return e->trouble.code != 0;
+        return e->trouble.code || c->refused.code;
     gpu_lane_add(c, TAKE(b->active));
     return true;
 }
@@ -284,7 +287,7 @@ bool batches_progress(struct circle *c)
     struct batches *b = &c->batches;
     bool moved = false;
     for (;;) {
-        if (e->trouble.code)
+        if (e->trouble.code || c->refused.code)
             return true;
         if (!b->active && !begin_next(c))
             return moved;
@@ -307,7 +310,7 @@ bool batches_progress(struct circle *c)
         if (b->step != STEP_LAST)
             continue;
         b->active = NULL;
-        batches_finish(c, batch, is_adasum(batch) ? "adasum" : coll_algorithm(c->coll));
+        batches_finish(c, batch, batch_is_adasum(batch) ? "adasum" : coll_algorithm(c->coll));
     }
 }
 
@@ -328,6 +331,7 @@ bool batches_run_fast(struct circle *c, const struct negotiate_next *next)
     struct batches *b = &c->batches;
     struct slot *s = &e->fast;
     const struct signature *sig = &s->facts.sig;
+    launch_begin(&b->launch);
     b->launch.tensors[0] =
         (struct coll_tensor){.in = s->in, .out = s->out, .count = s->facts.count};
     launch_fill_op(c, &b->launch, sig);
@@ -337,7 +341,7 @@ bool batches_run_fast(struct circle *c, const struct negotiate_next *next)
     if (rc == 0)
         rc = spin_progress(c);
     if (rc == 0) {
-        launch_finish(e, &b->launch);
+        launch_finish(c, &b->launch);
         c->done++;
         negotiate_done(c->neg, next->number);
         b->frozen = next->index + 1;

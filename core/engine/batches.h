@@ -109,6 +109,9 @@ bool batch_is_last(const struct batch *batch);
  * send. */
 bool batch_needs_counts(const struct batch *batch);
 
+/* Whether it is an Adasum, which is a row of operations (launch_adasum.h). */
+bool batch_is_adasum(const struct batch *batch);
+
 /* Whether the batch's tensors are on a GPU. */
 bool batch_on_gpu(const struct batch *batch);
 

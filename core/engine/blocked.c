@@ -109,7 +109,7 @@ static void tell_all(struct circle *c, const char *name)
     struct engine *e = c->engine;
     struct finding f = {.engine = e, .blocked.rank = e->circle.rank, .now = clock_ns()};
     struct circle *of;
-    if (c->state != CIRCLE_WORKS || atomic_load(&e->queue->joined))
+    if (!circle_works(c) || atomic_load(&e->queue->joined))
         return;
     fill(&f.blocked.lacks, c, name);
     if (e->fast_busy)

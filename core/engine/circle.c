@@ -5,8 +5,8 @@
 #include "core/engine/circle.h"
 
 #include "core/engine/engine.h"
+#include "core/engine/launch_order.h"
 #include "core/engine/meet.h"
-#include "core/engine/messages.h"
 #include "core/engine/turn.h"
 #include "core/negotiate/cycles.h"
 
@@ -35,8 +35,8 @@ static int create_rendezvous(struct circle *c, struct err *err)
 {
     static const struct rendezvous_ops ops = {.send = control_send_rendezvous, .end = meet_end};
     const struct control *t = &c->control;
-    return rendezvous_create(c->size, c->rank, t->parent, t->children, t->nchildren, &ops, c,
-                             &c->rendezvous, err);
+    return rendezvous_create(c->size, c->rank, t->parent, t->children, t->nchildren,
+                             c->engine->sets.claims.serial, &ops, c, &c->rendezvous, err);
 }
 
 int circle_negotiate(struct circle *c, struct err *err)
@@ -48,6 +48,14 @@ int circle_negotiate(struct circle *c, struct err *err)
         rc = create_negotiation(c, err);
     if (rc == 0 && c->set == 0)
         rc = create_rendezvous(c, err);
+    if (rc == 0 && c->set == 0)
+        rc = launch_order_begin(c, err);
+    if (rc == 0)
+        launch_order_join(c);
+    if (rc == 0)
+        join_go_on(c);
+    if (rc == 0)
+        rc = messages_resume(c, err);
     c->next_tick = 0;
     c->spin = mesh_may_spin(c->mesh);
     return rc;
@@ -55,12 +63,14 @@ int circle_negotiate(struct circle *c, struct err *err)
 
 void circle_dissolve(struct circle *c)
 {
+    launch_order_leave(c);
     if (c->neg)
         negotiate_destroy(c->neg);
     c->neg = NULL;
-    messages_fini(c);
+    messages_suspend(c);
     rendezvous_destroy(c->rendezvous);
     c->rendezvous = NULL;
+    launch_order_end(c);
     cycles_destroy(c->cycles);
     c->cycles = NULL;
     control_fini(&c->control);
@@ -82,6 +92,8 @@ void circle_keep_counters(struct circle *c)
 
 void circle_fini(struct circle *c)
 {
+    messages_fini(c);
+    remains_fini(c);
     batches_fini(c);
     ids_fini(&c->ids);
     coll_destroy(c->coll);
@@ -101,7 +113,9 @@ int circle_map(struct circle *c, struct err *err)
 
 const struct world_map *circle_map_of(const struct circle *c, const struct signature *sig)
 {
-    return engine_world_of(c->engine, sig) == c->engine->world ? &c->map : &c->map_previous;
+    const struct engine *e = c->engine;
+    bool now = sig->world == 0 || sig->world == e->world->epoch || !e->previous;
+    return now ? &c->map : &c->map_previous;
 }
 
 /* ---- all circles of an engine --------------------------------------------------------------- */

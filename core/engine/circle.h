@@ -15,36 +15,41 @@
 #include "core/engine/batches.h"
 #include "core/engine/control.h"
 #include "core/engine/ids.h"
+#include "core/engine/messages.h"
+#include "core/engine/remains.h"
 #include "core/engine/world.h"
 
 struct coll;
 struct cycles;
+struct device;
 struct engine;
 struct mesh;
 struct negotiate;
-struct p2p;
+struct order;
 struct rendezvous;
 struct signature;
 struct slot;
 
 enum circle_state {
-    CIRCLE_WORKS,
+    CIRCLE_WORKS,  /* beside this, see circle.ending */
     CIRCLE_MAKING, /* the ranks do not know yet whether the set is made; it has no operations */
-    CIRCLE_ENDING, /* the set is being removed; it has no operations any more */
+    CIRCLE_LOST,   /* its epoch has ended, and its operations wait for the next one */
     CIRCLE_FAILED, /* its operations fail with circle.failure */
 };
 
 struct circle {
     struct engine *engine;
-    /* The world's always works: if it fails, the engine has failed. In every other state the end of
-     * a connection is no loss. */
+    /* The world's always works: if it fails, the engine has failed. */
     enum circle_state state;
+    bool ending; /* the set is being removed, and has no operations any more */
     struct err failure;
-    int set; /* the set's number; 0: the world */
+    struct err refused; /* code not 0: the set is about to fail, alike on all of its ranks */
+    int set;            /* the set's number; 0: the world */
     /* of a set; NULL: the world */
-    const char *name;       /* "set 1 (ranks 0, 2)" */
-    const int *world_ranks; /* [size] the ranks' numbers in the world */
-    int rank, size;         /* in the mesh, which may have fewer ranks than the world */
+    const char *name;        /* "set 1 (ranks 0, 2)" */
+    const int *world_ranks;  /* [size] the ranks' numbers in the world's mesh */
+    const uint32_t *members; /* [size] their member numbers */
+    int rank, size;          /* in the mesh, which may have fewer ranks than the world */
     struct mesh *mesh;
     bool spin;            /* every rank of this host has a processor of its own: mesh_may_spin() */
     struct world_map map; /* between mesh ranks and ranks of the user's world */
@@ -55,15 +60,15 @@ struct circle {
     struct coll *coll;
     struct negotiate *neg;         /* NULL: the epoch is not complete */
     struct rendezvous *rendezvous; /* of the world; NULL: a set's circle, or no negotiation */
+    struct order *order;           /* of the world (launch_order.h); NULL: the same */
     /* of the world, on rank 0; NULL: no rank has told that it is blocked */
     struct cycles *cycles;
     struct control control;
-    struct p2p *p2p; /* messages between two ranks; NULL: there was none yet */
-    /* The number of the oldest message that has not ended, since when it is that, and when it was
-     * reported last. */
-    uint64_t message_oldest, message_since, message_told;
+    struct messages messages;
     struct ids ids;
+    struct device *device; /* for tensors of GPUs; the world's is that of engine.backends */
     struct batches batches;
+    struct remains remains;
     uint64_t next_tick;      /* clock time at which negotiation has to be called; 0: at once */
     struct slot *submitting; /* the slot that is in negotiate_submit() now */
 };
@@ -71,7 +76,7 @@ struct circle {
 /* Creates control links and a negotiation that knows no operation, for the circle's mesh. */
 int circle_negotiate(struct circle *c, struct err *err);
 
-/* Ends negotiation and closes the control links. */
+/* Ends negotiation, closes the control links, and suspends messages. */
 void circle_dissolve(struct circle *c);
 
 /* Adds what negotiation and mesh have counted to the engine's totals, before they end. */
@@ -85,6 +90,12 @@ int circle_map(struct circle *c, struct err *err);
 
 /* The map of the world in which an operation was submitted. */
 const struct world_map *circle_map_of(const struct circle *c, const struct signature *sig);
+
+/* Whether operations are run. If not, the end of a connection is no loss. */
+static inline bool circle_works(const struct circle *c)
+{
+    return c->state == CIRCLE_WORKS && !c->ending;
+}
 
 /* The number in the world of a rank of the circle. */
 static inline int circle_world_rank(const struct circle *c, int rank)

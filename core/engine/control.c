@@ -11,6 +11,7 @@
 #include "core/engine/blocked.h"
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
+#include "core/engine/launch_order.h"
 #include "core/negotiate/rendezvous.h"
 
 enum {
@@ -19,7 +20,8 @@ enum {
     CONTROL_WHOLE,
     CONTROL_RENDEZVOUS,
     CONTROL_BLOCKED,
-    CONTROL_ASKED
+    CONTROL_ASKED,
+    CONTROL_ORDER,
 };
 
 /* The tree: rank 0 is the root, its children are the first ranks of the other hosts, and the first
@@ -87,15 +89,17 @@ static int name_at(const struct circle *c, int i)
     return circle_world_rank(c, peer_at(&c->control, i));
 }
 
-/* links[i] has lost its connection. Returns true when that is expected: the peer has sent a
- * farewell, or has moved on to the next epoch. */
-static bool ended_in_peace(struct circle *c, int i)
+/* links[i] has failed with rc. Returns true when its connection has ended, and that is expected:
+ * the peer has sent a farewell, or has moved on to the next epoch. */
+static bool ended_in_peace(struct circle *c, int i, int rc)
 {
     struct engine *e = c->engine;
     struct control *t = &c->control;
     int peer = peer_at(t, i);
+    if (rc == -ENOMEM && c->state != CIRCLE_FAILED) /* a message is missing, and the peer lives */
+        return false;
     bool moved_on = e->boot.elastic && !t->departed[peer] && mesh_has_left(c->mesh, peer);
-    if (!moved_on && !t->departed[peer] && c->state == CIRCLE_WORKS)
+    if (!moved_on && !t->departed[peer] && circle_works(c))
         return false;
     t->moved_on |= moved_on;
     t->links[i] = NULL;
@@ -109,7 +113,7 @@ static int post(struct circle *c, int i, const struct buf *msg)
     if (!t->links[i])
         return 0;
     int rc = link_post(t->links[i], msg->data, msg->len);
-    return rc < 0 && ended_in_peace(c, i) ? 0 : rc;
+    return rc < 0 && ended_in_peace(c, i, rc) ? 0 : rc;
 }
 
 void control_send_whole(struct circle *c, int i, uint64_t count)
@@ -154,6 +158,11 @@ int control_send(void *ctx, int to, const struct buf *msg)
 int control_send_rendezvous(void *ctx, int to, const struct buf *msg)
 {
     return send(ctx, to, CONTROL_RENDEZVOUS, msg);
+}
+
+int control_send_order(void *ctx, int to, const struct buf *msg)
+{
+    return send(ctx, to, CONTROL_ORDER, msg);
 }
 
 int control_send_blocked(struct circle *c, const struct buf *msg)
@@ -212,6 +221,8 @@ static int dispatch(struct circle *c, int from, const struct buf *msg, struct er
         return ended ? 0
                      : rendezvous_recv(c->rendezvous, who, r.data + r.pos, r.len - r.pos,
                                        clock_ns(), err);
+    if (type == CONTROL_ORDER && c->order)
+        return ended ? 0 : launch_order_recv(c, who, r.data + r.pos, r.len - r.pos, err);
     if (type == CONTROL_NEGOTIATE && ended)
         return 0;
     if (type == CONTROL_NEGOTIATE) {
@@ -255,7 +266,7 @@ bool control_progress(struct circle *c)
                 return true;
             }
         }
-        if (rc < 0 && !e->broken && !ended_in_peace(c, i)) {
+        if (rc < 0 && !e->broken && !ended_in_peace(c, i, rc)) {
             engine_lost(c, "control link", rc);
             return true; /* a repair may have replaced the links */
         }

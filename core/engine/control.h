@@ -3,11 +3,12 @@
  * control: the control links to parent and children in negotiation's tree, and the farewell. Called
  * with the progress lock held.
  *
- * A message is one byte of type, then either a message of negotiation, one of rendezvous, a count
- * of the GPU lane's (whole.h), a blocked rank or a question for one (blocked.h), or a farewell {u32
- * rank, u64 frozen batches that the rank has finished since the plan began}. A rank that shuts down
- * sends a farewell up to the root, which sends it to every rank, after all batches in which that
- * rank took part. Operations of other ranks that still need it fail with "rank 2 has shut down".
+ * A message is one byte of type, then either a message of negotiation, one of rendezvous, one of
+ * order, a count of the GPU lane's (whole.h), a blocked rank or a question for one (blocked.h), or
+ * a farewell {u32 rank, u64 frozen batches that the rank has finished since the plan began}. A rank
+ * that shuts down sends a farewell up to the root, which sends it to every rank, after all batches
+ * in which that rank took part. Operations of other ranks that still need it fail with "rank 2 has
+ * shut down".
  */
 #ifndef HVD_ENGINE_CONTROL_H
 #define HVD_ENGINE_CONTROL_H
@@ -44,9 +45,11 @@ struct control {
 int control_init(struct circle *c, struct err *err);
 void control_fini(struct control *c);
 
-/* negotiate_ops.send and rendezvous_ops.send */
+/* The send of negotiate_ops, rendezvous_ops and order_ops. */
 int control_send(void *ctx, int to, const struct buf *msg);
 int control_send_rendezvous(void *ctx, int to, const struct buf *msg);
+
+int control_send_order(void *ctx, int to, const struct buf *msg);
 
 /* Send a blocked rank to the parent, and a question to the parent (NEGOTIATE_PARENT) or a child
  * (its rank): negotiate/cycles.h. A failure is set in e->trouble. */

@@ -17,6 +17,7 @@
 #include "core/base/err.h"
 
 #define REPORT_PIECES_MAX 512
+#define REPORT_BYTES_MAX  (29 + 4 * REPORT_PIECES_MAX) /* that report_put() writes */
 
 struct report {
     /* the rank was in an epoch before; otherwise all other fields are meaningless */

@@ -331,10 +331,11 @@ void drive_submitted(struct engine *e, int set)
     /* While the schedule is frozen, no peer has to be told: often nothing more is needed than to
      * note the operation. Otherwise the thread collects several submissions and announces them in
      * one message. */
-    if (e->failed || (c && negotiate_frozen(c->neg))) {
+    if (e->failed || (c && c->neg && negotiate_frozen(c->neg))) {
         turn_note(e);
         patient = c && start_small(c);
-        gpu_lane_launch(&e->circle);
+        if (c)
+            gpu_lane_launch(c);
     }
     bool work = turn_needed(e);
     /* the thread sleeps until `due`, which is too late */

@@ -26,7 +26,7 @@ static const int yields[] = {
 
 static enum coll_wait wait_of(const struct circle *c)
 {
-    enum coll_wait wait = coll_wait(c->coll), on_gpu = gpu_lane_wait(&c->batches.gpu);
+    enum coll_wait wait = coll_wait(c->coll), on_gpu = gpu_lane_wait(c);
     if (wait == COLL_WAKES && messages_move(c))
         return COLL_MOVES;
     return wait != COLL_WAKES || on_gpu == COLL_WAKES ? wait : on_gpu;
@@ -45,7 +45,7 @@ enum coll_wait drive_wait_kind(struct engine *e)
     struct circle *c;
     for (size_t i = 0; kind == COLL_WAKES && (c = engine_circle(e, i)) != NULL; i++)
         kind = wait_of(c);
-    return kind;
+    return kind == COLL_WAKES ? messages_gpu_wait(e) : kind;
 }
 
 /* Whether a rank of a circle in which this rank has work may be spun for. With work in none, the

@@ -3,6 +3,8 @@
  * engine: see engine.h. Creation and end.
  */
 #include "core/engine/engine.h"
+#include "core/engine/set_move.h"
+#include "core/engine/set_table.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -14,11 +16,10 @@
 #include "core/base/inject.h"
 #include "core/base/log.h"
 #include "core/engine/failure.h"
+#include "core/engine/leave.h"
 #include "core/engine/resubmit.h"
-#include "core/engine/settle.h"
 #include "core/engine/turn.h"
 
-#define LEAVE_MS  5000 /* how long hvd_shutdown() waits for the other ranks */
 #define FINISH_MS 2000 /* how long hvd_shutdown() waits for operations that cannot be cancelled */
 
 /* ---- creation ---- */
@@ -43,19 +44,36 @@ static int join_world(struct engine *e, struct err *err)
     return rc;
 }
 
+bool engine_is_newcomer(struct engine *e)
+{
+    bool now = e->boot.is_new && e->boot.is_new[e->circle.rank];
+    if (now)
+        atomic_store(&e->newcomer, 1);
+    return now;
+}
+
+static void enter_queue(struct engine *e, const struct world *w)
+{
+    queue_lock(e->queue);
+    queue_set_world(e->queue, w->epoch, w->rank, w->size, true);
+    queue_unlock(e->queue);
+}
+
 static int create_parts(struct engine *e, uint64_t first_seq, struct err *err)
 {
     int rc = coll_create(e->circle.mesh, &e->circle.coll, err);
     if (rc == 0 && e->boot.elastic)
         coll_set_elastic(e->circle.coll);
     if (rc == 0)
-        rc = backends_enter(&e->backends, e->circle.coll,
-                            e->boot.is_new && e->boot.is_new[e->circle.rank],
+        rc = backends_enter(&e->backends, e->circle.coll, engine_is_newcomer(e),
                             deadline_in_ms(e->set.start_timeout_ms), err);
+    e->circle.device = e->backends.device;
     if (rc == 0)
         rc = queue_create(e->circle.rank, e->circle.size, first_seq, &e->queue, err);
+    if (rc == 0)
+        e->queue->by_host = e->set.hierarchical_adasum;
     if (rc == 0 && e->boot.elastic)
-        queue_set_world(e->queue, e->world->epoch, e->circle.rank, e->circle.size);
+        enter_queue(e, e->world);
     if (rc == 0)
         rc = batches_init(&e->circle, err);
     if (rc == 0)
@@ -73,9 +91,20 @@ static int create_parts(struct engine *e, uint64_t first_seq, struct err *err)
 int engine_negotiate_anew(struct engine *e, struct err *err)
 {
     int rc = circle_negotiate(&e->circle, err);
-    if (rc == 0)
-        resubmit_all(e);
-    return rc;
+    if (rc < 0)
+        return rc;
+    sets_enter(e);
+    resubmit_world(e);
+    return 0;
+}
+
+/* Of the world and of all sets. False: one of them hangs. */
+static bool end_devices(struct engine *e)
+{
+    bool all = device_end(e->backends.device);
+    for (size_t i = 0; i < e->sets.n; i++)
+        all = device_end(e->sets.table[i]->circle.device) && all;
+    return all;
 }
 
 static void destroy_parts(struct engine *e)
@@ -84,19 +113,21 @@ static void destroy_parts(struct engine *e)
     drive_fini(e);
     timeline_close(timeline_put(&e->timeline, NULL));
     circle_dissolve(&e->circle);
-    settle_fini(e);
-    if (!device_end(e->backends.device)) {
+    remains_fini(&e->circle);
+    if (!end_devices(e)) {
         /* The GPU hangs. Freeing its memory would hang as well, so the process keeps it until it
          * exits. */
         launch_gpu_abandon(&e->circle.batches.launch.gpu);
         launch_gpu_abandon(&e->circle.batches.gpu.launch.gpu);
         if (e->queue)
             gpu_events_abandon(&e->queue->gpu_events);
+        e->messages_gpu.abandoned = true;
     }
     sets_fini(&e->sets);
     join_fini(&e->join);
     circle_fini(&e->circle);
     queue_destroy(e->queue);
+    messages_gpu_fini(e);
     backends_close(&e->backends, e->broken);
     world_destroy(e->worlds);
     free(e->fast.text);
@@ -115,6 +146,7 @@ int engine_create(struct boot *boot, const struct settings *set, uint64_t first_
     e->circle.engine = e;
     sets_init(&e->sets);
     join_init(&e->join);
+    messages_gpu_init(e);
     pthread_mutex_init(&e->world_lock, NULL);
     pthread_mutex_init(&e->timeline.lock, NULL);
     e->set = *set;
@@ -154,9 +186,21 @@ void engine_world(struct engine *e, struct world *ret)
     *ret = *e->world;
     pthread_mutex_unlock(&e->world_lock);
     ret->members = NULL;
+    ret->places = NULL;
     ret->by_member = NULL;
-    ret->fresh = NULL;
+    ret->fresh = ret->starts = ret->broken = NULL;
     ret->older = NULL;
+}
+
+int engine_places(struct engine *e, int *ret_places, int n)
+{
+    pthread_mutex_lock(&e->world_lock);
+    const struct world *w = e->world;
+    int size = w->size, some = n < size ? n : size;
+    if (some > 0)
+        memcpy(ret_places, w->places, (size_t)some * sizeof(*ret_places));
+    pthread_mutex_unlock(&e->world_lock);
+    return size;
 }
 
 int engine_enter_world(struct engine *e, struct world *w, struct err *err)
@@ -165,7 +209,14 @@ int engine_enter_world(struct engine *e, struct world *w, struct err *err)
     int rc = world_map_init(&map, w, e->circle.mesh, err);
     if (rc < 0)
         return rc;
+    /* Until the queue is unlocked no request is made: its numbers, and those of its set, are all
+     * of one world. */
+    pthread_mutex_lock(&e->sets.lock);
+    if (e->queue)
+        queue_lock(e->queue);
     if (e->world != w) {
+        if (e->world)
+            sets_follow(e, w);
         e->previous = e->world;
         world_map_fini(&e->circle.map_previous);
         e->circle.map_previous = e->circle.map;
@@ -181,7 +232,11 @@ int engine_enter_world(struct engine *e, struct world *w, struct err *err)
         e->previous->older = NULL;
     }
     if (e->queue && e->boot.elastic)
-        queue_set_world(e->queue, w->epoch, w->rank, w->size);
+        queue_set_world(e->queue, w->epoch, w->rank, w->size,
+                        w->table != TABLE_GAINS && !sets_have_rules(e));
+    if (e->queue)
+        queue_unlock(e->queue);
+    pthread_mutex_unlock(&e->sets.lock);
     return 0;
 }
 
@@ -242,6 +297,7 @@ void engine_stats(struct engine *e, struct hvd_stats *ret)
         .allocations =
             allocations + atomic_load(&c->allocations) + atomic_load(&e->queue->allocations),
         .stalls = atomic_load(&c->stalls),
+        .messages_nccl = atomic_load(&c->messages_nccl),
         .submitted = atomic_load(&e->queue->submitted),
         .sets = locked ? e->sets.ncircles : 0,
     };
@@ -259,73 +315,13 @@ int engine_backend(struct engine *e, const char *name, struct hvd_backend *ret, 
 
 /* ---- end ---- */
 
-/* Forwards messages of a circle that this rank leaves. Returns whether the mesh works. */
-static bool tend(struct engine *e, struct circle *c)
-{
-    struct err err = {0};
-    if (mesh_progress(c->mesh, NULL, &err) < 0)
-        return false;
-    control_progress(c);
-    if (!e->failed)
-        negotiate_tick(c->neg, clock_ns());
-    if (!e->failed && negotiate_failed(c->neg) < 0 && !e->trouble.code)
-        err_set(&e->trouble, -negotiate_failed(c->neg), "negotiation has failed");
-    return true;
-}
-
-static bool has_left(struct circle *c)
-{
-    return control_flush(c) == 0 && mesh_all_left(c->mesh);
-}
-
-/* Returns true when there is nothing left to wait for. */
-static bool tend_all(struct engine *e)
-{
-    struct circle *c;
-    bool left = true;
-    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
-        bool works = tend(e, c);
-        if (!works && c == &e->circle)
-            return true;
-        left = left && (!works || has_left(c));
-    }
-    return left;
-}
-
-/* Tells all ranks that this rank leaves in order, and forwards their farewells. Operations that
- * this rank has finished stay valid even if the other ranks lose a rank before they have finished
- * them: the next roster has the number of finished operations (REPAIR.md). */
-static void leave_world(struct engine *e)
-{
-    uint64_t deadline = deadline_in_ms(LEAVE_MS);
-    struct circle *c;
-    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
-        control_farewell(c);
-        mesh_goodbye(c->mesh);
-    }
-    engine_send_bye(e, BYE_IN_ORDER, NULL);
-    while (!e->broken && !deadline_passed(deadline) && !tend_all(e)) {
-        if (e->trouble.code) {
-            mesh_abort(e->circle.mesh, e->trouble.msg);
-            sets_abort(e, e->trouble.msg);
-            e->broken = true;
-            return;
-        }
-        circles_sleep_begin(e);
-        struct pollfd p = {.fd = circles_fd(e), .events = POLLIN};
-        poll(&p, 1, 5);
-        circles_sleep_end(e);
-    }
-}
-
-/* With MPI: finishes the batches that other ranks may be in, because MPI cannot cancel an
- * operation, and wants to be finalized by all ranks or by none. Returns false when that was not
- * possible in time. */
-static bool finish_batches(struct engine *e)
+/* Runs turns until owes(e) is false, the engine has failed, or FINISH_MS have passed. Returns
+ * whether owes(e) is false. */
+static bool finish(struct engine *e, bool (*owes)(struct engine *e))
 {
     uint64_t deadline = deadline_in_ms(FINISH_MS);
     struct spin_state spin = {0};
-    while (batches_owed(&e->circle.batches) && !e->failed && !deadline_passed(deadline)) {
+    while (owes(e) && !e->failed && !deadline_passed(deadline)) {
         if (turn(e, TURN_FULL)) {
             spin = (struct spin_state){0};
             continue;
@@ -338,7 +334,19 @@ static bool finish_batches(struct engine *e)
             poll(&p, 1, 1);
         circles_sleep_end(e);
     }
-    return !batches_owed(&e->circle.batches);
+    return !owes(e);
+}
+
+/* With MPI: batches that other ranks may be in, because MPI cannot cancel an operation, and wants
+ * to be finalized by all ranks or by none. */
+static bool owes_batches(struct engine *e)
+{
+    return batches_owed(&e->circle.batches);
+}
+
+static bool owes_messages(struct engine *e)
+{
+    return messages_nccl_owes(&e->circle);
 }
 
 /* Whether other ranks may be in an operation that this rank has not finished. */
@@ -346,7 +354,9 @@ static bool is_in_the_middle(struct engine *e)
 {
     bool can_cancel = !backends_cannot_cancel(&e->backends);
     struct circle *c;
-    if (!can_cancel && !finish_batches(e))
+    if (!can_cancel && !finish(e, owes_batches))
+        return true;
+    if (!finish(e, owes_messages))
         return true;
     for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
         bool idle = batches_idle(&c->batches) || (i == 0 && !can_cancel);
@@ -407,10 +417,10 @@ void engine_destroy(struct engine *e)
 void engine_after_fork(struct engine *e)
 {
     mesh_after_fork(e->circle.mesh);
-    if (e->repair.old_mesh && e->repair.old_mesh != e->circle.mesh)
-        mesh_after_fork(e->repair.old_mesh);
-    for (size_t i = 0; i < e->sets.ncircles; i++)
-        mesh_after_fork(e->sets.circles[i]->mesh);
+    if (e->circle.remains.mesh && e->circle.remains.mesh != e->circle.mesh)
+        mesh_after_fork(e->circle.remains.mesh);
+    for (size_t i = 0; i < e->sets.n; i++)
+        set_after_fork(e->sets.table[i]);
     if (e->sets.epoll_fd >= 0)
         close(e->sets.epoll_fd);
     boot_after_fork(&e->boot);

@@ -25,6 +25,7 @@
 #include "core/engine/circle.h"
 #include "core/engine/drive.h"
 #include "core/engine/join.h"
+#include "core/engine/messages_gpu.h"
 #include "core/negotiate/negotiate.h"
 #include "core/engine/queue.h"
 #include "core/engine/repair.h"
@@ -39,6 +40,7 @@ struct engine_counters {
     _Atomic uint64_t ops, batches, bytes;
     _Atomic uint64_t allocations;
     _Atomic uint64_t stalls;
+    _Atomic uint64_t messages_nccl;
     /* Totals of older epochs. Negotiation and mesh count for the current epoch. */
     _Atomic uint64_t negotiated, cached, frozen, thaws, refused;
 };
@@ -61,8 +63,9 @@ struct engine {
     /* (lock) */
     struct circle circle; /* of the world */
     struct sets sets;
-    struct join join; /* has a lock of its own */
-    bool entered;     /* hvd_init() has finished */
+    struct join join;     /* has a lock of its own */
+    bool entered;         /* hvd_init() has finished */
+    _Atomic int newcomer; /* this rank has joined a job that had begun */
     /* worlds of later epochs, the user's world, its predecessor; newest first */
     struct world *worlds;
     /* The user's world before the last boundary: operations that were submitted in it may still be
@@ -70,6 +73,7 @@ struct engine {
     struct world *previous;
     struct repair repair;
     struct backends backends;
+    struct messages_gpu messages_gpu;
     /* set by a callback that failed; the turn then ends with engine_fail() */
     struct err trouble;
     /* This rank or another one cannot run what others have begun on their GPUs (owed.h): an elastic
@@ -117,6 +121,10 @@ void engine_destroy(struct engine *e);
  * for long. */
 void engine_world(struct engine *e, struct world *ret);
 
+/* Copies at most n of the places of the user's world, by rank. Returns how many there are. Any
+ * thread; never blocks for long. */
+int engine_places(struct engine *e, int *ret_places, int n);
+
 /* (lock) Makes w, one of e->worlds, the user's world. The previous one becomes e->previous, older
  * ones are freed. New requests belong to w. */
 int engine_enter_world(struct engine *e, struct world *w, struct err *err);
@@ -134,20 +142,15 @@ int engine_negotiate_anew(struct engine *e, struct err *err);
 /* Replaces the timeline (NULL: none) and closes the previous one. */
 void engine_swap_timeline(struct engine *e, struct timeline *fresh);
 
-/* (lock) The world in which an operation was submitted. */
-static inline const struct world *engine_world_of(const struct engine *e,
-                                                  const struct signature *sig)
-{
-    return sig->world == 0 || sig->world == e->world->epoch || !e->previous ? e->world
-                                                                            : e->previous;
-}
-
 /* (lock) Ends unfinished operations of the user's world with -ESTALE. New requests are refused
  * until the user enters the next world. */
 void engine_end_world(struct engine *e);
 
 /* (lock) Puts this rank's number into the prefix of log lines. */
 void engine_set_tag(const struct engine *e);
+
+/* (lock) Whether this rank has joined in this epoch. Notes it in e->newcomer. */
+bool engine_is_newcomer(struct engine *e);
 
 /* In the child after fork(2): closes all descriptors. Async-signal-safe. */
 void engine_after_fork(struct engine *e);

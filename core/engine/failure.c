@@ -13,6 +13,7 @@
 #include "core/base/inject.h"
 #include "core/base/log.h"
 #include "core/engine/engine.h"
+#include "core/engine/launch_order.h"
 #include "core/engine/messages.h"
 
 #define HEAR_MS 1000 /* from a message that tells of a failure to the abort of NCCL */
@@ -41,23 +42,56 @@ static void abandon_tensors(struct engine *e, const char *who, struct err *err)
     queue_abandon(e->queue);
 }
 
+/* Number i of the circles of the world and of all sets, also of those whose epoch has ended. */
+static struct circle *any_circle(struct engine *e, size_t i)
+{
+    return i == 0 ? &e->circle : i <= e->sets.n ? &e->sets.table[i - 1]->circle : NULL;
+}
+
+void engine_revoke_gpus(struct engine *e)
+{
+    struct circle *c;
+    for (size_t i = 0; (c = any_circle(e, i)) != NULL; i++)
+        if (c->batches.gpu.launched > 0 || messages_nccl_aloft(&c->messages.nccl))
+            gpu_lane_revoke(c);
+}
+
+/* Whether a communicator that has work in flight, of which others may still count results, is to be
+ * aborted. */
+static bool others_count_on(struct engine *e)
+{
+    bool any = false;
+    struct circle *c;
+    for (size_t i = 0; (c = any_circle(e, i)) != NULL; i++) {
+        any = any || (c->size > 1 && gpu_lane_is_aloft(c) && !c->batches.gpu.revoked);
+    }
+    return any;
+}
+
 /* Without negotiation there is no mesh whose messages could still be on their way out. */
 void engine_let_others_hear(struct engine *e)
 {
-    struct gpu_lane *l = &e->circle.batches.gpu;
     const struct timespec nap = {.tv_nsec = CLOCK_MS};
     uint64_t deadline = deadline_in_ms(HEAR_MS);
     struct err err;
-    if (e->circle.size == 1 || l->launched == l->counted || l->revoked)
+    if (!others_count_on(e))
         return;
-    l->revoked = true;
     while (!deadline_passed(deadline)) {
-        if (e->circle.neg) {
-            mesh_progress(e->circle.mesh, NULL, &err);
-            control_flush(&e->circle);
-        }
+        struct circle *c;
+        for (size_t i = 0; (c = any_circle(e, i)) != NULL; i++)
+            if (c->neg) {
+                mesh_progress(c->mesh, NULL, &err);
+                control_flush(c);
+            }
         nanosleep(&nap, NULL);
     }
+}
+
+/* Gives up what the circle has in flight on the GPU. */
+static void end_device(struct circle *c)
+{
+    if (gpu_lane_in_use(c))
+        device_end(c->device);
 }
 
 void engine_fail_all(struct engine *e, const struct err *why)
@@ -67,18 +101,21 @@ void engine_fail_all(struct engine *e, const struct err *why)
     /* Stop the operation first: callers may reuse their tensors as soon as they learn of the
      * failure. */
     struct circle *c;
-    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
+    engine_revoke_gpus(e); /* all, before one is waited for: they share streams */
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
         coll_stop(c->coll);
-    coll_stop(e->repair.old_coll);
-    if (!gpu_lane_idle(&e->circle.batches.gpu) || device_owes(e->backends.device))
-        device_end(e->backends.device);
+        end_device(c);
+    }
+    coll_stop(e->circle.remains.coll);
     if (coll_abandoned(e->circle.coll))
         abandon_tensors(e, coll_abandoned(e->circle.coll), err);
+    sets_drop_lost(e, err);
     for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
         batches_drop(c);
         messages_fail(c, err);
         ids_fini(&c->ids);
     }
+    messages_gpu_end(e, -1, err);
     if (e->fast_busy && !atomic_load(&e->fast.done)) {
         e->fast.status = err->code;
         e->fast.text = strdup(err->msg);
@@ -96,6 +133,14 @@ void engine_send_bye(struct engine *e, enum bye_for whose, const struct err *why
     e->said_bye = true;
 }
 
+/* This rank is about to abort the communicator by which NCCL runs messages: the other ranks must
+ * not take what comes then for the bytes, nor wait for messages that they have agreed upon. */
+static void tell_of_messages(struct engine *e, const char *why)
+{
+    if (e->circle.messages.nccl.first)
+        engine_abort_all(e, why);
+}
+
 void engine_fail(struct engine *e, const struct err *err)
 {
     if (e->failed)
@@ -110,6 +155,7 @@ void engine_fail(struct engine *e, const struct err *err)
         engine_send_bye(e, BYE_OTHER_RANK, err);
     /* A rank that was asked to leave has not failed. */
     log_line(err->code == -ESHUTDOWN ? LOG_INFO : LOG_WARN, "%s", err->msg);
+    tell_of_messages(e, err->msg);
     engine_fail_all(e, err);
 }
 
@@ -161,7 +207,7 @@ void circle_lost(struct circle *c, const struct err *why)
         engine_repair(e, why);
         return;
     }
-    if (e->failed || c->state != CIRCLE_WORKS)
+    if (e->failed || !circle_works(c))
         return;
     if (mesh_why(e->circle.mesh, &peer, &err) == 0) {
         err_set(&err, ECONNRESET, "in %s: %s", c->name, why->msg);
@@ -172,15 +218,24 @@ void circle_lost(struct circle *c, const struct err *why)
 
 void circle_fail(struct circle *c, const struct err *why)
 {
+    circle_fail_before(c, UINT32_MAX, why);
+}
+
+void circle_fail_before(struct circle *c, uint32_t world, const struct err *why)
+{
     struct engine *e = c->engine;
     log_info("in %s: %s", c->name, why->msg);
     c->state = CIRCLE_FAILED;
     c->failure = *why;
     coll_stop(c->coll);
+    launch_order_leave(c);
+    gpu_lane_settle(c, c->batches.gpu.finished);
+    device_drain(c->device);
     batches_drop(c);
     messages_fail(c, why);
+    messages_gpu_end(e, c->set, why);
     ids_fini(&c->ids);
-    queue_fail_set(e->queue, c->set, why);
+    queue_fail_set(e->queue, c->set, world, why);
     drive_wake_waiters(e);
 }
 
@@ -190,13 +245,19 @@ void engine_lost(struct circle *c, const char *what, int rc)
     const struct err *why = coll_why(c->coll);
     struct err err = {0};
     int peer = c->rank;
-    if (c->state != CIRCLE_WORKS)
+    bool works = circle_works(c);
+    /* Where the end of a connection is no loss, a message that this rank could not take still is.
+     */
+    if (c->state == CIRCLE_FAILED || (!works && rc == -ECONNRESET))
         return;
     if (rc == -ENOTSUP || rc == -EXDEV) {
         err_set(&err, ENOTSUP, "%s", why ? why->msg : what);
         /* Every rank has reached the same conclusion from the same data. */
-        if (rc == -ENOTSUP && c == &e->circle) {
-            engine_fail(e, &err);
+        if (rc == -ENOTSUP) {
+            if (c == &e->circle)
+                engine_fail(e, &err);
+            else
+                circle_fail(c, &err);
             return;
         }
         /* Only this rank has failed; the other ranks can go on without it. */
@@ -204,9 +265,10 @@ void engine_lost(struct circle *c, const char *what, int rc)
         engine_fail_rank(e, &err);
         return;
     }
-    int known = rc == -EPROTO || rc == -ENOMEM || rc == -EOVERFLOW
-                    ? mesh_progress(c->mesh, &peer, &err)
-                    : mesh_why(c->mesh, &peer, &err);
+    bool local = rc == -EPROTO || rc == -ENOMEM || rc == -EOVERFLOW;
+    int known = !works  ? 0
+                : local ? mesh_progress(c->mesh, &peer, &err)
+                        : mesh_why(c->mesh, &peer, &err);
     /* No rank is lost, but a peer has moved on to the next epoch in order, so this rank follows. */
     if (known == 0 && rc == -ECONNRESET && e->boot.elastic) {
         known = err_set(&err, ECONNRESET, "rank %d: %s: a peer has moved on to the next epoch",

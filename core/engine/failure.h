@@ -7,6 +7,8 @@
 #ifndef HVD_ENGINE_FAILURE_H
 #define HVD_ENGINE_FAILURE_H
 
+#include <stdint.h>
+
 #include "core/base/err.h"
 
 struct circle;
@@ -29,6 +31,9 @@ void circle_lost(struct circle *c, const struct err *why);
 /* Fails the present and later operations of a set. The others, and the engine, go on. */
 void circle_fail(struct circle *c, const struct err *why);
 
+/* The same, but operations that wait and were submitted in this world or later go on waiting. */
+void circle_fail_before(struct circle *c, uint32_t world, const struct err *why);
+
 /* Tells the peers of all circles why this rank gives up. */
 void engine_abort_all(struct engine *e, const char *why);
 
@@ -44,6 +49,9 @@ void engine_fail_all(struct engine *e, const struct err *why);
  * longer waits for data, and theirs takes that for this rank's contribution; see count_landed() in
  * gpu_lane.c. Returns at once if nothing is in flight, or the abort may have begun. */
 void engine_let_others_hear(struct engine *e);
+
+/* Starts to abort all communicators that have work in flight. */
+void engine_revoke_gpus(struct engine *e);
 
 /* The reason for a BYE: the rank leaves in order, another rank's end, or this rank's failure. */
 enum bye_for { BYE_IN_ORDER, BYE_OTHER_RANK, BYE_THIS_RANK };

@@ -8,6 +8,7 @@
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
+#include "core/engine/launch_order.h"
 
 int gpu_lane_init(struct circle *c, struct err *err)
 {
@@ -31,7 +32,11 @@ bool gpu_lane_takes(struct circle *c, const struct batch *batch)
     const struct slot *s = batch->slots[0];
     launch_fill_op(c, &l->launch, &s->facts.sig);
     l->launch.op.device = s->device;
-    return device_by_nccl(e->backends.device, &l->launch.op, &e->trouble) == 1;
+    struct err *err = c->set == 0 ? &e->trouble : &c->refused;
+    int rc = device_by_nccl(c->device, &l->launch.op, err);
+    if (rc < 0)
+        err_prefix(err, "%s", s->name);
+    return rc == 1;
 }
 
 void gpu_lane_add(struct circle *c, struct batch *batch)
@@ -43,6 +48,7 @@ void gpu_lane_add(struct circle *c, struct batch *batch)
     l->calling = l->calling ? l->calling : batch;
     l->landing = l->landing ? l->landing : batch;
     l->next = l->next ? l->next : batch;
+    l->untold = l->untold ? l->untold : batch;
 }
 
 /* ---- launching ------------------------------------------------------------------------------ */
@@ -57,10 +63,10 @@ static bool must_be_alone(const struct circle *c, const struct batch *batch)
 
 static bool may_launch(const struct circle *c, const struct batch *batch)
 {
-    const struct engine *e = c->engine;
     const struct gpu_lane *l = &c->batches.gpu;
-    return !l->starved && batches_may_begin(c, batch) && device_has_room(e->backends.device) &&
-           !l->alone && (l->launched == l->counted || !must_be_alone(c, batch));
+    return !(l->starved && l->launched > 0) && batches_may_begin(c, batch) &&
+           device_has_room(c->device) && !l->alone &&
+           (l->launched == l->counted || !must_be_alone(c, batch)) && launch_order_allows(c);
 }
 
 static int launch_one(struct circle *c, struct batch *batch)
@@ -70,14 +76,16 @@ static int launch_one(struct circle *c, struct batch *batch)
     struct nccl_flight *flight = NULL;
     bool retain = e->boot.elastic && c->size > 1;
     l->alone = must_be_alone(c, batch);
+    launch_begin(&l->launch);
     int rc = launch_prepare(c, &l->launch, batch);
     if (rc == 0)
-        rc = device_add(e->backends.device, &l->launch.op, retain, &flight, &e->trouble);
+        rc = device_add(c->device, &l->launch.op, retain, &flight, &e->trouble);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < batch->n; i++)
         batch->slots[i]->flight = flight;
     l->launched++;
+    launch_order_note(c);
     return 0;
 }
 
@@ -86,7 +94,8 @@ static int launch_more(struct circle *c, bool *ret_moved)
 {
     struct engine *e = c->engine;
     struct gpu_lane *l = &c->batches.gpu;
-    while (l->next && may_launch(c, l->next)) {
+    launch_order_announce(e);
+    while (l->next && !e->trouble.code && may_launch(c, l->next)) {
         struct batch *batch = l->next;
         if (timeline_on(&e->timeline))
             batch->start_ns = clock_ns();
@@ -100,6 +109,7 @@ static int launch_more(struct circle *c, bool *ret_moved)
         if (rc < 0)
             return rc;
         *ret_moved = true;
+        l->untold = l->untold == batch ? batch->next : l->untold; /* nobody had to be told */
         l->next = batch->next;
     }
     return 0;
@@ -117,16 +127,15 @@ void gpu_lane_launch(struct circle *c)
 
 static void finish_oldest(struct circle *c)
 {
-    struct engine *e = c->engine;
     struct gpu_lane *l = &c->batches.gpu;
     struct batch *batch = l->first;
     if (!(l->first = batch->next))
         l->end = &l->first;
     l->starved = false;
     if (l->alone)
-        launch_finish(e, &l->launch);
+        launch_finish(c, &l->launch);
     l->alone = false;
-    device_release(e->backends.device, 1);
+    device_release(c->device, 1);
     l->launched--;
     l->called--;
     l->landed--;
@@ -139,7 +148,7 @@ static void call(struct circle *c)
 {
     struct engine *e = c->engine;
     struct gpu_lane *l = &c->batches.gpu;
-    size_t called = device_called(e->backends.device);
+    size_t called = device_called(c->device);
     bool news = false;
     while (l->called < called) {
         struct batch *batch = l->calling;
@@ -182,10 +191,9 @@ static void count(struct circle *c, size_t landed)
  * none of a failure. */
 static size_t count_landed(const struct circle *c, bool heard)
 {
-    const struct engine *e = c->engine;
     const struct gpu_lane *l = &c->batches.gpu;
     if (c->size == 1)
-        return device_landed(e->backends.device);
+        return device_landed(c->device);
     return heard ? l->landed : l->counted;
 }
 
@@ -199,14 +207,15 @@ bool gpu_lane_progress(struct circle *c, bool heard)
         return false;
     int rc = launch_more(c, &moved);
     if (rc == 0 && l->launched > 0)
-        rc = device_progress(e->backends.device, c->mesh, &err);
+        rc = device_progress(c->device, c->mesh, &err);
     if (rc < 0) {
         e->trouble = e->trouble.code ? e->trouble : err;
         engine_lost(c, "an operation on the GPU", rc);
         return true;
     }
     size_t landed = count_landed(c, heard);
-    l->landed = device_landed(e->backends.device);
+    l->landed = device_landed(c->device);
+    launch_order_landed(c);
     if (mesh_is_aborted(c->mesh))
         return moved;
     call(c);
@@ -221,36 +230,59 @@ bool gpu_lane_progress(struct circle *c, bool heard)
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
+enum coll_wait gpu_lane_wait(const struct circle *c)
+{
+    const struct gpu_lane *l = &c->batches.gpu;
+    const struct messages_nccl *m = &c->messages.nccl;
+    if (l->launched > l->called || m->uncalled > 0)
+        return COLL_ASKS;
+    return l->launched > l->counted || m->launched > 0 ? COLL_NAPS : COLL_WAKES;
+}
+
+bool gpu_lane_is_aloft(const struct circle *c)
+{
+    return c->batches.gpu.launched > c->batches.gpu.counted ||
+           messages_nccl_aloft(&c->messages.nccl);
+}
+
+bool gpu_lane_in_use(const struct circle *c)
+{
+    return !gpu_lane_idle(&c->batches.gpu) || messages_nccl_aloft(&c->messages.nccl) ||
+           device_owes(c->device);
+}
+
 void gpu_lane_drop(struct circle *c)
 {
     struct gpu_lane *l = &c->batches.gpu;
+    bool any = l->launched > 0 || messages_nccl_aloft(&c->messages.nccl);
+    if (any && !l->revoked) /* a set ends or is made anew, and the world is not */
+        gpu_lane_revoke(c);
+    device_give_back(c->device);
     while (l->first) {
         struct batch *batch = l->first;
         l->first = batch->next;
         batches_recycle(c, batch);
     }
     l->end = &l->first;
-    l->calling = l->landing = l->next = NULL;
+    l->calling = l->landing = l->next = l->untold = NULL;
     l->launched = l->called = l->landed = l->counted = 0;
     l->alone = l->starved = l->revoked = false;
 }
 
 void gpu_lane_revoke(struct circle *c)
 {
-    struct engine *e = c->engine;
     c->batches.gpu.revoked = true;
-    device_revoke(e->backends.device);
+    device_revoke(c->device);
 }
 
 void gpu_lane_settle(struct circle *c, uint64_t done)
 {
-    struct engine *e = c->engine;
     struct gpu_lane *l = &c->batches.gpu;
+    gpu_lane_revoke(c); /* a set may be made anew alone, and with other ranks */
     while (l->first != l->landing && l->finished < done) {
         l->finished++;
         finish_oldest(c);
     }
     l->whole.own = l->whole.done = l->finished;
     gpu_lane_drop(c);
-    device_give_back(e->backends.device);
 }

@@ -2,7 +2,7 @@
  *
  * gpu_lane: the lane of the log's batches that NCCL runs. They are launched in the log's order,
  * several in flight, independently of the host's batches (batches.h), and are done in that order.
- * Called with the progress lock held.
+ * The lanes of all circles share one order (launch_order.h). Called with the progress lock held.
  *
  * A batch is *whole* on a rank when its results are in the outputs there. In a job of fixed size it
  * is then done. In an elastic job it is done when it is whole on every rank (whole.h); until then
@@ -27,13 +27,18 @@ struct gpu_lane {
     struct batch *calling;      /* the oldest whose event is not recorded; NULL: none */
     struct batch *landing;      /* the oldest that is not whole; NULL: none */
     struct batch *next;         /* the oldest that is not launched; NULL: none */
+    struct batch *untold;       /* the oldest that is not announced (launch_order.h); NULL: none */
+    uint64_t group;             /* the circle's name in the order of launches; valid if joined */
+    bool joined;
     /* Batches in the list: launched; whose event is recorded; whose event had passed at the last
      * look; and those of them that count as whole. */
     size_t launched, called, landed, counted;
     uint64_t finished; /* batches that are done and were removed from the list */
     /* The operation in flight uses memory of `launch` until it is done: no other is launched. */
     bool alone;
-    bool starved; /* there was no memory for one more operation in flight */
+    /* There was no memory for one more operation in flight: tried again when one of this lane has
+     * ended, or in each turn if the memory is that of other lanes. */
+    bool starved;
     bool revoked; /* the communicator is aborted, or about to be */
     struct whole whole;
 };
@@ -42,8 +47,8 @@ int gpu_lane_init(struct circle *c, struct err *err);
 void gpu_lane_fini(struct circle *c);
 
 /* Returns whether NCCL runs the batch; else it goes through the host's memory. The same on every
- * rank. Call it when the epoch's GPUs are set up (device_is_ready()). A failure is set in
- * e->trouble. */
+ * rank. Call it when the epoch's GPUs are set up (device_is_ready()). If neither is possible the
+ * world has failed, or the set: e->trouble or c->refused is set. */
 bool gpu_lane_takes(struct circle *c, const struct batch *batch);
 
 /* Adds a batch behind all others. */
@@ -56,17 +61,17 @@ bool gpu_lane_progress(struct circle *c, bool heard);
 /* Batches have landed that count once the messages have been looked at. */
 bool gpu_lane_has_news(const struct circle *c);
 
-/* Whether a batch is in the lane. */
+/* Whether no batch is in the lane. */
 static inline bool gpu_lane_idle(const struct gpu_lane *l)
 {
     return !l->first;
 }
 
-/* How the driver waits for the lane. */
-static inline enum coll_wait gpu_lane_wait(const struct gpu_lane *l)
-{
-    return l->launched > l->called ? COLL_ASKS : l->launched > l->counted ? COLL_NAPS : COLL_WAKES;
-}
+/* How the driver waits for the circle's work by NCCL, the messages' included. */
+enum coll_wait gpu_lane_wait(const struct circle *c);
+
+/* Whether NCCL has work of the circle, the messages' included, that does not count as done here. */
+bool gpu_lane_is_aloft(const struct circle *c);
 
 /* Launches what may be launched, without waiting for anything. A failure is set in e->trouble. */
 void gpu_lane_launch(struct circle *c);
@@ -79,7 +84,12 @@ void gpu_lane_revoke(struct circle *c);
  * restored, and the batches dropped. The caller submits their slots again. */
 void gpu_lane_settle(struct circle *c, uint64_t done);
 
-/* Drops all batches. The caller finishes their slots. */
+/* Whether the circle has batches in the lane, or messages that NCCL runs, or work that was given up
+ * may still touch tensors (device_owes()). */
+bool gpu_lane_in_use(const struct circle *c);
+
+/* Drops all batches, and gives their operations up. The caller finishes their slots, after
+ * device_drain() where it says that no tensor was changed. */
 void gpu_lane_drop(struct circle *c);
 
 #endif

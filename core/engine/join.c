@@ -9,14 +9,19 @@
 #include <time.h>
 
 #include "core/base/clock.h"
+#include "core/base/inject.h"
+#include "core/engine/boundary.h"
 #include "core/engine/engine.h"
-#include "core/engine/fast.h"
+#include "core/engine/failure.h"
 #include "core/engine/messages.h"
 #include "core/engine/neutral.h"
 #include "core/engine/set_call.h"
+#include "core/engine/set_private.h"
 #include "core/engine/vote.h"
 #include "core/negotiate/signature.h"
 
+#define RANK_BITS   20 /* of a rank in a word of the vote */
+#define END_NAME    "hvd.join"
 #define LOOK_MS     5             /* how often the joined rank looks without news */
 #define FAREWELL_NS (5 * CLOCK_S) /* the end may arrive after the farewell of another rank */
 
@@ -32,7 +37,7 @@ struct served {
     struct served *next;
     hvd_handle handle;
     struct slot *slot;
-    bool set_vote; /* the first one of hvd_set_add() or hvd_set_remove() */
+    bool set_vote; /* the one of hvd_set_add() or hvd_set_remove() in which a rank can refuse */
     struct neutral neutral;
 };
 
@@ -40,7 +45,6 @@ struct serving {
     struct engine *e;
     struct served *first;
     struct neutral_gpu gpu;
-    enum negotiate_join state;
     bool tells;  /* this rank has to tell the others why they cannot make or remove a set */
     bool failed; /* the engine has failed */
 };
@@ -56,6 +60,7 @@ void join_init(struct join *j)
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&j->lock, NULL);
+    pthread_mutex_init(&j->boundaries, NULL);
     pthread_cond_init(&j->news, &monotonic);
     pthread_condattr_destroy(&monotonic);
 }
@@ -75,6 +80,7 @@ void join_fini(struct join *j)
     drop_wants(j);
     pthread_cond_destroy(&j->news);
     pthread_mutex_destroy(&j->lock);
+    pthread_mutex_destroy(&j->boundaries);
 }
 
 /* ---- what negotiation says ------------------------------------------------------------------- */
@@ -99,9 +105,11 @@ void join_wanted(struct circle *c, const char *name, const struct signature *sig
 void join_is_over(struct circle *c, int last)
 {
     struct join *j = &c->engine->join;
+    inject_point("join");
     pthread_mutex_lock(&j->lock);
     j->over = true;
-    j->last = circle_world_rank(c, last);
+    j->last = c->map.same ? last : c->map.to_world[last];
+    j->state = NEGOTIATE_ACTIVE; /* also in the next epoch */
     pthread_cond_signal(&j->news);
     pthread_mutex_unlock(&j->lock);
 }
@@ -154,7 +162,7 @@ static int choose_gpu(struct engine *e)
 /* Other ranks make or remove a set, which needs this rank, too: they get an error. */
 static void refuse_set(struct serving *s, struct served *one, const struct hvd_request *r)
 {
-    int rank = s->e->circle.rank;
+    int rank = sets_own_rank(s->e);
     struct err mine = {0}, *telling = one->neutral.in;
     size_t words = one->neutral.bytes / sizeof(int64_t);
     err_set(&mine, EBUSY, "it is in hvd_join(), and a set needs all ranks");
@@ -183,6 +191,8 @@ static int submit(struct serving *s, struct served *one, const struct join_want 
     r.set = w->set;
     if (rc == 0 && w->set == 0 && strcmp(w->name, SET_CALL_NAME) == 0)
         refuse_set(s, one, &r);
+    if (rc == 0 && w->set == 0 && strcmp(w->name, BOUNDARY_NAME) == 0)
+        boundary_say_joined(one->neutral.in, one->neutral.bytes / sizeof(int64_t));
     if (rc == 0)
         rc = queue_submit_neutral(e->queue, &r, &sig, clock_ns(), &one->handle, err);
     if (rc < 0)
@@ -226,7 +236,7 @@ static void read_vote(struct serving *s, const struct served *one)
     struct err mine = {.code = -EBUSY};
     if (one->set_vote && one->slot->status == 0)
         s->tells = vote_tells(one->neutral.in, one->neutral.bytes / sizeof(int64_t),
-                              s->e->circle.rank, &mine);
+                              sets_own_rank(s->e), &mine);
 }
 
 /* Frees operations that are done. */
@@ -268,36 +278,47 @@ static void serve(struct serving *s, const struct join_want *w)
         give_up(s->e, &err);
 }
 
-static size_t count_unfinished(const struct serving *s)
+static bool any_unfinished(const struct serving *s)
 {
-    size_t n = 0;
+    bool any = false;
     for (const struct served *one = s->first; one; one = one->next)
-        n += !atomic_load(&one->slot->done);
-    return n;
+        any = any || !atomic_load(&one->slot->done);
+    return any;
 }
 
 /* ---- begin and end -------------------------------------------------------------------------- */
 
 /* In sets no rank is ever drained: the join ends in the world. Called with the progress lock held.
  */
-static void tell_circles(struct serving *s, enum negotiate_join state)
+static void tell_circles(struct engine *e, enum negotiate_join state)
 {
     struct circle *c;
-    for (size_t i = 0; (c = engine_circle(s->e, i)) != NULL; i++) {
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
         if (!c->neg)
             continue;
         if (i == 0 || state != NEGOTIATE_DRAINED)
             negotiate_join(c->neg, state);
         c->next_tick = 0;
     }
-    s->state = state;
+    e->join.state = state;
 }
 
-static void change(struct serving *s, enum negotiate_join state)
+static void change(struct engine *e, enum negotiate_join state)
 {
-    drive_lock(s->e);
-    tell_circles(s, state);
-    drive_leave(s->e);
+    drive_lock(e);
+    tell_circles(e, state);
+    drive_leave(e);
+}
+
+/* In a new epoch this rank has to be drained once more: operations begin again. */
+void join_go_on(struct circle *c)
+{
+    struct join *j = &c->engine->join;
+    if (j->state == NEGOTIATE_ACTIVE)
+        return;
+    negotiate_join(c->neg, NEGOTIATE_JOINED);
+    if (c->set == 0)
+        j->state = NEGOTIATE_JOINED;
 }
 
 /* Returns an error if the join cannot end any more. */
@@ -309,34 +330,36 @@ static int cannot_end(struct engine *e, struct err *err)
                        "hvd_shutdown() was called while a thread was in hvd_join()");
     if (e->failed)
         return err_set(err, -e->failure.code, "%s", e->failure.msg);
-    if (t->ndeparted > 0 && clock_ns() - t->departed_ns > FAREWELL_NS)
-        return err_set(err, ESHUTDOWN, "rank %d has shut down without hvd_join()",
-                       t->first_departed);
+    if (t->ndeparted == 0 || clock_ns() - t->departed_ns <= FAREWELL_NS)
+        return 0;
+    err_set(err, ESHUTDOWN, "rank %d has shut down without hvd_join()", t->first_departed);
+    if (!e->boot.elastic)
+        return err->code;
+    engine_repair(e, err); /* the others go on without it */
     return 0;
 }
 
+/* Also of sets whose circle is made anew at the moment. */
 static bool any_message(struct engine *e)
 {
-    bool any = false;
-    struct circle *c;
-    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
-        any = any || messages_busy(c);
+    bool any = messages_in_flight(&e->circle);
+    for (size_t i = 0; i < e->sets.n; i++)
+        any = any || messages_in_flight(&e->sets.table[i]->circle);
     return any;
 }
 
-/* Looks whether operations of this rank's own are still in flight; other threads may have left
- * some. The queue's count is read before the served ones are counted: one that ends in between
- * costs another look, and never hides an own one. */
+/* Looks whether operations are still in flight; other threads may have left some. Those that this
+ * rank has served count, too: if the rank that had submitted one by itself is lost, all ranks that
+ * are left have to serve it before the join ends. */
 static int look(struct serving *s, struct err *err)
 {
     struct engine *e = s->e;
     drive_lock(e);
     int rc = cannot_end(e, err);
     s->failed = e->failed;
-    size_t all = atomic_load(&e->queue->in_flight);
-    bool own = e->fast_busy || all > count_unfinished(s) || any_message(e);
-    if (rc == 0 && s->state == NEGOTIATE_JOINED && !own)
-        tell_circles(s, NEGOTIATE_DRAINED);
+    bool busy = e->fast_busy || atomic_load(&e->queue->in_flight) > 0 || any_message(e);
+    if (rc == 0 && e->join.state == NEGOTIATE_JOINED && !busy)
+        tell_circles(e, NEGOTIATE_DRAINED);
     drive_leave(e);
     reap(s);
     return rc;
@@ -345,18 +368,26 @@ static int look(struct serving *s, struct err *err)
 static int begin(struct engine *e, struct err *err)
 {
     struct join *j = &e->join;
-    if (e->boot.elastic)
-        return err_set(err, ENOTSUP, "hvd_join() is not possible in an elastic job yet");
+    pthread_mutex_lock(&j->boundaries);
     sets_hold(&e->sets);
     int rc = queue_join(e->queue, err);
     sets_let(&e->sets);
+    pthread_mutex_unlock(&j->boundaries);
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&j->lock);
     drop_wants(j);
     j->over = false;
+    j->last = -1;
     pthread_mutex_unlock(&j->lock);
     return 0;
+}
+
+/* Another rank knows that the join is over. It was so in an epoch that this rank has left before it
+ * heard of that. */
+static bool is_end(const struct join_want *w)
+{
+    return w->set == 0 && strcmp(w->name, END_NAME) == 0;
 }
 
 /* Serves until the end, or until there can be none. */
@@ -370,6 +401,7 @@ static int serve_all(struct serving *s, struct err *err)
         struct join_want *first = take(j, &over);
         for (struct join_want *w = first, *next; w; w = next) {
             next = w->next;
+            over = over || is_end(w);
             if (!over) /* else an operation that comes after the end, of a rank that knows of it */
                 serve(s, w);
             free(w);
@@ -382,7 +414,7 @@ static int serve_all(struct serving *s, struct err *err)
 static void finish_all(struct serving *s)
 {
     const struct timespec nap = {.tv_nsec = 500000};
-    while (count_unfinished(s) > 0)
+    while (any_unfinished(s))
         nanosleep(&nap, NULL);
     drive_lock(s->e);
     s->failed = s->e->failed;
@@ -393,26 +425,43 @@ static void finish_all(struct serving *s)
 }
 
 /* In sets a rank serves until it leaves this call, so no rank may submit while another one is still
- * in it. */
-static int meet(struct engine *e, struct err *err)
+ * in it. Returns the rank that joined last. The root has told it, unless an epoch has ended
+ * meanwhile: in the next one all ranks join at once. Then the times tell it at which they have
+ * called. */
+static int meet(struct engine *e, uint32_t epoch, int64_t called_ms, struct err *err)
 {
-    const struct hvd_request r = {.kind = HVD_BARRIER, .name = "hvd.join", .device = -1};
-    return fast_run(e, &r, FAST_OWN, err);
+    enum { LAST, CHANGED, CALLED, N };
+    const struct vote v = {.engine = e, .name = END_NAME};
+    int64_t words[N] = {[LAST] = e->join.last,
+                        [CHANGED] = e->join.last < 0 || epoch != atomic_load(&e->epoch),
+                        [CALLED] = called_ms << RANK_BITS | sets_own_rank(e)};
+    int rc = vote_max(&v, words, N, words, err);
+    if (rc < 0)
+        return rc;
+    return (int)(words[CHANGED] ? words[CALLED] & ((1 << RANK_BITS) - 1) : words[LAST]);
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 int join_run(struct engine *e, struct err *err)
 {
     struct serving s = {.e = e};
+    uint32_t epoch = atomic_load(&e->epoch);
+    int64_t called = now_ms();
     int rc = begin(e, err);
     if (rc < 0)
         return rc;
-    change(&s, NEGOTIATE_JOINED);
+    change(e, NEGOTIATE_JOINED);
     rc = serve_all(&s, err);
     finish_all(&s);
-    change(&s, NEGOTIATE_ACTIVE);
-    if (rc == 0)
-        rc = meet(e, err);
-    int last = e->join.last;
+    change(e, NEGOTIATE_ACTIVE);
+    inject_point("joined");
+    int last = rc < 0 ? rc : meet(e, epoch, called, err);
     queue_joined(e->queue);
-    return rc < 0 ? rc : last;
+    return last;
 }

@@ -20,11 +20,16 @@ struct engine;
 struct join_want;
 
 struct join {
+    /* Held by hvd_commit(), by hvd_set_add() and the hvd_set_remove() of its sets, and when
+     * hvd_join() begins. So a boundary that has begun ends before, and ranks that share their
+     * tables of sets at a boundary have the same ones. Before sets.calls. */
+    pthread_mutex_t boundaries;
     pthread_mutex_t lock;
     pthread_cond_t news;
     struct join_want *first, **end; /* what is wanted and not yet submitted */
     bool over;
-    int last; /* the rank that joined last */
+    int last; /* the rank that joined last, as the user sees it; -1: another rank knows it */
+    enum negotiate_join state; /* of this rank; with the progress lock held */
 };
 
 void join_init(struct join *j);
@@ -33,6 +38,10 @@ void join_fini(struct join *j);
 /* Negotiation's callbacks, of a circle. With the progress lock held. */
 void join_wanted(struct circle *c, const char *name, const struct signature *sig);
 void join_is_over(struct circle *c, int last);
+
+/* The circle has a new negotiation: if this rank has joined, tells it. With the progress lock held.
+ */
+void join_go_on(struct circle *c);
 
 /* hvd_join(). */
 int join_run(struct engine *e, struct err *err);

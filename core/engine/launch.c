@@ -173,18 +173,18 @@ static int place_result(struct circle *c, struct launch *l, struct slot *s)
 }
 
 /* Scratch memory on the device of the operation's tensors. NULL: e->trouble is set. */
-static uint8_t *scratch(struct engine *e, struct launch *l, const struct slot *s, size_t bytes)
+static uint8_t *scratch(struct circle *c, struct launch *l, const struct slot *s, size_t bytes)
 {
     if (s->device >= 0)
-        return launch_gpu_scratch(e, &l->gpu, s, bytes);
+        return launch_gpu_scratch(c, &l->gpu, s, bytes);
     if (bytes <= l->scratch_cap)
         return l->scratch;
     free(l->scratch);
     l->scratch = malloc(bytes);
     l->scratch_cap = l->scratch ? bytes : 0;
     if (!l->scratch)
-        err_set(&e->trouble, ENOMEM, "%s: no memory for %zu bytes of scratch memory", s->name,
-                bytes);
+        err_set(&c->engine->trouble, ENOMEM, "%s: no memory for %zu bytes of scratch memory",
+                s->name, bytes);
     return l->scratch;
 }
 
@@ -195,15 +195,14 @@ static int pack_alltoall(struct circle *c, struct launch *l, struct slot *s)
     struct engine *e = c->engine;
     size_t row = s->facts.inner * hvd_dtype_size(l->op.dtype), at = 0, count = 0;
     const uint8_t *in = s->in;
-    uint8_t *packed = scratch(e, l, s, s->facts.count * hvd_dtype_size(l->op.dtype) + 1);
+    uint8_t *packed = scratch(c, l, s, s->facts.count * hvd_dtype_size(l->op.dtype) + 1);
     if (!packed)
         return e->trouble.code;
-    const struct world *w = engine_world_of(e, &s->facts.sig);
     const struct world_map *map = circle_map_of(c, &s->facts.sig);
-    for (int r = 0; r < w->size; r++) {
+    for (int r = 0; r < map->size; r++) {
         size_t bytes = (size_t)s->splits[r] * row;
         if (map->to_mesh[r] >= 0 && bytes > 0) {
-            int rc = s->device < 0 ? 0 : launch_gpu_pack(e, &l->gpu, s, packed + at, in, bytes);
+            int rc = s->device < 0 ? 0 : launch_gpu_pack(c, &l->gpu, s, packed + at, in, bytes);
             if (rc < 0)
                 return rc;
             if (s->device < 0)
@@ -217,7 +216,7 @@ static int pack_alltoall(struct circle *c, struct launch *l, struct slot *s)
     l->tensors[0].count = count;
     if (s->device < 0)
         return 0;
-    int rc = launch_gpu_packed(e, &l->gpu, s);
+    int rc = launch_gpu_packed(c, &l->gpu, s);
     l->ready[0] = l->gpu.packed;
     return rc;
 }
@@ -227,13 +226,13 @@ static int pack_alltoall(struct circle *c, struct launch *l, struct slot *s)
 static int replace_reducescatter(struct circle *c, struct launch *l, struct slot *s)
 {
     struct engine *e = c->engine;
-    const struct world *w = engine_world_of(e, &s->facts.sig);
+    const struct world_map *map = circle_map_of(c, &s->facts.sig);
     size_t elem = hvd_dtype_size(l->op.dtype), before = 0;
-    uint8_t *sums = scratch(e, l, s, s->facts.count * elem + 1);
+    uint8_t *sums = scratch(c, l, s, s->facts.count * elem + 1);
     if (!sums)
         return e->trouble.code;
-    for (int r = 0; r < w->rank; r++)
-        before += (size_t)request_rows(s->facts.sig.shape[0], r, w->size) * s->facts.inner;
+    for (int r = 0; r < map->rank; r++)
+        before += (size_t)request_rows(s->facts.sig.shape[0], r, map->size) * s->facts.inner;
     l->op.kind = HVD_ALLREDUCE;
     l->tensors[0].out = sums;
     l->pending_copy =
@@ -241,11 +240,11 @@ static int replace_reducescatter(struct circle *c, struct launch *l, struct slot
     return 0;
 }
 
-void launch_finish(struct engine *e, struct launch *l)
+void launch_finish(struct circle *c, struct launch *l)
 {
     struct pending_copy *a = &l->pending_copy;
     if (a->bytes > 0 && a->device >= 0)
-        launch_gpu_copy(e, &l->gpu, a->device, a->to, a->from, a->bytes);
+        launch_gpu_copy(c, &l->gpu, a->device, a->to, a->from, a->bytes);
     else if (a->bytes > 0)
         memcpy(a->to, a->from, a->bytes);
     *a = (struct pending_copy){0};
@@ -290,7 +289,6 @@ static int set_counts(struct circle *c, struct launch *l, struct slot *s)
 int launch_prepare(struct circle *c, struct launch *l, struct batch *batch)
 {
     struct slot *s = batch->slots[0];
-    l->pending_copy = (struct pending_copy){0};
     launch_fill_op(c, l, &s->facts.sig);
     l->op.device = s->device;
     if (l->op.kind == HVD_ALLREDUCE)

@@ -51,11 +51,18 @@ void launch_fini(struct launch *l);
 /* Resizes the per-rank arrays to the ranks of a new epoch. */
 int launch_resize(struct launch *l, int size, struct err *err);
 
+/* Call it before l->op is filled for an operation: the one before may have been given up with its
+ * copy pending. */
+static inline void launch_begin(struct launch *l)
+{
+    l->pending_copy = (struct pending_copy){0};
+}
+
 /* Fills l->op with the batch's operation. */
 int launch_prepare(struct circle *c, struct launch *l, struct batch *batch);
 
 /* Called after the operation: makes l->pending_copy, if there is one. */
-void launch_finish(struct engine *e, struct launch *l);
+void launch_finish(struct circle *c, struct launch *l);
 
 /* The root's rank in the mesh; -1 when the root is lost; 0 for operations without a root. */
 int launch_root(const struct circle *c, const struct signature *sig);

@@ -11,7 +11,7 @@
 
 #include "core/backend/cuda.h"
 
-struct engine;
+struct circle;
 struct slot;
 
 struct launch_gpu {
@@ -21,17 +21,17 @@ struct launch_gpu {
 };
 
 /* Returns scratch memory of at least `bytes` bytes for the next operation. NULL: it failed. */
-uint8_t *launch_gpu_scratch(struct engine *e, struct launch_gpu *g, const struct slot *slot,
+uint8_t *launch_gpu_scratch(struct circle *c, struct launch_gpu *g, const struct slot *slot,
                             size_t bytes);
 
 /* launch_gpu_pack() enqueues one copy after the slot's event. launch_gpu_packed() records g->packed
  * after all of them, for which the operation has to wait. */
-int launch_gpu_pack(struct engine *e, struct launch_gpu *g, const struct slot *slot, void *to,
+int launch_gpu_pack(struct circle *c, struct launch_gpu *g, const struct slot *slot, void *to,
                     const void *from, size_t bytes);
-int launch_gpu_packed(struct engine *e, struct launch_gpu *g, const struct slot *slot);
+int launch_gpu_packed(struct circle *c, struct launch_gpu *g, const struct slot *slot);
 
 /* Copies and waits for the end, with a time limit. */
-int launch_gpu_copy(struct engine *e, struct launch_gpu *g, int device, void *to, const void *from,
+int launch_gpu_copy(struct circle *c, struct launch_gpu *g, int device, void *to, const void *from,
                     size_t bytes);
 
 void launch_gpu_fini(struct launch_gpu *g);

@@ -159,6 +159,7 @@ static void fill_numbers(struct world *w, const struct boot_numbers *p)
     *w = (struct world){.epoch = p->epoch,
                         .rank = p->rank,
                         .size = p->size,
+                        .place = p->place,
                         .local_rank = p->local_rank,
                         .local_size = p->local_size,
                         .cross_rank = p->cross_rank,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/list.h"
 #include "core/engine/engine.h"
 #include "core/engine/turn_private.h"
 
@@ -25,22 +26,19 @@ int meet_run(struct engine *e, struct meet *m, struct err *err)
     return drive_collect(e, slot, handle, err);
 }
 
-void meet_submit(struct circle *c, struct slot *slot, uint64_t now)
+int meet_enter(struct circle *world, const struct rendezvous_point *point, const struct buf *mine,
+               uint64_t limit, struct meeting *self, struct err *err)
 {
-    struct meet *m = slot->meet;
-    struct err err = {0};
-    slot->state = SLOT_NEGOTIATING;
-    int rc = rendezvous_enter(c->rendezvous, &m->point, m->mine.data, m->mine.len, m->limit, now,
-                              slot, &err);
-    if (rc < 0 && slot->meet)
-        turn_finish_with(c, slot, &err);
+    if (mine->failed)
+        return err_set(err, ENOMEM, "no memory");
+    return rendezvous_enter(world->rendezvous, point, mine->data, mine->len, limit, clock_ns(),
+                            self, err);
 }
 
 /* A failed engine may have ended the slot's operation before. */
-void meet_end(void *ctx, void *caller, const struct rendezvous_end *end)
+static void end_slot(struct circle *c, struct meeting *self, const struct rendezvous_end *end)
 {
-    struct circle *c = ctx;
-    struct slot *slot = caller;
+    struct slot *slot = list_entry(self, struct slot, meeting);
     if (!slot->meet)
         return;
     if (end->err.code) {
@@ -50,4 +48,30 @@ void meet_end(void *ctx, void *caller, const struct rendezvous_end *end)
     slot->meet->take(slot->meet->ctx, end);
     queue_finish(c->engine->queue, slot, NULL);
     drive_wake_waiters(c->engine);
+}
+
+void meet_submit(struct circle *c, struct slot *slot, uint64_t now)
+{
+    struct meet *m = slot->meet;
+    struct err err = {0};
+    slot->state = SLOT_NEGOTIATING;
+    slot->meeting.end = end_slot;
+    if (m->epoch != atomic_load(&c->engine->epoch)) {
+        err_set(&err, EAGAIN, "a rank was lost meanwhile");
+        turn_finish_with(c, slot, &err);
+        return;
+    }
+    int rc = rendezvous_enter(c->rendezvous, &m->point, m->mine.data, m->mine.len, m->limit, now,
+                              &slot->meeting, &err);
+    if (rc < 0 && slot->meet)
+        turn_finish_with(c, slot, &err);
+}
+
+void meet_end(void *ctx, void *caller, const struct rendezvous_end *end)
+{
+    struct meeting *m = caller;
+    struct circle *c = ctx;
+    if (end->err.code == 0)
+        c->engine->sets.claims.serial = end->serial;
+    m->end(ctx, m, end);
 }

@@ -151,12 +151,20 @@ static int mark(struct queue *q, struct slot *s, const struct hvd_request *r, st
     return rc < 0 ? err_prefix(err, "%s", s->name) : 0;
 }
 
+/* What the job's settings add to a request, which all ranks must agree on as well. */
+static void add_settings(const struct queue *q, struct signature *sig)
+{
+    sig->by_host = q->by_host && sig->kind == HVD_ALLREDUCE && sig->op == HVD_ADASUM;
+}
+
 static int fill_slot(struct queue *q, struct queue_set *set, struct slot *s,
                      const struct hvd_request *r, uint64_t now, struct err *err)
 {
     int rc = set_name(q, set, s, r, err);
     if (rc == 0)
         rc = request_check(r, s->name, set->rank, set->size, &s->facts, err);
+    if (rc == 0)
+        add_settings(q, &s->facts.sig);
     if (rc == 0)
         rc = fill_rows(q, set, s, r, err);
     if (rc == 0)
@@ -172,6 +180,7 @@ static int fill_slot(struct queue *q, struct queue_set *set, struct slot *s,
     s->ranks = set->size;
     s->result_rows = 0;
     s->flight = NULL;
+    s->announced = false;
     s->submit_ns = now;
     s->batch_ns = s->start_ns = 0;
     atomic_store_explicit(&s->done, 0, memory_order_relaxed);

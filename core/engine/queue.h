@@ -20,6 +20,7 @@
 
 #include "core/base/err.h"
 #include "core/engine/gpu_events.h"
+#include "core/engine/meet.h"
 #include "core/engine/request.h"
 #include "core/p2p/op.h"
 
@@ -53,6 +54,7 @@ struct slot {
     /* GPU: the operation that NCCL runs, and whether its completion event is recorded: then a
      * stream can wait for it. In an elastic job aloft stays 0. */
     struct nccl_flight *flight;
+    bool announced; /* launch_order.h */
     _Atomic int aloft;
     int64_t *splits; /* [ranks] alltoall: rows for each rank */
     int64_t *rows;   /* [ranks] allgather, alltoall: rows from each rank */
@@ -64,8 +66,11 @@ struct slot {
     uint64_t id; /* negotiation's id for the operation */
     bool has_id;
     struct meet *meet; /* the rendezvous that the slot stands for; NULL: an operation */
-    bool is_message;   /* it stands for a message between two ranks: */
+    struct meeting meeting;
+    bool is_message; /* it stands for a message between two ranks: */
     struct p2p_op message;
+    bool opened;                 /* on a GPU: the event `ready` has passed */
+    bool may_fly;                /* NCCL may move it, or does: messages_nccl.h */
     struct hvd_arrival *arrival; /* of a receive: what the caller is told; may be NULL */
     bool last;   /* after this operation no user operation begins in this mesh (batches.held) */
     bool waited; /* hvd_wait() returned 0; the result is kept until release */
@@ -98,6 +103,7 @@ struct queue {
     size_t nsets;
     /* Epoch of the world that requests are made for; 0: the world never changes. */
     uint32_t world;
+    bool by_host; /* an Adasum is one of the hosts' averages; set before the first request */
     struct gpu_events gpu_events;
     struct slot *_Atomic blocks[QUEUE_MAX_BLOCKS];
     size_t nblocks;
@@ -122,14 +128,23 @@ struct queue {
 int queue_create(int rank, int size, uint64_t first_seq, struct queue **ret, struct err *err);
 void queue_destroy(struct queue *q);
 
+/* Whether an operation is in flight. Messages are none: they outlive a world. */
+bool queue_has_operations(struct queue *q);
+
+/* Around queue_set_world() and queue_change_set(): a request sees all of their changes or none. */
+void queue_lock(struct queue *q);
+void queue_unlock(struct queue *q);
+
 /* From here on requests are checked against and tagged with this world (epoch 0: the only one), and
  * unnamed operations are counted from 0. Operations of the previous world may still be in flight.
- * Ends the state that queue_end_world() began. */
-void queue_set_world(struct queue *q, uint32_t epoch, int rank, int size);
+ * open: ends the state that queue_end_world() began; otherwise requests are refused until
+ * queue_open(). */
+void queue_set_world(struct queue *q, uint32_t epoch, int rank, int size, bool open);
 
 /* A planned change has ended the user's world and the next one is not agreed on yet. Every
- * unfinished operation of that world ends with err; negotiation must know none of them. New
- * requests are refused with -ESTALE until queue_set_world() or queue_open(). */
+ * unfinished operation of that world ends with err, but those of sets and messages do not;
+ * negotiation must know none of them. New requests are refused with -ESTALE until queue_set_world()
+ * or queue_open(). */
 void queue_end_world(struct queue *q, const struct err *err);
 
 /* The change to the next world has failed: the queue accepts requests again. */
@@ -152,8 +167,19 @@ void queue_close_set(struct queue *q, int set);
 /* Lets requests for the set in. */
 void queue_open_set(struct queue *q, int set);
 
-/* Ends the set's operations that negotiation or a batch has, with err. */
-void queue_fail_set(struct queue *q, int set, const struct err *err);
+/* From here on requests are checked against this rank and size of the set. */
+void queue_change_set(struct queue *q, int set, int rank, int size);
+
+/* The same, and operations without a name are counted from 0: other ranks of its new group have
+ * made another number of them. */
+void queue_move_set(struct queue *q, int set, int rank, int size);
+
+/* Ends the set's operations that negotiation or a batch has and that were submitted before this
+ * world, with err. UINT32_MAX: all of them. */
+void queue_fail_set(struct queue *q, int set, uint32_t world, const struct err *err);
+
+/* The same for operations that were submitted in an older world than this one. */
+void queue_end_stale(struct queue *q, int set, uint32_t world, const struct err *err);
 
 /* Forgets the set, of which no operation is in flight. Nothing happens if it is unknown, or 0. */
 void queue_drop_set(struct queue *q, int set);

@@ -10,8 +10,6 @@ int queue_check_message(struct queue *q, const struct hvd_message *m, int size, 
 {
     if (atomic_load_explicit(&q->joined, memory_order_relaxed))
         return err_set(err, EBUSY, "a message: another thread is in hvd_join()");
-    if (q->world != 0)
-        return err_set(err, ENOTSUP, "messages between ranks are not possible in elastic jobs yet");
     if (m->direction != HVD_SEND && m->direction != HVD_RECV)
         return err_set(err, EINVAL, "a message is sent or received, not %d", (int)m->direction);
     bool any = m->direction == HVD_RECV && m->peer == HVD_ANY;
@@ -22,16 +20,15 @@ int queue_check_message(struct queue *q, const struct hvd_message *m, int size, 
         return err_set(err, EINVAL, "a message: tag %d is negative", m->tag);
     if (m->bytes < 0 || (m->bytes > 0 && !m->data))
         return err_set(err, EINVAL, "a message of %lld bytes at %p", (long long)m->bytes, m->data);
-    if (m->device >= 0)
-        return err_set(
-            err, ENOTSUP,
-            "a message's device is %d: messages in the memory of GPUs are not possible yet, "
-            "the host's memory is -1",
-            m->device);
+    if (m->device < -1)
+        return err_set(err, EINVAL,
+                       "a message's device is %d: want -1, the host's memory, or a GPU's number",
+                       m->device);
     *ret = (struct p2p_op){.sends = m->direction == HVD_SEND,
                            .peer = any ? P2P_ANY : m->peer,
                            .tag = (uint32_t)m->tag,
                            .data = m->data,
+                           .staged = m->device >= 0,
                            .bytes = (size_t)m->bytes};
     return 0;
 }
@@ -48,8 +45,10 @@ static void fill(struct queue *q, struct slot *s, const struct hvd_message *m)
     s->set = m->set;
     s->arrival = m->ret_arrival;
     s->is_message = true;
-    s->facts = (struct request_facts){.sig = {.kind = HVD_BARRIER, .device = -1}};
-    s->device = -1;
+    s->facts =
+        (struct request_facts){.sig = {.kind = HVD_BARRIER, .device = -1, .world = q->world}};
+    s->device = m->device;
+    s->opened = s->may_fly = false;
     s->ranks = 0;
     s->in = s->out = NULL;
     s->flight = NULL;
@@ -63,6 +62,18 @@ static void fill(struct queue *q, struct slot *s, const struct hvd_message *m)
     s->hash = hash_mix(++q->messages);
 }
 
+/* Records the event after which the engine may use a GPU's memory. */
+static int mark(struct queue *q, struct slot *s, const struct hvd_message *m, struct err *err)
+{
+    const struct hvd_request r = {
+        .input = m->data, .output = m->data, .device = m->device, .stream = m->stream};
+    size_t bytes = (size_t)m->bytes;
+    if (m->device < 0)
+        return 0;
+    int rc = gpu_events_put(&q->gpu_events, &r, bytes, bytes, &s->ready, err);
+    return rc < 0 ? err_prefix(err, "a message") : 0;
+}
+
 static int submit(struct queue *q, const struct hvd_message *messages, size_t n,
                   hvd_handle *ret_handles, struct err *err)
 {
@@ -74,6 +85,8 @@ static int submit(struct queue *q, const struct hvd_message *messages, size_t n,
         if (rc < 0)
             break;
         rc = check(q, &messages[i], &s->message, err);
+        if (rc == 0)
+            rc = mark(q, s, &messages[i], err);
         if (rc == 0)
             fill(q, s, &messages[i]);
         *end = s;

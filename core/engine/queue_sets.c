@@ -38,11 +38,6 @@ struct queue_set *queue_set_of(struct queue *q, const struct hvd_request *r, boo
                 r->set);
         return NULL;
     }
-    if (r->set > 0 && r->device >= 0 && r->kind != HVD_BARRIER) {
-        err_set(err, ENOTSUP, "%s: operations of sets are not possible on GPUs yet",
-                r->name ? r->name : "a request");
-        return NULL;
-    }
     return s;
 }
 
@@ -60,6 +55,19 @@ int queue_add_set(struct queue *q, int set, int rank, int size, struct err *err)
     }
     pthread_mutex_unlock(&q->lock);
     return grown ? 0 : err_set(err, ENOMEM, "no memory for a set");
+}
+
+void queue_change_set(struct queue *q, int set, int rank, int size)
+{
+    struct queue_set *s = find(q, set);
+    s->rank = rank;
+    s->size = size;
+}
+
+void queue_move_set(struct queue *q, int set, int rank, int size)
+{
+    queue_change_set(q, set, rank, size);
+    memset(find(q, set)->unnamed, 0, sizeof(find(q, set)->unnamed));
 }
 
 int queue_place(struct queue *q, int set, int *ret_size)
@@ -108,13 +116,26 @@ void queue_open_set(struct queue *q, int set)
     set_closed(q, set, false);
 }
 
-void queue_fail_set(struct queue *q, int set, const struct err *err)
+void queue_fail_set(struct queue *q, int set, uint32_t world, const struct err *err)
 {
     pthread_mutex_lock(&q->lock);
     for (size_t i = 0; i < QUEUE_NAMES; i++)
         for (struct slot *s = q->names[i], *next; s; s = next) {
             next = s->name_next;
-            if (s->set == set && s->state != SLOT_INBOX)
+            if (s->set == set && s->state != SLOT_INBOX && s->facts.sig.world < world)
+                queue_end_slot(q, s, err);
+        }
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_end_stale(struct queue *q, int set, uint32_t world, const struct err *err)
+{
+    pthread_mutex_lock(&q->lock);
+    for (size_t i = 0; i < QUEUE_NAMES; i++)
+        for (struct slot *s = q->names[i], *next; s; s = next) {
+            uint32_t of = s->facts.sig.world;
+            next = s->name_next;
+            if (s->set == set && s->state != SLOT_INBOX && !s->is_message && of > 0 && of < world)
                 queue_end_slot(q, s, err);
         }
     pthread_mutex_unlock(&q->lock);

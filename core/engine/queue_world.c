@@ -16,13 +16,24 @@ void queue_open_gate(struct queue *q)
     pthread_cond_broadcast(&q->opened);
 }
 
-void queue_set_world(struct queue *q, uint32_t epoch, int rank, int size)
+void queue_lock(struct queue *q)
 {
     pthread_mutex_lock(&q->lock);
+}
+
+void queue_unlock(struct queue *q)
+{
+    pthread_mutex_unlock(&q->lock);
+}
+
+void queue_set_world(struct queue *q, uint32_t epoch, int rank, int size, bool open)
+{
     q->world = epoch;
     q->sets[0] = (struct queue_set){.rank = rank, .size = size};
-    queue_open_gate(q);
-    pthread_mutex_unlock(&q->lock);
+    if (open)
+        queue_open_gate(q);
+    else
+        q->closed = true;
 }
 
 void queue_open(struct queue *q)
@@ -59,6 +70,19 @@ int queue_check_world(const struct queue *q, const struct hvd_request *requests,
     return 0;
 }
 
+bool queue_has_operations(struct queue *q)
+{
+    bool any = false;
+    if (atomic_load(&q->in_flight) == 0)
+        return false;
+    pthread_mutex_lock(&q->lock);
+    for (size_t i = 0; i < QUEUE_NAMES; i++)
+        for (const struct slot *s = q->names[i]; s; s = s->name_next)
+            any = any || !s->is_message;
+    pthread_mutex_unlock(&q->lock);
+    return any;
+}
+
 int queue_join(struct queue *q, struct err *err)
 {
     pthread_mutex_lock(&q->lock);
@@ -77,6 +101,11 @@ void queue_joined(struct queue *q)
     pthread_mutex_unlock(&q->lock);
 }
 
+static bool ends_with_world(const struct slot *s)
+{
+    return s->facts.sig.world != 0 && s->set == 0 && !s->is_message;
+}
+
 /* Removes requests that belong to a world from the inbox. Called with the queue's lock held. */
 static void clear_inbox(struct queue *q)
 {
@@ -87,7 +116,7 @@ static void clear_inbox(struct queue *q)
     for (struct slot *next; s; s = next) {
         next = s->next;
         s->next = NULL;
-        if (s->facts.sig.world != 0)
+        if (ends_with_world(s))
             continue;
         *q->inbox_end = s;
         q->inbox_end = &s->next;
@@ -104,7 +133,7 @@ void queue_end_world(struct queue *q, const struct err *err)
     for (size_t i = 0; i < QUEUE_NAMES; i++) {
         for (struct slot *s = q->names[i], *next; s; s = next) {
             next = s->name_next;
-            if (s->facts.sig.world != 0)
+            if (ends_with_world(s))
                 queue_end_slot(q, s, err);
         }
     }

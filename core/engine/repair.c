@@ -5,64 +5,23 @@
 #include "core/engine/repair.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
 #include "core/base/ctl.h"
 #include "core/base/inject.h"
 #include "core/base/log.h"
+#include "core/backend/choice.h"
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
+#include "core/engine/set_table.h"
+#include "core/engine/set_units.h"
 #include "core/engine/settle.h"
+#include "core/transport/card.h"
 #include "core/transport/mesh.h"
 
 #define MEET_MS      10000 /* connection setup among members that are all known to be alive */
 #define ATTEMPTS_MAX 64    /* failed epochs in a row before this rank gives up */
-
-/* ---- report --------------------------------------------------------------------------------- */
-
-void repair_report(struct engine *e)
-{
-    struct repair *f = &e->repair;
-    struct coll_standing st = {0};
-    if (f->old_coll)
-        coll_standing(f->old_coll, &st);
-    f->mine = (struct report){.has_state = e->world != NULL,
-                              .fresh = !e->entered,
-                              .done = e->circle.done,
-                              .started = st.started,
-                              .whole = st.whole,
-                              .pieces = st.pieces,
-                              .gpu_done = e->circle.batches.gpu.finished,
-                              .gpu_whole = e->circle.batches.gpu.whole.own};
-    for (uint32_t i = 0; i < st.pieces && i < REPORT_PIECES_MAX; i++)
-        f->mine.final[i] = st.final[i];
-}
-
-/* ---- revoke --------------------------------------------------------------------------------- */
-
-/* Revokes the current epoch. Keeps its mesh and coll if an operation was in flight, otherwise frees
- * them. */
-static void revoke_epoch(struct engine *e)
-{
-    struct repair *f = &e->repair;
-    circle_keep_counters(&e->circle);
-    atomic_store(&e->repairing, 1);
-    circle_dissolve(&e->circle);
-    ids_fini(&e->circle.ids);
-    mesh_retire(e->circle.mesh);
-    if (!f->active && e->circle.batches.running) {
-        f->old_mesh = e->circle.mesh;
-        f->old_coll = e->circle.coll;
-    } else {
-        coll_destroy(e->circle.coll);
-    }
-    e->circle.coll = NULL;
-    if (!f->active)
-        repair_report(e);
-    f->active = true;
-}
 
 /* ---- install and connect -------------------------------------------------------------------- */
 
@@ -75,40 +34,59 @@ static void mark_new(struct boot *boot, const struct report *reports)
         first = first && reports[r].fresh;
     for (int r = 0; r < boot->size; r++)
         boot->is_new[r] = !first && reports[r].fresh;
+    for (int r = 0; r < boot->size; r++)
+        boot->starts[r] = !reports[r].has_state;
 }
 
-/* Reads all reports and makes the decision. It stays valid even if this epoch fails: pieces that
- * were decided to be final remain final in this rank's own report, and batches on GPUs that are to
- * be run again are not whole any more. */
-static int take_reports(struct engine *e, struct err *err)
+/* A rank whose card were too long could enter no epoch. */
+_Static_assert(REPORT_BYTES_MAX + SET_CLAIMS_BYTES_MAX + SET_UNITS_BYTES_MAX +
+                       BACKEND_SAID_BYTES_MAX + CARD_BYTES_MAX <=
+                   BOOT_CARD_MAX,
+               "not every card fits");
+
+static void put_report(const struct engine *e, struct buf *blob)
 {
-    struct repair *f = &e->repair;
-    struct decision *d = &f->decision;
-    auto_free struct report *reports = calloc((size_t)e->boot.size, sizeof(*reports));
-    if (!reports)
-        return err_set(err, ENOMEM, "no memory for %d reports", e->boot.size);
-    for (int r = 0; r < e->boot.size; r++) {
-        int rc = report_take(&e->boot.cards[r], &reports[r], err);
+    report_put(&e->circle.remains.report, blob);
+    set_claims_put(e, blob);
+    set_units_put(e, blob);
+}
+
+static int read_cards(struct engine *e, struct report *reports, struct err *err)
+{
+    struct set_units units = {.places = NULL};
+    int rc = 0;
+    for (int r = 0; rc == 0 && r < e->boot.size; r++) {
+        rc = report_take(&e->boot.cards[r], &reports[r], err);
+        if (rc == 0)
+            rc = set_claims_take(e, &e->boot.cards[r], err);
+        if (rc == 0)
+            rc = set_units_take(e, &units, &e->boot.cards[r], err);
         if (rc < 0)
-            return err_prefix(err, "rank %d", r);
+            err_prefix(err, "rank %d", r);
     }
-    mark_new(&e->boot, reports);
-    int rc = decision_make(reports, e->boot.size, e->boot.departed_done, e->boot.rank, d, err);
-    if (rc == 0 && d->pieces > 0 && f->mine.done == d->done && f->mine.pieces == d->pieces)
-        memcpy(f->mine.final, d->final, sizeof(d->final));
-    if (rc == 0 && f->mine.has_state)
-        f->mine.gpu_whole = d->gpu_done;
+    if (rc == 0)
+        rc = set_units_end(e, &units, err);
+    set_units_fini(&units);
     return rc;
 }
 
-/* Replaces the mesh. Keeps the old one if the operation in flight still needs it. */
+/* Reads all reports and makes the decision. */
+static int take_reports(struct engine *e, struct err *err)
+{
+    auto_free struct report *reports = calloc((size_t)e->boot.size, sizeof(*reports));
+    if (!reports)
+        return err_set(err, ENOMEM, "no memory for %d reports", e->boot.size);
+    int rc = read_cards(e, reports, err);
+    if (rc < 0)
+        return rc;
+    mark_new(&e->boot, reports);
+    return remains_decide(&e->circle, reports, e->boot.size, e->boot.departed_done, e->boot.rank,
+                          err);
+}
+
 static void take_mesh(struct engine *e, struct mesh *mesh)
 {
-    if (e->circle.mesh != e->repair.old_mesh)
-        mesh_destroy(e->circle.mesh);
-    e->circle.mesh = mesh;
-    e->circle.rank = mesh->rank;
-    e->circle.size = mesh->size;
+    remains_take_mesh(&e->circle, mesh);
     atomic_store(&e->epoch, mesh->epoch);
     atomic_store(&e->applied, e->boot.change);
 }
@@ -120,13 +98,15 @@ static int make_world(struct engine *e, struct err *err)
         return err_set(err, ENOMEM, "no memory for a world of %d", e->circle.size);
     w->older = e->worlds;
     e->worlds = w;
+    w->table = set_table_due(e, w); /* until the next vote */
     return e->world ? circle_map(&e->circle, err) : engine_enter_world(e, w, err);
 }
 
 /* In the first epoch other ranks may start slowly, so only the caller's deadline applies. */
 static uint64_t meet_by(const struct engine *e, uint64_t deadline)
 {
-    return e->repair.active || e->boot.why == CTL_ENTER ? deadline_in_ms(MEET_MS) : deadline;
+    return e->circle.remains.active || e->boot.why == CTL_ENTER ? deadline_in_ms(MEET_MS)
+                                                                : deadline;
 }
 
 static int exchange(struct engine *e, const struct buf *card, uint64_t *deadline, struct err *err)
@@ -134,6 +114,12 @@ static int exchange(struct engine *e, const struct buf *card, uint64_t *deadline
     int rc = boot_exchange(&e->boot, card, *deadline, err);
     *deadline = boot_extended(&e->boot, *deadline);
     return rc;
+}
+
+static void revoke_gpus(struct engine *e)
+{
+    gpu_lane_revoke(&e->circle);
+    sets_revoke_gpus(e);
 }
 
 /* Tries once to send the card, to get the roster and to connect the mesh. Moves *deadline on by the
@@ -145,11 +131,11 @@ static int connect_epoch(struct engine *e, uint64_t *deadline, struct err *err)
     struct mesh *mesh = NULL;
     struct buf blob = {0};
     if (e->boot.elastic)
-        report_put(&e->repair.mine, &blob);
+        put_report(e, &blob);
     int rc = backends_say(&e->backends, e->boot.elastic, &blob, err);
     if (rc == 0)
         rc = mesh_listen(&e->boot, &listener, &blob, err);
-    if (rc == 0 && e->repair.active)
+    if (rc == 0 && e->circle.remains.active)
         inject_point("report");
     if (rc == 0)
         rc = exchange(e, &blob, deadline, err);
@@ -157,11 +143,11 @@ static int connect_epoch(struct engine *e, uint64_t *deadline, struct err *err)
         rc = take_reports(e, err);
     /* Not before every survivor has reported: work that was aborted on one rank ends on the others,
      * too, with a result that is wrong (REPAIR.md). */
-    if (rc == 0 && e->repair.active)
-        gpu_lane_revoke(&e->circle);
+    if (rc == 0 && e->circle.remains.active)
+        revoke_gpus(e);
     if (rc == 0)
         rc = backends_hear(&e->backends, e->boot.cards, e->boot.size, err);
-    if (rc == 0 && e->repair.active)
+    if (rc == 0 && e->circle.remains.active)
         inject_point("install");
     if (rc == 0)
         rc = mesh_create(&e->boot, TAKE(listener), meet_by(e, *deadline), &mesh, err);
@@ -170,7 +156,7 @@ static int connect_epoch(struct engine *e, uint64_t *deadline, struct err *err)
     if (rc != 0 || !mesh)
         return rc;
     take_mesh(e, mesh);
-    if (e->repair.active)
+    if (e->circle.remains.active)
         inject_point("connect");
     return make_world(e, err);
 }
@@ -185,14 +171,14 @@ static bool may_try_again(int rc)
 int repair_first_epoch(struct engine *e, uint64_t deadline, struct err *err)
 {
     int rc;
-    repair_report(e);
+    remains_report(&e->circle);
     do
         rc = connect_epoch(e, &deadline, err);
     while (e->boot.elastic && may_try_again(rc) && !deadline_passed(deadline));
     /* A joiner continues the members' operation count. */
     if (rc == 0) {
-        e->circle.done = e->repair.decision.done;
-        e->circle.batches.gpu.finished = e->repair.decision.gpu_done;
+        e->circle.done = e->circle.remains.decision.done;
+        e->circle.batches.gpu.finished = e->circle.remains.decision.gpu_done;
     }
     return rc;
 }
@@ -205,12 +191,12 @@ static int enter_epoch(struct engine *e, struct err *err)
     if (rc < 0)
         return rc;
     coll_set_elastic(e->circle.coll);
-    rc = backends_enter(&e->backends, e->circle.coll,
-                        e->boot.is_new && e->boot.is_new[e->circle.rank], deadline_in_ms(MEET_MS),
-                        err);
+    rc = backends_enter(&e->backends, e->circle.coll, engine_is_newcomer(e),
+                        deadline_in_ms(MEET_MS), err);
+    e->circle.device = e->backends.device;
     if (rc == 0)
         rc = batches_resize(&e->circle, err);
-    return rc == 0 ? settle(e, err) : rc;
+    return rc == 0 ? settle(&e->circle, err) : rc;
 }
 
 /* Tells the other ranks that this rank has given up the mesh: for them it may be complete already.
@@ -250,7 +236,10 @@ static int repair(struct engine *e, int why, const char *cause, struct err *err)
     uint64_t begin = clock_ns();
     bool loss = why == CTL_REVOKED;
     int rc = -EAGAIN;
-    revoke_epoch(e);
+    atomic_store(&e->repairing, 1);
+    sets_revoke(e, cause);
+    sets_unwatch_world(e);
+    remains_keep(&e->circle);
     inject_point("revoke");
     for (int i = 0; i < ATTEMPTS_MAX && may_try_again(rc); i++) {
         e->boot.why = why;
@@ -288,9 +277,10 @@ int repair_next_epoch(struct engine *e, int why, const char *cause, struct err *
         engine_explain(err);
         engine_send_bye(e, BYE_THIS_RANK, err); /* the survivors wait for it */
         engine_let_others_hear(e);
+        engine_revoke_gpus(e);
         device_end(e->backends.device);
     }
-    settle_fini(e);
+    remains_fini(&e->circle);
     atomic_store(&e->repairing, 0);
     return rc;
 }

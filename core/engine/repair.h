@@ -12,34 +12,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/base/buf.h"
 #include "core/base/err.h"
-#include "core/coll/coll.h"
-#include "core/engine/decision.h"
 
 struct engine;
-struct mesh;
-
-/* A copy of an input that will be overwritten before the operation is done on all ranks. */
-struct repair_saved {
-    const uint8_t *in;
-    size_t len;
-    uint8_t *copy;
-};
 
 struct repair {
-    /* Mesh and coll of the epoch in which the operation in flight lost a rank; NULL: no operation
-     * was in flight. */
-    struct mesh *old_mesh;
-    struct coll *old_coll;
-    bool active;   /* a repair has begun and has not ended */
-    bool boundary; /* it is a planned change, at this rank's boundary */
-    struct coll_rest rest;
-    struct repair_saved *saved;
-    size_t nsaved, saved_cap;
-    /* This rank's report as of the loss; later events in the old epoch do not count. */
-    struct report mine;
-    struct decision decision; /* for the epoch that is being entered */
+    bool boundary;            /* it is a planned change, at this rank's boundary */
     _Atomic uint64_t last_ns; /* duration of the last repair; 0: there was none */
 };
 
@@ -51,8 +29,5 @@ int repair_first_epoch(struct engine *e, uint64_t deadline, struct err *err);
  * caller must fail the engine with err; -ESHUTDOWN: this rank was asked to leave, or hvd_shutdown()
  * was called. */
 int repair_next_epoch(struct engine *e, int why, const char *cause, struct err *err);
-
-/* Sets this rank's report to its present state. */
-void repair_report(struct engine *e);
 
 #endif

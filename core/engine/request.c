@@ -95,9 +95,8 @@ static int check_reduction(const struct hvd_request *r, const char *name, struct
             "%s: %s cannot combine elements of %s, which are only moved (broadcast, "
             "allgather, alltoall, gather, scatter): convert the tensor to bfloat16 first",
             name, hvd_kind_name(r->kind), hvd_dtype_name(r->dtype));
-    if (r->op == HVD_ADASUM &&
-        ((r->kind != HVD_ALLREDUCE && r->kind != HVD_REDUCE) || r->device >= 0))
-        return err_set(err, ENOTSUP, "%s: adasum is possible in an allreduce in host memory only",
+    if (r->op == HVD_ADASUM && r->kind != HVD_ALLREDUCE && r->kind != HVD_REDUCE)
+        return err_set(err, ENOTSUP, "%s: adasum is possible in an allreduce and a reduce only",
                        name);
     bool possible =
         r->op == HVD_ADASUM ? reduce_is_float(r->dtype) : reduce_possible(r->dtype, r->op);

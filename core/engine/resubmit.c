@@ -14,6 +14,7 @@
 #include "core/negotiate/signature.h"
 
 struct unfinished {
+    int set;
     struct slot **list;
     size_t n, cap;
 };
@@ -21,7 +22,8 @@ struct unfinished {
 static void collect(void *ctx, struct slot *slot)
 {
     struct unfinished *p = ctx;
-    if (slot->state != SLOT_INBOX && p->n < p->cap)
+    bool flies = slot->is_message && slot->state == SLOT_BATCHED;
+    if (slot->set == p->set && slot->state != SLOT_INBOX && !flies && p->n < p->cap)
         p->list[p->n++] = slot;
 }
 
@@ -46,13 +48,11 @@ static void ungroup_rest(struct unfinished *p)
     }
 }
 
-void resubmit_all(struct engine *e)
+static void submit_again(struct circle *c)
 {
+    struct engine *e = c->engine;
     uint64_t now = clock_ns();
-    batches_dissolve(&e->circle);
-    if (e->repair.boundary)
-        engine_end_world(e);
-    struct unfinished p = {.cap = atomic_load(&e->queue->in_flight)};
+    struct unfinished p = {.set = c->set, .cap = atomic_load(&e->queue->in_flight)};
     p.list = p.cap ? calloc(p.cap, sizeof(struct slot *)) : NULL;
     if (p.cap && !p.list) {
         err_set(&e->trouble, ENOMEM, "no memory to submit %zu operations again", p.cap);
@@ -64,11 +64,25 @@ void resubmit_all(struct engine *e)
     ungroup_rest(&p);
     for (size_t i = 0; i < p.n; i++) {
         p.list[i]->has_id = false;
-        turn_submit(&e->circle, p.list[i], now);
+        turn_submit(c, p.list[i], now);
     }
     free(p.list);
+}
+
+void resubmit_circle(struct circle *c)
+{
+    batches_dissolve(c);
+    submit_again(c);
+}
+
+void resubmit_world(struct engine *e)
+{
+    batches_dissolve(&e->circle);
+    if (e->repair.boundary)
+        engine_end_world(e);
+    submit_again(&e->circle);
     if (e->fast_busy && !atomic_load(&e->fast.done)) {
         e->fast.has_id = false;
-        turn_submit(&e->circle, &e->fast, now);
+        turn_submit(&e->circle, &e->fast, clock_ns());
     }
 }

@@ -12,21 +12,33 @@
 
 _Static_assert(2 + MAC_SIZE / 4 <= VOTE_WORDS, "a call does not fit into a vote");
 
-enum { ADDS, REMOVES };
+enum { ADDS, REMOVES, SPLITS };
 
-void set_call_add(struct set_call *call, const int *ranks, int n)
+static void digest(struct set_call *call, const void *data, size_t len)
 {
     static const uint8_t no_key[MAC_KEY_SIZE];
     uint8_t mac[MAC_SIZE];
+    const struct mac_part part = {data, len};
+    mac_make(no_key, "hvd set", &part, 1, mac);
+    memcpy(&call->words[2], mac, MAC_SIZE);
+}
+
+void set_call_add(struct set_call *call, const int *ranks, int n)
+{
     char list[128] = "no rank";
     n = n > 0 ? n : 0;
-    const struct mac_part part = {ranks, (size_t)n * sizeof(*ranks)};
-    mac_make(no_key, "hvd set", &part, 1, mac);
     *call = (struct set_call){.words = {ADDS, (uint32_t)n}};
-    memcpy(&call->words[2], mac, MAC_SIZE);
+    digest(call, ranks, (size_t)n * sizeof(*ranks));
     if (n > 0)
         ranklist_text(ranks, n, list, sizeof(list));
     snprintf(call->text, sizeof(call->text), "adds %s", list);
+}
+
+void set_call_split(struct set_call *call, const char *rule)
+{
+    *call = (struct set_call){.words = {SPLITS}};
+    digest(call, rule, strlen(rule));
+    snprintf(call->text, sizeof(call->text), "divides the ranks by '%.80s'", rule);
 }
 
 void set_call_remove(struct set_call *call, int set)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * set_call: the first step of hvd_set_add() and hvd_set_remove(): all ranks of the world make the
- * same call, or all get an error that says what two of them have called.
+ * set_call: the first step of hvd_set_add(), hvd_set_split() and hvd_set_remove(): all ranks of
+ * the world make the same call, or all get an error that says what two of them have called.
  */
 #ifndef HVD_ENGINE_SET_CALL_H
 #define HVD_ENGINE_SET_CALL_H
@@ -20,6 +20,7 @@ struct set_call {
 };
 
 void set_call_add(struct set_call *call, const int *ranks, int n);
+void set_call_split(struct set_call *call, const char *rule);
 void set_call_remove(struct set_call *call, int set);
 
 /* rank: this rank's number in the world. mine: as of vote_well(). -EINVAL: the calls differ. */

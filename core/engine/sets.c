@@ -10,13 +10,10 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "core/base/ctl.h"
-#include "core/base/fd.h"
 #include "core/engine/drive.h"
 #include "core/engine/engine.h"
-#include "core/engine/messages.h"
-#include "core/engine/set_call.h"
-#include "core/engine/vote.h"
+#include "core/engine/set_private.h"
+#include "core/engine/set_units.h"
 #include "core/negotiate/ranklist.h"
 
 void sets_init(struct sets *sets)
@@ -24,6 +21,7 @@ void sets_init(struct sets *sets)
     pthread_mutex_init(&sets->calls, NULL);
     pthread_mutex_init(&sets->lock, NULL);
     pthread_rwlock_init(&sets->forms, NULL);
+    sets->met_end = &sets->met;
     sets->epoll_fd = -1;
 }
 
@@ -31,6 +29,7 @@ void sets_fini(struct sets *sets)
 {
     for (size_t i = 0; i < sets->n; i++)
         set_destroy(sets->table[i]);
+    retired_fini(&sets->retired);
     free(sets->table);
     free(sets->circles);
     if (sets->epoll_fd >= 0)
@@ -54,7 +53,7 @@ static struct set **find_entry(const struct sets *sets, int number)
     return sets->n ? bsearch(&number, sets->table, sets->n, sizeof(*sets->table), compare) : NULL;
 }
 
-static struct set *find(const struct sets *sets, int number)
+struct set *sets_find(const struct sets *sets, int number)
 {
     struct set **entry = find_entry(sets, number);
     return entry ? *entry : NULL;
@@ -77,8 +76,16 @@ static void take_out(struct sets *sets, int number)
 
 struct circle *sets_circle(struct engine *e, int set)
 {
-    struct set *found = find(&e->sets, set);
-    return set == 0 ? &e->circle : found && found->rank >= 0 ? &found->circle : NULL;
+    struct set *found = sets_find(&e->sets, set);
+    return set == 0 ? &e->circle : found && found->view.rank >= 0 ? &found->circle : NULL;
+}
+
+bool sets_knows(struct engine *e, int set)
+{
+    pthread_mutex_lock(&e->sets.lock);
+    bool known = sets_find(&e->sets, set) != NULL;
+    pthread_mutex_unlock(&e->sets.lock);
+    return known;
 }
 
 /* Room for one more set, beside those for which there is room already. */
@@ -104,6 +111,17 @@ static int watch(const struct sets *sets, const struct mesh *mesh, struct err *e
     if (epoll_ctl(sets->epoll_fd, EPOLL_CTL_ADD, mesh_fd(mesh), &event) < 0)
         return err_sys(err, errno, "cannot watch the mesh of a set");
     return 0;
+}
+
+int sets_watch_world(struct engine *e, struct err *err)
+{
+    return watch(&e->sets, e->circle.mesh, err);
+}
+
+void sets_unwatch_world(struct engine *e)
+{
+    if (e->sets.epoll_fd >= 0)
+        epoll_ctl(e->sets.epoll_fd, EPOLL_CTL_DEL, mesh_fd(e->circle.mesh), NULL);
 }
 
 static int open_epoll(struct engine *e, struct err *err)
@@ -134,10 +152,18 @@ static void unlock(struct engine *e)
     drive_leave(e);
 }
 
-/* The driver does not know the circle any more. Its descriptor may be open in a forked child, too,
- * so closing it would not be enough. */
-static void forget_circle(struct sets *sets, struct set *set)
+int sets_watch(struct engine *e, struct set *set, struct err *err)
 {
+    int rc = watch(&e->sets, set->circle.mesh, err);
+    if (rc == 0)
+        e->sets.circles[e->sets.ncircles++] = &set->circle;
+    return rc;
+}
+
+/* The circle's descriptor may be open in a forked child, too, so closing it would not be enough. */
+void sets_unwatch(struct engine *e, struct set *set)
+{
+    struct sets *sets = &e->sets;
     size_t kept = 0;
     for (size_t i = 0; i < sets->ncircles; i++)
         if (sets->circles[i] != &set->circle)
@@ -147,35 +173,40 @@ static void forget_circle(struct sets *sets, struct set *set)
     sets->ncircles = kept;
 }
 
-int sets_need_fds(struct engine *e, int n, struct err *err)
+/* ---- making and removing -------------------------------------------------------------------- */
+
+void set_write_label(char *text, size_t size, int number, const char *name)
 {
-    size_t fds = 1 + mesh_most_fds(n); /* 1: the epoll set of all meshes */
-    lock(e);
-    for (size_t i = 0; i < e->sets.ncircles; i++)
-        fds += mesh_fds_to_come(e->sets.circles[i]->mesh);
-    unlock(e);
-    return fd_limit_need(fds, err);
+    if (name)
+        snprintf(text, size, "set %d, '%.60s'", number, name);
+    else
+        snprintf(text, size, "set %d", number);
 }
 
-/* ---- making and removing -------------------------------------------------------------------- */
+void set_write_text(struct set *set)
+{
+    char ranks[160];
+    snprintf(ranks, sizeof(ranks), "this rank is in no group");
+    if (set->view.size > 0)
+        ranklist_text(set->view.ranks, set->view.size, ranks, sizeof(ranks));
+    snprintf(set->text, sizeof(set->text), "%s (%s)", set->label, ranks);
+}
 
 int sets_prepare(struct engine *e, struct set *set, struct err *err)
 {
-    char ranks[160];
-    size_t len = strlen(set->text);
-    ranklist_text(set->ranks, set->size, ranks, sizeof(ranks));
-    snprintf(set->text + len, sizeof(set->text) - len, " (%s)", ranks);
+    set_write_text(set);
     set->circle.set = set->number;
-    int rc = queue_add_set(e->queue, set->number, set->rank, set->size, err);
+    int rc = queue_add_set(e->queue, set->number, set->view.rank, set->view.size, err);
     lock(e);
+    bool has_mesh = set->view.rank >= 0 && !set->blank;
+    if (rc == 0 && has_mesh && set->boot.epoch != atomic_load(&e->epoch))
+        rc = err_set(err, EAGAIN, "a rank was lost meanwhile");
     if (rc == 0)
         rc = make_room(&e->sets, err);
     if (rc == 0)
         rc = open_epoll(e, err);
-    if (rc == 0 && set->rank >= 0)
-        rc = watch(&e->sets, set->circle.mesh, err);
-    if (rc == 0 && set->rank >= 0)
-        e->sets.circles[e->sets.ncircles++] = &set->circle;
+    if (rc == 0 && has_mesh)
+        rc = sets_watch(e, set, err);
     set->prepared = rc == 0;
     e->sets.nprepared += set->prepared;
     unlock(e);
@@ -185,23 +216,28 @@ int sets_prepare(struct engine *e, struct set *set, struct err *err)
 void sets_take_back(struct engine *e, struct set *set)
 {
     lock(e);
-    forget_circle(&e->sets, set);
+    sets_unwatch(e, set);
     e->sets.nprepared -= set->prepared;
     set->prepared = false;
     unlock(e);
     queue_drop_set(e->queue, set->number);
 }
 
-/* (lock) Tells the agent, if there is one, in how many sets this rank is now. */
-static void tell_agent(struct engine *e)
+void sets_works(struct engine *e, struct set *set)
 {
-    struct ctl *agent = mesh_agent(e->circle.mesh);
-    struct buf body = {0};
-    buf_put_u32(&body, (uint32_t)e->sets.ncircles);
-    /* A failed send is ignored here: the mesh notices a lost agent. */
-    if (agent && !body.failed)
-        ctl_send(agent, CTL_SETS, &body, NULL, 0);
-    buf_fini(&body);
+    struct circle *c = &set->circle;
+    c->ending = false;
+    set->told_of_removal = false;
+    if (c->state == CIRCLE_FAILED)
+        return;
+    if (set->view.rank < 0 || c->neg) {
+        c->state = CIRCLE_WORKS;
+        c->next_tick = 0;
+        return;
+    }
+    c->state = CIRCLE_LOST;
+    if (!set->meets && !set->blank && !e->failed)
+        set_enter(e, set);
 }
 
 void sets_open(struct engine *e, struct set *set)
@@ -209,17 +245,31 @@ void sets_open(struct engine *e, struct set *set)
     lock(e);
     insert(&e->sets, set);
     e->sets.nprepared--;
-    set->circle.state = CIRCLE_WORKS;
-    set->circle.next_tick = 0;
+    sets_works(e, set);
     queue_open_set(e->queue, set->number);
-    tell_agent(e);
+    sets_tell_agent(e);
     unlock(e);
 }
 
-static int add_one(struct engine *e, const int *ranks, int n, int *ret_set, struct err *err)
+int sets_own_rank(struct engine *e)
+{
+    struct world w;
+    engine_world(e, &w);
+    return w.rank;
+}
+
+bool set_again(const struct engine *e, int rc)
+{
+    return e->boot.elastic && !e->failed && (rc == -EAGAIN || rc == -ECONNRESET);
+}
+
+static int add_one(struct engine *e, const struct set_wish *wish, int *ret_set, struct err *err)
 {
     struct set *set = NULL;
-    int rc = set_make(e, ranks, n, &set, err);
+    int rc, tries = 0;
+    do
+        rc = set_make(e, wish, &set, err);
+    while (set_again(e, rc) && ++tries < SET_TRIES_MAX);
     if (rc < 0)
         return rc;
     e->sets.added = set->number;
@@ -228,179 +278,113 @@ static int add_one(struct engine *e, const int *ranks, int n, int *ret_set, stru
     return 0;
 }
 
-/* The others are told by the thread in hvd_join(). */
-static int check_joined(struct engine *e, struct err *err)
+void sets_lock_calls(struct engine *e)
+{
+    pthread_mutex_lock(&e->join.boundaries);
+    pthread_mutex_lock(&e->sets.calls);
+}
+
+void sets_unlock_calls(struct engine *e)
+{
+    pthread_mutex_unlock(&e->sets.calls);
+    pthread_mutex_unlock(&e->join.boundaries);
+}
+
+int sets_check_joined(struct engine *e, struct err *err)
 {
     return atomic_load(&e->queue->joined) ? err_set(err, EBUSY, "a thread is in hvd_join()") : 0;
 }
 
+static int add(struct engine *e, const struct set_wish *wish, int *ret_set, struct err *err)
+{
+    sets_lock_calls(e);
+    int rc = sets_check_joined(e, err);
+    if (rc == 0)
+        rc = add_one(e, wish, ret_set, err);
+    sets_unlock_calls(e);
+    return rc;
+}
+
 int sets_add(struct engine *e, const int *ranks, int n, int *ret_set, struct err *err)
 {
-    if (e->boot.elastic)
-        return err_set(err, ENOTSUP, "hvd_set_add: sets are not possible in elastic jobs yet");
-    pthread_mutex_lock(&e->sets.calls);
-    int rc = check_joined(e, err);
-    if (rc == 0)
-        rc = add_one(e, ranks, n, ret_set, err);
-    pthread_mutex_unlock(&e->sets.calls);
-    return rc;
+    return add(e, &(struct set_wish){.ranks = ranks, .n = n}, ret_set, err);
+}
+
+int sets_split(struct engine *e, const char *rule, int *ret_set, struct err *err)
+{
+    return add(e, &(struct set_wish){.rule = rule ? rule : ""}, ret_set, err);
+}
+
+static int form_one(struct engine *e, const char *name, const int *ranks, int n, int *ret_set,
+                    struct err *err)
+{
+    struct set *set = NULL;
+    int rc, tries = 0;
+    do
+        rc = set_form(e, name, ranks, n, &set, err);
+    while (set_again(e, rc) && ++tries < SET_TRIES_MAX);
+    if (rc < 0)
+        return rc;
+    sets_open(e, set);
+    *ret_set = set->number;
+    return set_formed(e, set, err);
 }
 
 int sets_form(struct engine *e, const char *name, const int *ranks, int n, int *ret_set,
               struct err *err)
 {
-    struct set *set = NULL;
-    if (e->boot.elastic)
-        return err_set(err, ENOTSUP, "hvd_set_form: sets are not possible in elastic jobs yet");
     pthread_rwlock_rdlock(&e->sets.forms);
-    int rc = check_joined(e, err);
+    int rc = sets_check_joined(e, err);
     if (rc == 0)
-        rc = set_form(e, name, ranks, n, &set, err);
-    if (rc == 0) {
-        sets_open(e, set);
-        *ret_set = set->number;
-    }
+        rc = form_one(e, name, ranks, n, ret_set, err);
     pthread_rwlock_unlock(&e->sets.forms);
     return rc;
 }
 
-static bool is_formed(int set)
+bool sets_close(struct engine *e, struct set *set)
 {
-    return set >= SETS_FORMED;
-}
-
-/* Whether no operation of the set is in flight on this rank. ends: if so, none begins any more;
- * the queue refuses them already, but not a blocking message, which does not go through it. */
-static bool is_idle(struct engine *e, struct set *set, bool ends)
-{
-    struct circle *c = &set->circle;
-    lock(e);
-    bool idle = !(set->rank >= 0 && messages_busy(c)) && queue_pending(e->queue, set->number) == 0;
-    if (idle && ends && c->state != CIRCLE_FAILED)
-        c->state = CIRCLE_ENDING;
-    unlock(e);
-    return idle;
-}
-
-/* The ranks that call hvd_set_remove() agree that none of them has operations of the set in
- * flight. */
-static int agree_idle(struct engine *e, struct set *set, int round, bool idle, struct err *err)
-{
-    const struct vote v = {.engine = e, .name = SET_CALL_NAME};
-    struct err mine = {0};
-    if (!idle)
-        err_set(&mine, EBUSY, "hvd_set_remove: operations of %s are in flight; wait for them first",
-                set->text);
-    return is_formed(set->number) ? set_form_agree(e, set, round, &mine, err)
-                                  : vote_well(&v, e->circle.rank, &mine, err);
-}
-
-static void go_on(struct engine *e, struct set *set)
-{
-    lock(e);
-    if (set->circle.state != CIRCLE_FAILED)
-        set->circle.state = CIRCLE_WORKS;
-    unlock(e);
-    queue_open_set(e->queue, set->number);
-}
-
-/* The ranks agree that none of them has operations of the set in flight: once before the set is
- * closed, so that a refusal disturbs no thread that goes on submitting, and once when none can
- * come any more. */
-static int agree_to_end(struct engine *e, struct set *set, struct err *err)
-{
-    int rc = agree_idle(e, set, 0, is_idle(e, set, false), err);
-    if (rc < 0)
-        return rc;
-    queue_close_set(e->queue, set->number);
-    /* other ranks may leave as soon as they know the result */
-    rc = agree_idle(e, set, 1, is_idle(e, set, true), err);
-    if (rc < 0)
-        go_on(e, set);
-    return rc;
-}
-
-/* All ranks that call have found the set. */
-static int remove_set(struct engine *e, struct set *set, struct err *err)
-{
-    int rc = agree_to_end(e, set, err);
-    if (rc < 0)
-        return rc;
-    queue_drop_set(e->queue, set->number);
     lock(e);
     take_out(&e->sets, set->number);
-    if (set->rank >= 0)
+    bool works = set->circle.neg != NULL; /* the world may have entered another epoch meanwhile */
+    sets_forget_met(e, set);
+    if (e->circle.rendezvous)
+        rendezvous_forget(e->circle.rendezvous, &set->meeting);
+    if (works)
         circle_keep_counters(&set->circle);
-    forget_circle(&e->sets, set);
-    tell_agent(e);
+    sets_unwatch(e, set);
+    sets_tell_agent(e);
     unlock(e);
-    if (set->rank >= 0)
-        set_leave(set);
-    set_destroy(set);
-    return 0;
+    return works;
 }
 
-static int no_such_set(int number, struct err *err)
+void set_update_maps(struct set *set)
 {
-    return err_set(err, EINVAL, "hvd_set_remove: there is no set %d to remove%s", number,
-                   number == 0 ? ": 0 is the world" : "");
+    struct circle *c = &set->circle;
+    set_view_map(&set->view, set->members, c->size, &c->map);
+    set_view_map(&set->before, set->members, c->size, &c->map_previous);
 }
 
-static int remove_added(struct engine *e, int number, struct err *err)
+/* The queue is locked. A member that came in the epoch in which the set was made is none that has
+ * come anew. */
+static void follow(struct engine *e, struct set *set, const struct world *w)
 {
-    const struct vote v = {.engine = e, .name = SET_CALL_NAME};
-    const struct err mine = {0};
-    struct set_call call;
-    pthread_mutex_lock(&e->sets.lock); /* threads in hvd_set_form() change the table */
-    struct set *set = find(&e->sets, number);
-    pthread_mutex_unlock(&e->sets.lock);
-    set_call_remove(&call, number);
-    int rc = set_call_compare(&v, &call, e->circle.rank, &mine, err);
-    if (rc < 0)
-        return rc;
-    return set ? remove_set(e, set, err) : no_such_set(number, err); /* on all ranks */
+    uint32_t since = set->since > e->world->epoch ? set->since : e->world->epoch;
+    bool out = set->blank || set->broken; /* this rank's unit is broken */
+    set_view_copy(&set->before, &set->view);
+    set_view_follow(&set->view, w, since, !set->fixed && !out);
+    set->source = out ? -1 : set_view_find_working(&set->view, w);
+    queue_change_set(e->queue, set->number, set->view.rank, set->view.size);
+    set_write_text(set);
+    if (set->view.rank >= 0)
+        set_update_maps(set);
 }
 
-static int remove_formed(struct engine *e, int number, struct err *err)
+void sets_follow(struct engine *e, const struct world *w)
 {
-    pthread_mutex_lock(&e->sets.lock);
-    struct set *set = find(&e->sets, number);
-    if (set && set->leaving) /* the other thread may free it once the lock is open */
-        err_set(err, EBUSY, "hvd_set_remove: another thread is removing %s", set->text);
-    bool busy = set && set->leaving;
-    if (set)
-        set->leaving = true;
-    pthread_mutex_unlock(&e->sets.lock);
-    if (!set)
-        return no_such_set(number, err);
-    if (busy)
-        return err->code;
-    int rc = remove_set(e, set, err);
-    if (rc == 0)
-        return 0;
-    pthread_mutex_lock(&e->sets.lock);
-    set->leaving = false;
-    pthread_mutex_unlock(&e->sets.lock);
-    return rc;
-}
-
-int sets_remove(struct engine *e, int set, struct err *err)
-{
-    if (e->boot.elastic)
-        return no_such_set(set, err);
-    bool formed = is_formed(set);
-    if (formed)
-        pthread_rwlock_rdlock(&e->sets.forms);
-    else
-        pthread_mutex_lock(&e->sets.calls);
-    int rc = check_joined(e, err);
-    if (rc == 0)
-        rc = formed ? remove_formed(e, set, err) : remove_added(e, set, err);
-    if (formed)
-        pthread_rwlock_unlock(&e->sets.forms);
-    else
-        pthread_mutex_unlock(&e->sets.calls);
-    return rc;
+    for (size_t i = 0; i < e->sets.n; i++)
+        follow(e, e->sets.table[i], w);
+    if (e->sets.n > 0)
+        sets_tell_agent(e);
 }
 
 void sets_abort(struct engine *e, const char *why)
@@ -409,47 +393,26 @@ void sets_abort(struct engine *e, const char *why)
         mesh_abort(e->sets.circles[i]->mesh, why);
 }
 
-/* ---- what callers see ----------------------------------------------------------------------- */
-
-static const struct set *look_up(struct engine *e, int number, struct err *err)
+int sets_fix(struct engine *e, int number, struct err *err)
 {
-    const struct set *set = find(&e->sets, number);
-    if (!set)
-        err_set(err, EINVAL, "there is no set %d", number);
-    return set;
-}
-
-int sets_rank(struct engine *e, int number, struct err *err)
-{
-    struct world w;
-    engine_world(e, &w);
     if (number == 0)
-        return w.rank;
-    pthread_mutex_lock(&e->sets.lock);
-    const struct set *set = look_up(e, number, err);
-    int rank = set ? set->rank : err->code;
-    if (set && rank < 0)
-        rank = err_set(err, ENOENT, "rank %d is not in %s", w.rank, set->text);
-    pthread_mutex_unlock(&e->sets.lock);
-    return rank;
-}
-
-int sets_ranks(struct engine *e, int number, int *ret_ranks, int n, struct err *err)
-{
-    struct world w;
-    engine_world(e, &w);
-    if (number == 0) {
-        for (int i = 0; i < n && i < w.size; i++)
-            ret_ranks[i] = i;
-        return w.size;
-    }
-    pthread_mutex_lock(&e->sets.lock);
-    const struct set *set = look_up(e, number, err);
-    int size = set ? set->size : err->code;
-    if (set && n > 0)
-        memcpy(ret_ranks, set->ranks, (size_t)(n < size ? n : size) * sizeof(*ret_ranks));
-    pthread_mutex_unlock(&e->sets.lock);
-    return size;
+        return err_set(err, EINVAL, "hvd_set_fix: the world cannot be fixed");
+    lock(e);
+    struct set *set = sets_find(&e->sets, number);
+    int rc = set ? 0 : err_set(err, EINVAL, "hvd_set_fix: there is no set %d", number);
+    if (set && set->by_rule)
+        rc = err_set(err, EINVAL,
+                     "hvd_set_fix: %s is a set by rule, whose ranks change with the job: make a "
+                     "fixed set of its ranks by hvd_set_form()",
+                     set->text);
+    else if (set && set->view.rank < 0 && !e->boot.keeps_places)
+        rc = err_set(err, EINVAL, "hvd_set_fix: this rank is not in set %d", number);
+    if (rc == 0)
+        rc = set_units_fit(e, set, err);
+    if (rc == 0)
+        set->fixed = true;
+    unlock(e);
+    return rc;
 }
 
 /* ---- no change meanwhile --------------------------------------------------------------------- */

@@ -78,6 +78,8 @@ int settings_read(struct settings *ret, struct err *err)
     if (rc == 0)
         rc = env_size("FUSION_THRESHOLD", 32u << 20, &s.fusion_bytes, err);
     if (rc == 0)
+        rc = env_size("NCCL_MESSAGE_THRESHOLD", 0, &s.nccl_message_bytes, err);
+    if (rc == 0)
         rc = read_seconds("CYCLE_TIME", 1, 0, CLOCK_MS, &s.cycle_ns, err);
     if (rc == 0)
         rc = read_u32("CACHE_CAPACITY", 8192, 1 << 20, &s.cache_capacity, err);
@@ -87,6 +89,8 @@ int settings_read(struct settings *ret, struct err *err)
         rc = read_stall(&s, err);
     if (rc == 0)
         rc = read_seconds("START_TIMEOUT", 30, 0.1, 1000, &s.start_timeout_ms, err);
+    if (rc == 0)
+        rc = env_bool("HIERARCHICAL_ADASUM", false, &s.hierarchical_adasum, err);
     if (rc == 0)
         rc = backend_wish_parse(env_get("BACKEND"), &s.backend, err);
     if (rc == 0)

@@ -9,9 +9,13 @@
 #include "core/engine/engine.h"
 #include "core/engine/failure.h"
 #include "core/engine/launch.h"
+#include "core/engine/launch_order.h"
 #include "core/engine/meet.h"
 #include "core/engine/messages.h"
+#include "core/engine/messages_departed.h"
+#include "core/engine/set_private.h"
 #include "core/engine/turn_private.h"
+#include "core/negotiate/order.h"
 #include "core/negotiate/signature.h"
 
 #define PROGRESS_NS (1 * CLOCK_S) /* least time between two progress reports to the agent */
@@ -27,6 +31,8 @@ void turn_prioritize(struct engine *e, struct slot *slot, enum priority priority
     if (slot->state != SLOT_NEGOTIATING || !slot->has_id)
         return;
     struct circle *c = sets_circle(e, slot->set);
+    if (c->state == CIRCLE_LOST)
+        return;
     negotiate_prioritize(c->neg, slot->id, waits, clock_ns());
     c->next_tick = 0;
 }
@@ -43,6 +49,7 @@ void turn_submit(struct circle *c, struct slot *slot, uint64_t now)
     struct engine *e = c->engine;
     struct err err = {0};
     slot->taken_ns = now;
+    slot->announced = false;
     if (slot->meet) {
         meet_submit(c, slot, now);
         return;
@@ -53,6 +60,15 @@ void turn_submit(struct circle *c, struct slot *slot, uint64_t now)
     }
     if (c->state == CIRCLE_FAILED) {
         turn_finish_with(c, slot, &c->failure);
+        return;
+    }
+    if (c->state == CIRCLE_LOST) { /* until resubmit_circle() */
+        slot->state = SLOT_NEGOTIATING;
+        return;
+    }
+    if (c->set == 0 && slot->facts.sig.world != 0 && e->worlds->nbroken > 0) {
+        set_unit_error(e, slot->name, &err);
+        turn_finish_with(c, slot, &err);
         return;
     }
     if (launch_root(c, &slot->facts.sig) < 0) {
@@ -135,6 +151,8 @@ static void check_farewell(struct circle *c, uint64_t now)
     const struct batch *on_gpu = c->batches.gpu.first;
     if ((next || on_gpu) && can_end(c, next) && can_end(c, on_gpu))
         return;
+    if (!on_gpu && messages_nccl_aloft(&c->messages.nccl)) /* messages with other ranks end first */
+        return;
     /* The departed rank has run more of the plan than this rank, so these batches can still be
      * finished here. */
     if (!next && !on_gpu && negotiate_frozen(c->neg) && c->batches.frozen < t->departed_at &&
@@ -155,12 +173,18 @@ static void check_farewell(struct circle *c, uint64_t now)
 }
 
 /* A peer that has moved on to the next epoch had finished everything that had begun in this one.
- * Operations that have not begun here never will, so this rank follows. */
+ * Operations that have not begun here never will, so this rank follows, unless a thread of its own
+ * in hvd_commit() is about to. */
 static void check_moved_on(struct circle *c)
 {
     struct engine *e = c->engine;
     struct err err;
-    bool pending = atomic_load_explicit(&e->queue->in_flight, memory_order_relaxed) > 0;
+    if (e->circle.batches.held)
+        return;
+    bool pending = c->set == 0
+                       ? atomic_load_explicit(&e->queue->in_flight, memory_order_relaxed) > 0
+                       : c->ids.count > 0;
+    pending = pending || messages_in_flight(c);
     if (!pending || !batches_idle(&c->batches))
         return;
     err_set(&err, ECONNRESET, "rank %d: peers have moved on to the next epoch", c->rank);
@@ -196,7 +220,7 @@ static bool take_messages(struct circle *c, enum turn_depth depth)
     struct err err = {0};
     int peer = -1;
     if (depth == TURN_FULL && mesh_progress(c->mesh, &peer, &err) < 0) {
-        if (c->state != CIRCLE_WORKS)
+        if (c->state == CIRCLE_FAILED || (!circle_works(c) && err.code == -ECONNRESET))
             return false;
         if (err.code == -ECONNRESET && peer >= 0)
             circle_lost(c, &err);
@@ -222,14 +246,29 @@ static int negotiation_failed(struct engine *e)
     int rc = 0;
     struct circle *c;
     for (size_t i = 0; rc == 0 && (c = engine_circle(e, i)) != NULL; i++)
-        rc = c->state == CIRCLE_WORKS ? negotiate_failed(c->neg) : 0;
+        rc = circle_works(c) ? negotiate_failed(c->neg) : 0;
+    if (rc == 0 && e->circle.order)
+        rc = order_failed(e->circle.order);
     return rc == 0 ? rendezvous_failed(e->circle.rendezvous) : rc;
+}
+
+/* Sets of which all ranks have refused an operation. */
+static void check_refused(struct engine *e)
+{
+    struct circle *c;
+    for (size_t i = 0; !e->failed && (c = engine_circle(e, i)) != NULL; i++) {
+        struct err why = c->refused;
+        c->refused.code = 0;
+        if (why.code && circle_works(c))
+            circle_fail(c, &why);
+    }
 }
 
 static void check_trouble(struct engine *e)
 {
     if (e->failed)
         return; /* after a failed repair there is no negotiation */
+    check_refused(e);
     if (e->conflict.code) {
         struct err why = e->conflict;
         e->conflict.code = 0;
@@ -247,6 +286,8 @@ static void check_trouble(struct engine *e)
 
 static uint64_t tick_circle(struct circle *c, uint64_t now)
 {
+    if (c->order)
+        launch_order_tick(c);
     uint64_t due = negotiate_tick(c->neg, now);
     uint64_t met = c->rendezvous ? rendezvous_tick(c->rendezvous, now) : UINT64_MAX;
     uint64_t message = messages_tick(c, now);
@@ -261,7 +302,7 @@ static void tick(struct engine *e, bool moved, uint64_t now)
 {
     struct circle *c;
     for (size_t i = 0; !e->failed && (c = engine_circle(e, i)) != NULL; i++)
-        if (c->state != CIRCLE_WORKS)
+        if (!circle_works(c))
             c->next_tick = UINT64_MAX;
         else if (moved || now >= c->next_tick)
             c->next_tick = tick_circle(c, now);
@@ -291,16 +332,18 @@ static bool take_all_messages(struct engine *e, enum turn_depth depth)
 
 static bool run_batches(struct engine *e, enum turn_depth depth)
 {
-    bool moved = false;
+    bool moved = messages_gpu_progress(e);
     struct circle *c;
     for (size_t i = 0; !e->failed && (c = engine_circle(e, i)) != NULL; i++) {
-        if (c->state != CIRCLE_WORKS)
+        if (!circle_works(c))
             continue;
         moved = batches_progress(c) || moved;
         if (!e->failed)
             moved = messages_progress(c) || moved;
         if (!e->failed && !e->trouble.code)
             moved = gpu_lane_progress(c, depth == TURN_FULL) || moved;
+        if (!e->failed && !e->trouble.code)
+            moved = messages_nccl_progress(c, depth == TURN_FULL) || moved;
     }
     return moved;
 }
@@ -309,13 +352,24 @@ static void check_peers(struct engine *e, uint64_t now)
 {
     struct circle *c;
     for (size_t i = 0; !e->failed && (c = engine_circle(e, i)) != NULL; i++) {
-        if (c->control.ndeparted > 0 && c->state == CIRCLE_WORKS) {
+        if (c->control.ndeparted > 0 && circle_works(c))
             check_farewell(c, now);
+        if (c->control.ndeparted > 0 && circle_works(c)) /* it may have begun another epoch */
             messages_check_departed(c, now);
-        }
+        if (e->circle.control.ndeparted > 0 && circle_works(c))
+            launch_order_check_departed(c, now);
         if (c->control.moved_on && !e->failed)
             check_moved_on(c);
     }
+}
+
+static bool has_gpu_news(struct engine *e)
+{
+    struct circle *c;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
+        if (gpu_lane_has_news(c) || messages_nccl_has_news(&c->messages.nccl))
+            return true;
+    return false;
 }
 
 bool turn(struct engine *e, enum turn_depth depth)
@@ -326,9 +380,11 @@ bool turn(struct engine *e, enum turn_depth depth)
     }
     bool moved = take_new(e);
     moved = take_priority_requests(e) || moved;
-    if (depth == TURN_SPIN && gpu_lane_has_news(&e->circle))
+    if (depth == TURN_SPIN && has_gpu_news(e))
         depth = TURN_FULL;
     if (take_all_messages(e, depth))
+        moved = true;
+    if (sets_go_on(e))
         moved = true;
     if (e->failed)
         return true;
@@ -345,5 +401,7 @@ bool turn(struct engine *e, enum turn_depth depth)
         report_progress(e, now);
     check_trouble(e);
     check_peers(e, now);
+    retired_bury(e);
+    sets_tell_of_gpu(e);
     return moved;
 }

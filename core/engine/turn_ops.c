@@ -21,7 +21,7 @@ void turn_finish_with(struct circle *c, struct slot *slot, const struct err *err
 {
     struct engine *e = c->engine;
     if (slot->device >= 0) /* it may have been in flight in an earlier epoch */
-        device_drain(e->backends.device);
+        device_drain(c->device);
     if (slot->has_id)
         ids_remove(&c->ids, slot->id, slot);
     if (timeline_on(&e->timeline))
@@ -108,26 +108,24 @@ static void add_called(void *ctx, struct slot *slot)
         add_waiting(ctx, slot);
 }
 
-static bool is_late(struct engine *e, const struct slot *slot)
+static bool is_late(struct circle *c, const struct slot *slot)
 {
-    return slot && slot->ready && device_is_before(e->backends.device, slot->ready);
+    return slot && slot->ready && device_is_before(c->device, slot->ready);
 }
 
 static bool on_late(void *ctx, uint64_t id)
 {
     struct circle *c = ctx;
-    struct engine *e = c->engine;
-    return is_late(e, ids_get(&c->ids, id));
+    return is_late(c, ids_get(&c->ids, id));
 }
 
 /* The first tensor of the GPU lane's oldest batch whose input is not complete. NULL: there is none.
  */
 static const struct slot *find_late(struct circle *c)
 {
-    struct engine *e = c->engine;
     const struct batch *oldest = c->batches.gpu.landing;
     for (size_t i = 0; oldest && i < oldest->n; i++)
-        if (is_late(e, oldest->slots[i]))
+        if (is_late(c, oldest->slots[i]))
             return oldest->slots[i];
     return NULL;
 }
@@ -200,13 +198,12 @@ static void on_lost(void *ctx, int rank, const struct err *err)
 static bool on_binds(void *ctx, const struct signature *sig)
 {
     struct circle *c = ctx;
-    struct engine *e = c->engine;
     struct launch *l = &c->batches.gpu.launch;
     struct err unsaid = {0};
-    if (sig->device < 0 || !device_is_ready(e->backends.device))
+    if (sig->device < 0 || !device_is_ready(c->device))
         return false;
     launch_fill_op(c, l, sig);
-    return device_by_nccl(e->backends.device, &l->op, &unsaid) == 1;
+    return device_by_nccl(c->device, &l->op, &unsaid) == 1;
 }
 
 static void on_wanted(void *ctx, const char *name, const struct signature *sig)

@@ -50,6 +50,8 @@ static int tell(const struct vote *v, int rank, const struct err *mine, bool tel
     int rc = vote_union(v, (uint8_t *)&told, sizeof(told), err);
     if (rc < 0)
         return rc;
+    if (told.code == 0)
+        return err_set(err, EAGAIN, "a rank that has failed was lost before it could say why");
     *err = told;
     return told.code;
 }

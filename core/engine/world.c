@@ -35,19 +35,43 @@ static void sort_members(struct world *w)
     qsort_r(w->by_member, (size_t)w->size, sizeof(int), by_number, w->members);
 }
 
+static bool make_arrays(struct world *w, size_t n)
+{
+    w->members = calloc(n, sizeof(*w->members));
+    w->places = calloc(n, sizeof(*w->places));
+    w->hosts = calloc(n, sizeof(*w->hosts));
+    w->local_ranks = calloc(n, sizeof(*w->local_ranks));
+    w->by_member = calloc(n, sizeof(*w->by_member));
+    w->fresh = calloc(n, sizeof(*w->fresh));
+    w->starts = calloc(n, sizeof(*w->starts));
+    w->broken = calloc(n, sizeof(*w->broken));
+    return w->members && w->places && w->hosts && w->local_ranks && w->by_member && w->fresh &&
+           w->starts && w->broken;
+}
+
+static void fill_arrays(struct world *w, const struct boot *boot, const struct mesh *m)
+{
+    for (int r = 0; r < m->size; r++) {
+        w->fresh[r] = boot->is_new && boot->is_new[r];
+        w->starts[r] = boot->starts && boot->starts[r];
+        w->broken[r] = boot->broken && boot->broken[r];
+        w->places[r] = boot->places ? boot->places[r] : r;
+        w->hosts[r] = m->host_of ? m->host_of[r] : 0;
+        w->local_ranks[r] = m->local_of ? m->local_of[r] : r;
+        w->members[r] = m->members ? m->members[r] : (uint32_t)r;
+        w->joined += w->fresh[r];
+        w->nbroken += w->broken[r];
+        if (!w->fresh[r] && w->source < 0)
+            w->source = r;
+    }
+    sort_members(w);
+}
+
 struct world *world_make(const struct boot *boot, const struct mesh *m)
 {
     struct world *w = calloc(1, sizeof(*w));
-    uint32_t *members = calloc((size_t)m->size, sizeof(*members));
-    int *by_member = calloc((size_t)m->size, sizeof(*by_member));
-    bool *fresh = calloc((size_t)m->size, sizeof(*fresh));
-    if (!w || !members || !by_member || !fresh) {
-        free(w);
-        free(members);
-        free(by_member);
-        free(fresh);
+    if (!w)
         return NULL;
-    }
     *w = (struct world){.epoch = m->epoch,
                         .rank = m->rank,
                         .size = m->size,
@@ -56,22 +80,17 @@ struct world *world_make(const struct boot *boot, const struct mesh *m)
                         .cross_rank = hosts_like(m, true),
                         .cross_size = hosts_like(m, false),
                         .homogeneous = true,
-                        .source = -1,
-                        .members = members,
-                        .fresh = fresh,
-                        .by_member = by_member};
+                        .source = -1};
+    if (!make_arrays(w, (size_t)m->size)) {
+        world_destroy(w);
+        return NULL;
+    }
     for (int h = 1; h < m->hosts; h++)
         w->homogeneous = w->homogeneous && m->local_size_of[h] == m->local_size_of[0];
-    for (int r = 0; r < m->size; r++) {
-        fresh[r] = boot->is_new && boot->is_new[r];
-        members[r] = m->members ? m->members[r] : (uint32_t)r;
-        w->joined += fresh[r];
-        if (!fresh[r] && w->source < 0)
-            w->source = r;
-    }
-    w->is_new = boot->is_new && boot->is_new[m->rank];
+    fill_arrays(w, boot, m);
+    w->is_new = w->fresh[m->rank];
+    w->place = w->places[m->rank];
     w->source = w->source < 0 ? 0 : w->source;
-    sort_members(w);
     return w;
 }
 
@@ -80,8 +99,13 @@ void world_destroy(struct world *w)
     for (struct world *older; w; w = older) {
         older = w->older;
         free(w->members);
+        free(w->places);
+        free(w->hosts);
+        free(w->local_ranks);
         free(w->by_member);
         free(w->fresh);
+        free(w->starts);
+        free(w->broken);
         free(w);
     }
 }
@@ -108,14 +132,72 @@ int world_rank_of(const struct world *w, uint32_t member)
     return -1;
 }
 
+/* Whether the rank was a joiner in the epoch before w, too. Its report was frozen before it knew
+ * that its admission had succeeded, so it is fresh in both. */
+static bool is_joining_since_before(const struct world *w, int rank)
+{
+    int r = w->older ? world_rank_of(w->older, w->members[rank]) : -1;
+    return r >= 0 && w->older->fresh[r] && !w->starts[rank];
+}
+
 static bool has_come_anew(const struct world *w, uint32_t since, uint32_t member)
 {
     for (; w && w->epoch > since; w = w->older) {
         int r = world_rank_of(w, member);
-        if (r >= 0 && w->fresh[r])
+        if (r >= 0 && w->fresh[r] && !is_joining_since_before(w, r))
             return true;
     }
     return false;
+}
+
+bool world_has_kept(const struct world *w, uint32_t since, uint32_t member)
+{
+    return world_rank_of(w, member) >= 0 && !has_come_anew(w, since, member);
+}
+
+bool world_has_worked(const struct world *w, uint32_t since, uint32_t member)
+{
+    bool worked = world_has_kept(w, since, member);
+    for (; worked && w && w->epoch >= since; w = w->older) {
+        int r = world_rank_of(w, member);
+        worked = r >= 0 && !w->broken[r];
+    }
+    return worked;
+}
+
+bool world_was_broken(const struct world *w, uint32_t since, uint32_t member)
+{
+    bool broken = false;
+    for (; !broken && w && w->epoch > since; w = w->older) {
+        int r = world_rank_of(w, member);
+        broken = r >= 0 && w->broken[r];
+    }
+    return broken;
+}
+
+int world_at_place(const struct world *w, int place)
+{
+    int low = 0, high = w->size;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (w->places[middle] == place)
+            return middle;
+        if (w->places[middle] < place)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return -1;
+}
+
+bool world_has_process(const struct world *w, uint32_t since, uint32_t member)
+{
+    bool same = world_rank_of(w, member) >= 0;
+    for (; same && w && w->epoch > since; w = w->older) {
+        int r = world_rank_of(w, member);
+        same = r < 0 || !w->starts[r];
+    }
+    return same;
 }
 
 int world_joined(const struct world *w, const struct world *before)
@@ -130,7 +212,9 @@ int world_joined(const struct world *w, const struct world *before)
 int world_map_init(struct world_map *m, const struct world *w, const struct mesh *mesh,
                    struct err *err)
 {
-    struct world_map fresh = {.to_mesh = malloc((size_t)w->size * sizeof(int)),
+    struct world_map fresh = {.rank = w->rank,
+                              .size = w->size,
+                              .to_mesh = malloc((size_t)w->size * sizeof(int)),
                               .to_world = malloc((size_t)mesh->size * sizeof(int)),
                               .same = w->size == mesh->size};
     if (!fresh.to_mesh || !fresh.to_world) {
@@ -147,18 +231,6 @@ int world_map_init(struct world_map *m, const struct world *w, const struct mesh
     }
     world_map_fini(m);
     *m = fresh;
-    return 0;
-}
-
-int world_map_same(struct world_map *m, int n, struct err *err)
-{
-    m->to_mesh = malloc((size_t)n * sizeof(int));
-    m->to_world = malloc((size_t)n * sizeof(int));
-    if (!m->to_mesh || !m->to_world)
-        return err_set(err, ENOMEM, "no memory for the map of the ranks");
-    for (int r = 0; r < n; r++)
-        m->to_mesh[r] = m->to_world[r] = r;
-    m->same = true;
     return 0;
 }
 

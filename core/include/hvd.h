@@ -79,8 +79,10 @@ enum hvd_op {
     HVD_AVERAGE, /* sum divided by the number of ranks that contributed */
     HVD_SUM,
     /* Adaptive summation, which keeps the length of a step whatever the number of ranks: see
-     * core/coll/adasum.h. In an allreduce of floating-point tensors in host memory, each by itself;
-     * float16, bfloat16 and float32 are combined as float32. */
+     * core/coll/adasum.h. In an allreduce or reduce of floating-point tensors, each by itself;
+     * float16, bfloat16 and float32 are combined as float32. With HVD_HIERARCHICAL_ADASUM=1 on
+     * every rank the averages of the hosts are combined, instead of the ranks' tensors. Tensors on
+     * GPUs go through the host's memory, also in a job with NCCL. */
     HVD_ADASUM,
     HVD_MIN,
     HVD_MAX,
@@ -125,7 +127,9 @@ HVD_API int hvd_init(void);
 /* Leaves the job.
  *
  * Returns: 0, or a negative errno when leaving was not orderly. Waits at most 5 s for the other
- *   ranks to leave, too, so that they do not take the end of this process for a crash.
+ *   ranks to leave, too, so that they do not take the end of this process for a crash. In a job of
+ *   fixed size in which sets have used NCCL: at most 10 minutes, because the others learn through
+ *   this rank in which order to launch their operations; the log names them after 10 s.
  * Effects: operations in flight fail with -ESHUTDOWN on this rank; handles become unknown.
  * Threads: any. */
 HVD_API int hvd_shutdown(void);
@@ -146,6 +150,28 @@ HVD_API int hvd_local_rank(void);
 HVD_API int hvd_local_size(void);
 HVD_API int hvd_cross_rank(void);
 HVD_API int hvd_cross_size(void);
+
+/* This rank's place. Ranks are numbered without gaps: after a loss the ranks above it close up. A
+ * job that keeps places (hvdrun --keep-places) gives each rank a place, too, which it has until it
+ * leaves: 0 <= place, and rank() <= place. A joiner takes the lowest place that is free, so a
+ * replacement has the place of the lost rank. Ranks are in the order of places. When no place is
+ * free, rank() and place are equal, as they always are where places are not kept. For a program
+ * that gives each rank a part of its own, such as a cell of a grid: the cell is the place.
+ *
+ * With places a joiner may be rank 0. The training state comes from hvd_world.source.
+ *
+ * Returns: the place, or -ENOTCONN before hvd_init(); on a joiner that has not entered, the one
+ *   that it would have.
+ * Threads: any. It changes when rank() does. */
+HVD_API int hvd_place(void);
+
+/* Writes the places of ranks 0, 1 and so on, at most n, to ret_places: they rise, and a number
+ * between two of them is a free place.
+ *
+ * Returns: how many ranks there are. -ENOTCONN before hvd_init(). -EAGAIN: this joiner has not
+ *   entered yet (hvd_enter()).
+ * Threads: any. */
+HVD_API int hvd_places(int *ret_places, int n);
 
 /* True when every host has the same number of ranks. False on a joiner that has not entered yet. */
 HVD_API bool hvd_homogeneous(void);
@@ -324,10 +350,16 @@ HVD_API int hvd_barrier(const char *name);
  *
  * Returns: the rank that called it last, the same on every rank, once all have called it, no
  *   operation is in flight on any of them, and all are about to return.
- * Errors: -EBUSY: another thread of this rank is in it; meanwhile requests, hvd_set_add() and
- *   hvd_set_remove() are refused with -EBUSY, too. -ENOTSUP: the job is elastic. -ESHUTDOWN: a rank
- *   has shut down without it, 5 s ago. -ECONNRESET and others as hvd_wait(): the job has failed.
- * Threads: any; blocks without a limit, but the stall report says for which ranks. */
+ * In an elastic job the survivors of a loss go on. Then the clocks of their hosts decide which of
+ * them called last. While a rank is in this call, hvd_commit() returns 0 on the others and changes
+ * nothing.
+ *
+ * Errors: -EBUSY: another thread of this rank is in it; meanwhile requests, hvd_set_add(),
+ *   hvd_set_remove() and hvd_commit() are refused with -EBUSY, too. -ESHUTDOWN: a rank has shut
+ *   down without it, 5 s ago (in an elastic job this is no error: the others go on without it).
+ *   -ECONNRESET and others as hvd_wait(): the job has failed.
+ * Threads: any. Waits for an hvd_commit() in another thread; blocks without a limit, but the stall
+ *   report says for which ranks. */
 HVD_API int hvd_join(void);
 
 /* Bytes of one element; 0 for an unknown dtype. */
@@ -397,10 +429,11 @@ HVD_API int hvd_world(struct hvd_world *ret_world);
  *   ranks now bring the state from world.source to the joiners. A joiner that enters by this call
  *   returns 1, at the boundary at which the other ranks are.
  * Errors: -ESHUTDOWN: this rank was asked to leave and is no longer in the world: the process
- *   should exit. -EBUSY: operations of this rank are in flight: wait for them first.
+ *   should exit. -EBUSY: operations of this rank are in flight: wait for them first. Messages may
+ *   be in flight.
  * Threads: any. An operation that another thread submits meanwhile finishes in the old world or
- *   fails with -ESTALE, the same on every rank. An operation that ranks submit in different
- *   worlds also fails with -ESTALE on every rank. */
+ *   fails with -ESTALE, the same on every rank. An operation that ranks submit in different worlds
+ *   also fails with -ESTALE on every rank. */
 HVD_API int hvd_commit(void);
 
 /* ---- a look inside ---------------------------------------------------------------------- */
@@ -416,19 +449,20 @@ HVD_API int hvd_stop_timeline(void);
 
 /* Counters since hvd_init(), of the world and all sets together, for tests and metrics. */
 struct hvd_stats {
-    uint64_t size;        /* in: sizeof(struct hvd_stats) of the caller */
-    uint64_t ops;         /* tensors finished */
-    uint64_t batches;     /* batches (of fused tensors) finished */
-    uint64_t bytes;       /* payload bytes of inputs */
-    uint64_t negotiated;  /* tensors that were announced by a full request */
-    uint64_t cached;      /* tensors that were announced by their cache id */
-    uint64_t frozen;      /* batches that ran by the frozen schedule, without negotiation */
-    uint64_t thaws;       /* how often the frozen schedule was left */
-    uint64_t refused;     /* connections refused: wrong key, or not from a rank of this job */
-    uint64_t allocations; /* heap allocations of the engine on the data path */
-    uint64_t stalls;      /* stall reports */
-    uint64_t submitted;   /* tensors that were submitted, finished or not */
-    uint64_t sets;        /* sets that this rank is in now, without the world */
+    uint64_t size;          /* in: sizeof(struct hvd_stats) of the caller */
+    uint64_t ops;           /* tensors finished */
+    uint64_t batches;       /* batches (of fused tensors) finished */
+    uint64_t bytes;         /* payload bytes of inputs */
+    uint64_t negotiated;    /* tensors that were announced by a full request */
+    uint64_t cached;        /* tensors that were announced by their cache id */
+    uint64_t frozen;        /* batches that ran by the frozen schedule, without negotiation */
+    uint64_t thaws;         /* how often the frozen schedule was left */
+    uint64_t refused;       /* connections refused: wrong key, or not from a rank of this job */
+    uint64_t allocations;   /* heap allocations of the engine on the data path */
+    uint64_t stalls;        /* stall reports */
+    uint64_t submitted;     /* tensors that were submitted, finished or not */
+    uint64_t sets;          /* sets that this rank is in now, without the world */
+    uint64_t messages_nccl; /* messages between GPUs that NCCL has sent or received */
 };
 
 /* Fills *ret_stats (the caller sets size). 0; -ENOTCONN before hvd_init(). Any thread. */

@@ -45,9 +45,12 @@ static json_t *world_list(const struct card *cards, int n)
     json_t *list = json_array();
     for (int i = 0; i < n; i++) {
         const struct card *c = &cards[i];
-        json_append(&list, json_pack("{s:i, s:i, s:b, s:s, s:s, s:o}", "rank", c->rank, "member",
-                                     c->member, "new", c->is_new, "agent", c->agent, "host",
-                                     c->host, "card", json_bytes(c->bytes.data, c->bytes.len)));
+        json_t *j = json_pack("{s:i, s:i, s:b, s:s, s:s, s:o}", "rank", c->rank, "member",
+                              c->member, "new", c->is_new, "agent", c->agent, "host", c->host,
+                              "card", json_bytes(c->bytes.data, c->bytes.len));
+        if (c->place != c->rank)
+            json_put(&j, "place", json_integer(c->place));
+        json_append(&list, j);
     }
     return list;
 }
@@ -76,10 +79,10 @@ static int card_read(json_t *j, struct card *ret, struct err *err)
 {
     const char *text = "", *agent = "", *host = "", *why = why_names[CARD_JOIN];
     json_int_t epoch = 0;
-    int is_new = 0;
-    int rc = json_expect(j, "card", err, "{s:i, s:s, s?i, s?b, s?s, s?s, s?s, s?I}", "member",
-                         &ret->member, "card", &text, "rank", &ret->rank, "new", &is_new, "agent",
-                         &agent, "host", &host, "why", &why, "epoch", &epoch);
+    int is_new = 0, place = -1;
+    int rc = json_expect(j, "card", err, "{s:i, s:s, s?i, s?i, s?b, s?s, s?s, s?s, s?I}", "member",
+                         &ret->member, "card", &text, "rank", &ret->rank, "place", &place, "new",
+                         &is_new, "agent", &agent, "host", &host, "why", &why, "epoch", &epoch);
     if (rc == 0 && (ret->member < 0 || ret->member >= MEMBER_NUMBER_MAX))
         rc = err_set(err, EINVAL, "card: member %d", ret->member);
     if (rc == 0 && (epoch < 0 || epoch > UINT32_MAX))
@@ -94,6 +97,7 @@ static int card_read(json_t *j, struct card *ret, struct err *err)
         return rc;
     ret->epoch = (uint32_t)epoch;
     ret->is_new = is_new;
+    ret->place = place < 0 ? ret->rank : place;
     uint8_t bytes[MEMBER_CARD_MAX];
     size_t len = 0;
     rc = json_bytes_read(text, "card", bytes, sizeof(bytes), &len, err);
@@ -164,11 +168,14 @@ void cards_fini(struct cards_body *body)
 
 json_t *roster_pack(const struct roster_body *body)
 {
-    return json_pack("{s:I, s:i, s:I, s:I, s:I, s:o, s:o}", "epoch", (json_int_t)body->epoch,
-                     "size", body->n, "change", (json_int_t)body->change, "announced",
-                     (json_int_t)body->announced, "done", (json_int_t)body->departed_done, "key",
-                     json_bytes(body->key, sizeof(body->key)), "members",
-                     world_list(body->cards, body->n));
+    json_t *j = json_pack("{s:I, s:i, s:I, s:I, s:I, s:o, s:o}", "epoch", (json_int_t)body->epoch,
+                          "size", body->n, "change", (json_int_t)body->change, "announced",
+                          (json_int_t)body->announced, "done", (json_int_t)body->departed_done,
+                          "key", json_bytes(body->key, sizeof(body->key)), "members",
+                          world_list(body->cards, body->n));
+    if (body->keep_places)
+        json_put(&j, "keep_places", json_true());
+    return j;
 }
 
 char *roster_write(const struct roster_body *body)
@@ -177,16 +184,20 @@ char *roster_write(const struct roster_body *body)
     return json_write(j);
 }
 
-/* Verifies that each rank is there exactly once, in order. */
+/* Verifies that each rank is there exactly once, in order, and that places rise with the ranks. */
 static int check_members(const struct roster_body *body, int size, size_t key_len, struct err *err)
 {
     if (key_len != sizeof(body->key))
         return err_set(err, EINVAL, "roster: a key of %zu bytes", key_len);
     if (size != body->n || size < 1)
         return err_set(err, EINVAL, "roster: size %d with %d members", size, body->n);
-    for (int i = 0; i < body->n; i++)
-        if (body->cards[i].rank != i)
-            return err_set(err, EINVAL, "roster: member %d is rank %d", i, body->cards[i].rank);
+    for (int i = 0; i < body->n; i++) {
+        const struct card *c = &body->cards[i];
+        if (c->rank != i)
+            return err_set(err, EINVAL, "roster: member %d is rank %d", i, c->rank);
+        if (c->place >= MEMBER_RANKS_MAX || (i > 0 && c->place <= body->cards[i - 1].place))
+            return err_set(err, EINVAL, "roster: rank %d has place %d", i, c->place);
+    }
     return 0;
 }
 
@@ -195,12 +206,12 @@ int roster_unpack(json_t *j, struct roster_body *ret, struct err *err)
     struct roster_body body = {0};
     const char *key = "";
     json_int_t epoch = 0, change = 0, announced = 0, done = 0;
-    int size = 0;
+    int size = 0, keep_places = 0;
     size_t key_len = 0;
     json_t *list = NULL;
-    int rc = json_expect(j, "roster", err, "{s:I, s:i, s?I, s?I, s?I, s:s, s:o}", "epoch", &epoch,
-                         "size", &size, "change", &change, "announced", &announced, "done", &done,
-                         "key", &key, "members", &list);
+    int rc = json_expect(j, "roster", err, "{s:I, s:i, s?I, s?I, s?I, s?b, s:s, s:o}", "epoch",
+                         &epoch, "size", &size, "change", &change, "announced", &announced, "done",
+                         &done, "keep_places", &keep_places, "key", &key, "members", &list);
     if (rc == 0 && (epoch < 1 || epoch > UINT32_MAX))
         rc = err_set(err, EINVAL, "roster: epoch %lld", (long long)epoch);
     if (rc == 0 && (change < 0 || change > UINT32_MAX))
@@ -223,6 +234,7 @@ int roster_unpack(json_t *j, struct roster_body *ret, struct err *err)
     body.change = (uint32_t)change;
     body.announced = (uint32_t)announced;
     body.departed_done = (uint64_t)done;
+    body.keep_places = keep_places;
     *ret = body;
     return 0;
 }

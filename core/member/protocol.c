@@ -198,9 +198,12 @@ void welcome_fini(struct welcome_body *body)
 
 static json_t *numbers_pack(const struct rank_numbers *p)
 {
-    return json_pack("{s:I, s:i, s:i, s:i, s:i, s:i}", "epoch", (json_int_t)p->epoch, "rank",
-                     p->rank, "size", p->size, "local_size", p->local_size, "cross_rank",
-                     p->cross_rank, "cross_size", p->cross_size);
+    json_t *j = json_pack("{s:I, s:i, s:i, s:i, s:i, s:i}", "epoch", (json_int_t)p->epoch, "rank",
+                          p->rank, "size", p->size, "local_size", p->local_size, "cross_rank",
+                          p->cross_rank, "cross_size", p->cross_size);
+    if (p->place != p->rank)
+        json_put(&j, "place", json_integer(p->place));
+    return j;
 }
 
 static json_t *note_pack(const struct note *n)
@@ -225,15 +228,18 @@ char *notes_write(const struct notes_body *body)
 static int numbers_read(json_t *j, struct rank_numbers *ret, struct err *err)
 {
     json_int_t epoch = 0;
-    struct rank_numbers p;
-    int rc = json_expect(j, "event: numbers", err, "{s:I, s:i, s:i, s:i, s:i, s:i}", "epoch",
-                         &epoch, "rank", &p.rank, "size", &p.size, "local_size", &p.local_size,
-                         "cross_rank", &p.cross_rank, "cross_size", &p.cross_size);
+    struct rank_numbers p = {.place = -1};
+    int rc =
+        json_expect(j, "event: numbers", err, "{s:I, s:i, s:i, s:i, s:i, s:i, s?i}", "epoch",
+                    &epoch, "rank", &p.rank, "size", &p.size, "local_size", &p.local_size,
+                    "cross_rank", &p.cross_rank, "cross_size", &p.cross_size, "place", &p.place);
     if (rc < 0)
         return rc;
+    p.place = p.place < 0 ? p.rank : p.place;
     if (epoch < 1 || epoch > UINT32_MAX || p.size < 1 || p.size > MEMBER_RANKS_MAX || p.rank < 0 ||
         p.rank >= p.size || p.local_size < 1 || p.local_size > p.size || p.cross_rank < 0 ||
-        p.cross_rank >= p.cross_size || p.cross_size > p.size)
+        p.cross_rank >= p.cross_size || p.cross_size > p.size || p.place < p.rank ||
+        p.place >= MEMBER_RANKS_MAX)
         return err_set(err, EINVAL, "event: invalid numbers");
     p.epoch = (uint32_t)epoch;
     *ret = p;
@@ -312,11 +318,7 @@ char *report_write(const struct report_body *body)
                       json_lossy_string(it->text, strlen(it->text)), "tail",
                       json_lossy_string(it->tail, strlen(it->tail)), "batches",
                       (json_int_t)it->batches, "bytes", (json_int_t)it->bytes);
-        if (it->sets) {
-            json_put(&one, "sets", json_integer((json_int_t)it->sets));
-            json_put(&one, "descriptors", json_integer((json_int_t)it->descriptors));
-            json_put(&one, "descriptors_max", json_integer((json_int_t)it->descriptors_max));
-        }
+        set_report_put(&it->sets, &one);
         if (it->type == REPORT_BYE)
             json_put(&one, "done", json_integer((json_int_t)it->done));
         if (it->type == REPORT_REPAIRED) {
@@ -333,13 +335,11 @@ char *report_write(const struct report_body *body)
 static int report_item_read(json_t *j, struct report_item *ret, struct err *err)
 {
     const char *state = "", *text = "", *tail = "";
-    json_int_t done = 0, batches = 0, bytes = 0, epoch = 0, ns = 0, sets = 0, fds = 0, most = 0;
-    int rc = json_expect(j, "report: rank", err,
-                         "{s:s, s:i, s?i, s?i, s?s, s?s, s?I, s?I, s?I, s?I, s?I, s?I, s?I, s?I}",
-                         "state", &state, "member", &ret->member, "pid", &ret->pid, "code",
-                         &ret->code, "text", &text, "tail", &tail, "done", &done, "batches",
-                         &batches, "bytes", &bytes, "epoch", &epoch, "ns", &ns, "sets", &sets,
-                         "descriptors", &fds, "descriptors_max", &most);
+    json_int_t done = 0, batches = 0, bytes = 0, epoch = 0, ns = 0;
+    int rc = json_expect(
+        j, "report: rank", err, "{s:s, s:i, s?i, s?i, s?s, s?s, s?I, s?I, s?I, s?I, s?I}", "state",
+        &state, "member", &ret->member, "pid", &ret->pid, "code", &ret->code, "text", &text, "tail",
+        &tail, "done", &done, "batches", &batches, "bytes", &bytes, "epoch", &epoch, "ns", &ns);
     if (rc < 0)
         return rc;
     int t = find_name(report_names, REPORT_TYPES, state);
@@ -353,10 +353,9 @@ static int report_item_read(json_t *j, struct report_item *ret, struct err *err)
     ret->bytes = (uint64_t)bytes;
     ret->epoch = (uint32_t)epoch;
     ret->ns = (uint64_t)ns;
-    ret->sets = sets > 0 ? (uint64_t)sets : 0;
-    ret->descriptors = fds > 0 ? (uint64_t)fds : 0;
-    ret->descriptors_max = most > 0 ? (uint64_t)most : 0;
-    rc = member_copy_text(ret->text, sizeof(ret->text), text, "report: text", err);
+    rc = set_report_read(j, &ret->sets, err);
+    if (rc == 0)
+        rc = member_copy_text(ret->text, sizeof(ret->text), text, "report: text", err);
     return rc < 0 ? rc : member_copy_text(ret->tail, sizeof(ret->tail), tail, "report: tail", err);
 }
 

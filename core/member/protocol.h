@@ -16,10 +16,12 @@
 #include <stdint.h>
 
 #include "core/base/buf.h"
+#include "core/base/ctl.h"
 #include "core/base/err.h"
+#include "core/member/set_report.h"
 
-#define MEMBER_NAME_MAX   256  /* host, job and agent names, with the NUL */
-#define MEMBER_CARD_MAX   4096 /* bytes of a rank's card */
+#define MEMBER_NAME_MAX   256 /* host, job and agent names, with the NUL */
+#define MEMBER_CARD_MAX   CTL_CARD_MAX
 #define MEMBER_TEXT_MAX   4096 /* bytes of an error text, or of a rank's last lines */
 #define MEMBER_RANKS_MAX  65536
 #define MEMBER_NUMBER_MAX (1 << 24) /* members that a job may create in its life */
@@ -61,6 +63,7 @@ enum card_why { CARD_JOIN, CARD_REVOKED, CARD_BOUNDARY, CARD_ENTER, CARD_WHYS };
 struct card {
     int member;
     int rank;                    /* in a roster: the member's rank */
+    int place;                   /* in a roster: the member's place (roster_places.h) */
     bool is_new;                 /* in a roster: the member has no training state */
     enum card_why why;           /* in cards */
     uint32_t epoch;              /* in cards: the epoch that the member was in, 0: none */
@@ -87,7 +90,8 @@ struct roster_body {
     /* The largest number of operations that any departed rank had finished. */
     uint64_t departed_done;
     uint8_t key[MEMBER_KEY_SIZE];
-    int n; /* size of the world */
+    bool keep_places; /* of the job */
+    int n;            /* size of the world */
     struct card *cards;
 };
 
@@ -106,10 +110,10 @@ enum note_type {
     NOTE_TYPES,
 };
 
-/* A joiner's provisional numbers: its rank and the sizes as if it were admitted now. */
+/* A joiner's provisional numbers: its rank, place and the sizes as if it were admitted now. */
 struct rank_numbers {
     uint32_t epoch; /* the present epoch */
-    int rank, size, local_size, cross_rank, cross_size;
+    int rank, size, local_size, cross_rank, cross_size, place;
 };
 
 struct note {
@@ -149,10 +153,9 @@ struct report_item {
     char tail[MEMBER_TEXT_MAX]; /* last lines of the rank's stderr */
     uint64_t done;              /* bye: operations that the rank has finished */
     uint64_t batches, bytes;    /* progress */
-    uint64_t sets;              /* progress: sets that the rank is in; 0: the next two are 0, too */
-    uint64_t descriptors, descriptors_max; /* progress: open ones, and their limit; 0: not known */
-    uint32_t epoch;                        /* repaired */
-    uint64_t ns;                           /* repaired */
+    struct set_report sets;     /* progress */
+    uint32_t epoch;             /* repaired */
+    uint64_t ns;                /* repaired */
 };
 
 struct report_body {

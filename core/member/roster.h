@@ -36,6 +36,7 @@ struct roster_elastic {
     uint64_t start_limit; /* ns that ready members wait for members that start */
     /* ns before a slot gets a replacement: the first time, and the most; 0: 1 s and 60 s. */
     uint64_t backoff_first, backoff_max;
+    bool keep_places; /* a joiner takes the place of a lost rank (roster_places.h) */
 };
 
 /* The last published epoch and its cause. */

@@ -64,13 +64,28 @@ static void add_count(struct roster *r, uint64_t now, int n, const char *what)
         roster_next_add_cause(&r->next, now, text);
 }
 
-/* How many members that were asked to leave stay for one more epoch and give joiners the state:
- * none where a member that stays has the state. Otherwise all that the joiners leave room for, and
- * at least one. */
+/* Whether members that were asked to leave stay for one more epoch and give joiners the state,
+ * because no member that stays has it. */
+static bool is_handover(const struct roster *r)
+{
+    return roster_members_count(&r->members, is_staying) == 0;
+}
+
+/* The most ranks of the next epoch. In a handover no joiner takes a place beyond the target: the
+ * members that leave make room for it at the boundary after that. One joiner is admitted in any
+ * case. */
+static int most_ranks(const struct roster *r)
+{
+    if (!r->elastic.keep_places || !is_handover(r))
+        return r->elastic.max;
+    return r->target > 2 ? r->target : 2;
+}
+
+/* How many members stay in a handover: all that the joiners leave room for, and at least one. */
 static int count_held(const struct roster *r)
 {
-    int room = r->elastic.max - roster_members_count(&r->members, member_is_joiner);
-    if (roster_members_count(&r->members, is_staying) > 0)
+    int room = most_ranks(r) - roster_members_count(&r->members, member_is_joiner);
+    if (!is_handover(r))
         return 0;
     return room > 1 ? room : 1;
 }
@@ -103,36 +118,31 @@ static int remove_leaving(struct roster *r, uint64_t now)
     return n;
 }
 
-static int by_rank(const void *a, const void *b)
+/* Appends joiners by member number until the list has `most` members. Returns their number. */
+static int add_joiners(const struct roster *r, struct roster_placed *list, int n, int most)
 {
-    const int *x = a, *y = b; /* {rank, member} */
-    return x[0] != y[0] ? (x[0] > y[0]) - (x[0] < y[0]) : (x[1] > y[1]) - (x[1] < y[1]);
+    for (int i = 0; i < r->members.n && n < most; i++) {
+        const struct roster_member *m = &r->members.list[i];
+        if (member_is_joiner(m))
+            list[n++] = (struct roster_placed){i, -1, r->agents.list[m->agent].order};
+    }
+    return n;
 }
 
-/* Fills list with survivors in their old order, then joiners by member number. Returns their
- * number. */
-static int order(const struct roster *r, bool boundary, int *list)
+/* Fills list with the members of the next epoch and their places, in order of their ranks. Returns
+ * their number. */
+static int choose_members(const struct roster *r, bool boundary, struct roster_placed *list)
 {
-    int(*pairs)[2] = calloc((size_t)r->members.n + 1, sizeof(*pairs)), n = 0;
-    if (!pairs)
-        return -ENOMEM;
+    int n = 0;
     for (int i = 0; i < r->members.n; i++) {
         const struct roster_member *m = &r->members.list[i];
-        if (!member_survives(m) || (boundary && goes_now(r, m)))
-            continue;
-        pairs[n][0] = m->rank;
-        pairs[n++][1] = i;
+        if (member_survives(m) && !(boundary && goes_now(r, m)))
+            list[n++] = (struct roster_placed){i, m->place, 0};
     }
-    for (int i = 0; i < r->members.n && boundary && n < r->elastic.max; i++) {
-        if (!member_is_joiner(&r->members.list[i]))
-            continue;
-        pairs[n][0] = MEMBER_NUMBER_MAX;
-        pairs[n++][1] = i;
-    }
-    qsort(pairs, (size_t)n, sizeof(*pairs), by_rank);
-    for (int i = 0; i < n; i++)
-        list[i] = pairs[i][1];
-    free(pairs);
+    int survivors = n;
+    if (boundary)
+        n = add_joiners(r, list, n, most_ranks(r));
+    roster_places_give(list, survivors, n, r->elastic.keep_places);
     return n;
 }
 
@@ -178,9 +188,9 @@ static void explain_retry(struct roster *r, uint64_t now)
 /* Every survivor waits: publishes the next epoch if it is large enough. */
 static void publish_next(struct roster *r, bool boundary, uint64_t now)
 {
-    int *list = calloc((size_t)r->members.n + 1, sizeof(*list));
+    struct roster_placed *list = calloc((size_t)r->members.n + 1, sizeof(*list));
     int joiners = roster_members_count(&r->members, member_is_joiner);
-    int n = list ? order(r, boundary, list) : -ENOMEM, least = roster_min_now(r);
+    int n = list ? choose_members(r, boundary, list) : -ENOMEM, least = roster_min_now(r);
     /* Without a boundary no joiner is admitted, because joiners have no training state. They count
      * towards the minimum all the same: the survivors' roster announces a change, so they admit the
      * joiners at their next boundary. */
@@ -230,11 +240,10 @@ static void publish_new_world(struct roster *r, uint64_t now)
     bool late = now - since >= r->elastic.start_limit;
     if (have == 0 || have < roster_min_now(r) || (coming > 0 && !late))
         return;
-    int *list = calloc((size_t)have, sizeof(*list)), n = 0;
-    for (int i = 0; list && i < r->members.n; i++)
-        if (member_is_joiner(&r->members.list[i]))
-            list[n++] = i;
+    struct roster_placed *list = calloc((size_t)have, sizeof(*list));
     if (list) {
+        int n = add_joiners(r, list, 0, have);
+        roster_places_give(list, 0, n, r->elastic.keep_places);
         roster_changes_apply_all(&r->changes);
         if (r->epoch > 0 && !r->next.cause[0])
             add_count(r, now, n, "began anew");
@@ -245,9 +254,9 @@ static void publish_new_world(struct roster *r, uint64_t now)
 
 static void publish_fixed(struct roster *r, uint64_t now)
 {
-    int *list = calloc((size_t)r->members.n, sizeof(*list));
+    struct roster_placed *list = calloc((size_t)r->members.n, sizeof(*list));
     for (int i = 0; list && i < r->members.n; i++)
-        list[i] = i;
+        list[i] = (struct roster_placed){i, i, 0};
     if (list)
         roster_publish(r, list, r->members.n, true, now);
     free(list);
@@ -299,7 +308,7 @@ static bool has_erred(const struct roster_member *m)
     return m->state == RANK_FAILED && m->code > 0 && !m->text;
 }
 
-static bool was_placed(const struct roster_member *m)
+static bool has_rank(const struct roster_member *m)
 {
     return m->rank >= 0;
 }
@@ -312,7 +321,7 @@ static void judge_loss(struct roster *r, uint64_t now)
     if (r->next.judged == r->epoch)
         return;
     r->next.judged = r->epoch;
-    bool erred = count_both(r, was_placed, has_erred) == r->world.n;
+    bool erred = count_both(r, has_rank, has_erred) == r->world.n;
     bool healthy = now - r->last.at >= HEALTHY;
     r->next.erred_worlds = !erred ? 0 : healthy ? 1 : r->next.erred_worlds + 1;
     if (r->next.erred_worlds == ERRED_WORLDS && r->elastic.reset_limit == 0 && !r->hosted &&

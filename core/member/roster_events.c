@@ -146,9 +146,7 @@ static void take_progress(struct roster *r, struct roster_member *m, const struc
         r->work.bytes += it->bytes - m->bytes;
     m->batches = it->batches;
     m->bytes = it->bytes;
-    m->sets = it->sets;
-    m->descriptors = it->descriptors;
-    m->descriptors_max = it->descriptors_max;
+    member_take_sets(m, &it->sets);
 }
 
 /* Replaces the first "old" in dst; text that does not fit is cut. */
@@ -233,7 +231,7 @@ static int report_one(struct roster *r, const struct report_item *it, uint64_t n
         return roster_step(r, it->member, RANK_START, now, err);
     case REPORT_BYE:
         roster_note_done(r, it->done);
-        m->sets = 0;
+        member_take_sets(m, NULL);
         m->disturbed |= !r->is_elastic && it->code < 0;
         if (!r->is_elastic || it->code >= 0)
             return roster_step(r, it->member, RANK_BYE, now, err);

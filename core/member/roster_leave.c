@@ -46,12 +46,39 @@ static int choose_leaver(const struct roster *r)
     return best;
 }
 
+static bool has_place_and_stays(const struct roster_member *m)
+{
+    return member_survives(m) && member_is_wanted(m);
+}
+
+static bool is_present(const struct roster_member *m)
+{
+    return member_is_wanted(m) && !member_may_return(m);
+}
+
+/* Where places are kept: the member with the highest place, if joiners and pending starts cannot
+ * fill all places below it; -1: none. Where hosts have an order, that order counts instead. */
+static int choose_place(const struct roster *r)
+{
+    int best = -1, have = roster_members_count(&r->members, is_present) + r->starts.n;
+    for (int i = 0; i < r->members.n && r->elastic.keep_places && !r->hosted; i++) {
+        const struct roster_member *m = &r->members.list[i];
+        if (has_place_and_stays(m) && m->place >= have - 1 &&
+            (best < 0 || m->place > r->members.list[best].place))
+            best = i;
+    }
+    return best;
+}
+
 void roster_shrink(struct roster *r, int n, const char *text)
 {
-    for (; n > 0 && r->starts.n > 0; n--)
-        r->starts.n--;
     for (; n > 0; n--) {
-        int leaver = choose_leaver(r);
+        int leaver = choose_place(r);
+        if (leaver < 0 && r->starts.n > 0) {
+            r->starts.n--;
+            continue;
+        }
+        leaver = leaver < 0 ? choose_leaver(r) : leaver;
         if (leaver >= 0)
             roster_ask_to_leave(r, leaver, text);
     }

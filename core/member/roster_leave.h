@@ -12,7 +12,8 @@
 void roster_ask_to_leave(struct roster *r, int member, const char *text);
 
 /* Makes the job n ranks smaller; n <= 0: does nothing. Pending starts are cancelled before any rank
- * is asked to leave. */
+ * is asked to leave. Where places are kept, what is left has the lowest places, with those that
+ * joiners and pending starts will take: so a member with a higher place leaves before them. */
 void roster_shrink(struct roster *r, int n, const char *text);
 
 /* A rank that had left has called hvd_init() again. Another rank may have been started in its

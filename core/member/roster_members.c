@@ -28,8 +28,11 @@ int roster_members_add(struct roster_members *ms, int agent, int slot, int agent
     if (ms->n == MEMBER_NUMBER_MAX || roster_members_reserve(ms, ms->n + 1) < 0)
         return -ENOMEM;
     int member = ms->n++;
-    ms->list[member] = (struct roster_member){
-        .agent = agent, .rank = -1, .was_rank = -1, .assignment = {member, slot, agent, agents}};
+    ms->list[member] = (struct roster_member){.agent = agent,
+                                              .rank = -1,
+                                              .was_rank = -1,
+                                              .place = -1,
+                                              .assignment = {member, slot, agent, agents}};
     return member;
 }
 
@@ -38,6 +41,7 @@ static void member_fini(struct roster_member *m)
     buf_fini(&m->card);
     free(m->text);
     free(m->tail);
+    free(m->sets);
 }
 
 void roster_members_fini(struct roster_members *ms)
@@ -52,6 +56,19 @@ void member_take_tail(struct roster_member *m, const char *tail)
 {
     free(m->tail);
     m->tail = tail[0] ? strdup(tail) : NULL;
+}
+
+void member_take_sets(struct roster_member *m, const struct set_report *sets)
+{
+    if (!sets || sets->n == 0) {
+        free(m->sets);
+        m->sets = NULL;
+        return;
+    }
+    if (!m->sets)
+        m->sets = malloc(sizeof(*m->sets));
+    if (m->sets)
+        *m->sets = *sets;
 }
 
 bool member_says_join(const struct roster_member *m)

@@ -24,6 +24,7 @@ struct roster_member {
     struct assignment assignment;
     int rank;     /* rank in the current world, -1: the member is not in it */
     int was_rank; /* the last rank that the member had, -1: none */
+    int place;    /* place in the current world (roster_places.h), -1: the member is not in it */
     int pid;
     int code;          /* how the process ended: exit code, -signal; unable: -errno */
     enum rank_end end; /* what its end means for the job */
@@ -41,7 +42,7 @@ struct roster_member {
     char *text;        /* why it could not start, or how its agent was lost; owned, NULL: no text */
     char *tail;        /* last lines of its stderr; owned, NULL: none */
     uint64_t batches, bytes;
-    uint64_t sets, descriptors, descriptors_max; /* as in struct report_item */
+    struct set_report *sets; /* owned; NULL: it is in none */
     uint64_t moved; /* clock: when batches last grew, or when it joined the world; 0: never */
     struct buf card;
 };
@@ -61,6 +62,9 @@ void roster_members_fini(struct roster_members *ms);
 /* Adds a member in a slot of an agent, not yet started. agents: number of agents so far. Returns
  * the member's number, or -ENOMEM. */
 int roster_members_add(struct roster_members *ms, int agent, int slot, int agents);
+
+/* Stores what the member reports of its sets; without memory it is dropped. NULL: it is in none. */
+void member_take_sets(struct roster_member *m, const struct set_report *sets);
 
 /* Stores the last lines of the member's stderr; without memory they are dropped. */
 void member_take_tail(struct roster_member *m, const char *tail);

@@ -218,6 +218,7 @@ int roster_add_ended(struct roster *r, int n)
                                                     .end = END_FINISHED,
                                                     .rank = -1,
                                                     .was_rank = -1,
+                                                    .place = -1,
                                                     .reaped = true,
                                                     .ended_at = UNREPORTED,
                                                     .assignment = {i, 0, 0, r->agents.n}};
@@ -309,6 +310,7 @@ static void take_members(struct roster *r, uint64_t now)
         const struct card *c = &r->world.cards[i];
         struct roster_member *m = &r->members.list[c->member];
         m->rank = m->was_rank = i;
+        m->place = c->place;
         m->is_new = c->is_new;
         m->was_in = true;
         m->moved = now;

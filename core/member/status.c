@@ -38,11 +38,10 @@ static json_t *one_member(const struct roster *r, int member, uint64_t now)
                           rank_state_name(m->state), "pid", m->pid, "code", m->code, "batches",
                           (json_int_t)m->batches, "bytes", (json_int_t)m->bytes, "idle_ms",
                           (json_int_t)idle, "since", (json_int_t)clock_unix_ms(m->started, now));
-    if (m->sets) {
-        json_put(&j, "sets", json_integer((json_int_t)m->sets));
-        json_put(&j, "descriptors", json_integer((json_int_t)m->descriptors));
-        json_put(&j, "descriptors_max", json_integer((json_int_t)m->descriptors_max));
-    }
+    if (r->elastic.keep_places && m->rank >= 0)
+        json_put(&j, "place", json_integer(m->place));
+    if (m->sets)
+        set_report_put(m->sets, &j);
     if (m->leaving)
         json_put(&j, "leaving", json_true());
     return j;

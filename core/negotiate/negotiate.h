@@ -49,6 +49,7 @@ struct signature {
     uint32_t world; /* the epoch of the world in which the request was submitted; 0: any world */
     double prescale, postscale;
     int64_t shape[HVD_MAX_DIMS];
+    bool by_host;         /* an Adasum of the hosts' averages */
     bool joined;          /* broadcast: its root has joined, and has no data */
     uint32_t group_size;  /* 0: not in a group */
     uint32_t group_index; /* index within the group */

@@ -45,12 +45,22 @@ static int run_length(const int *ranks, int n)
     return length;
 }
 
-void ranklist_write(const int *ranks, int n, struct buf *b)
+static uint32_t count_runs(const int *ranks, int n)
 {
     uint32_t runs = 0;
     for (int i = 0; i < n; i += run_length(ranks + i, n - i))
         runs++;
-    buf_put_u32(b, runs);
+    return runs;
+}
+
+size_t ranklist_bytes(const int *ranks, int n)
+{
+    return 4 + 12 * (size_t)count_runs(ranks, n);
+}
+
+void ranklist_write(const int *ranks, int n, struct buf *b)
+{
+    buf_put_u32(b, count_runs(ranks, n));
     for (int i = 0, length; i < n; i += length) {
         length = run_length(ranks + i, n - i);
         buf_put_u32(b, (uint32_t)ranks[i]);
@@ -73,17 +83,23 @@ static int add_run(struct reader *r, int size, int *ranks, int n)
     return n;
 }
 
-int ranklist_read(struct reader *r, int size, int **ret_ranks)
+int ranklist_read_to(struct reader *r, int size, int *ret_ranks)
 {
     uint32_t runs = reader_u32(r);
+    int n = 0;
     if (r->failed || runs < 1 || runs > (uint32_t)size)
         return -EPROTO;
+    for (uint32_t i = 0; i < runs && n >= 0; i++)
+        n = add_run(r, size, ret_ranks, n);
+    return n;
+}
+
+int ranklist_read(struct reader *r, int size, int **ret_ranks)
+{
     auto_free int *ranks = calloc((size_t)size, sizeof(*ranks));
     if (!ranks)
         return -ENOMEM;
-    int n = 0;
-    for (uint32_t i = 0; i < runs && n >= 0; i++)
-        n = add_run(r, size, ranks, n);
+    int n = ranklist_read_to(r, size, ranks);
     if (n > 0)
         *ret_ranks = TAKE(ranks);
     return n;

@@ -26,6 +26,12 @@ void ranklist_write(const int *ranks, int n, struct buf *b);
  * Returns their number; -EPROTO; -ENOMEM. A rank may be in it twice. */
 int ranklist_read(struct reader *r, int size, int **ret_ranks);
 
+/* The same, into the caller's ret_ranks [size]. */
+int ranklist_read_to(struct reader *r, int size, int *ret_ranks);
+
+/* Bytes that ranklist_write() writes. */
+size_t ranklist_bytes(const int *ranks, int n);
+
 /* Writes "rank 3" or "ranks 0, 2"; of many ranks the first ones. size: 64 at least. */
 void ranklist_text(const int *ranks, int n, char *text, size_t size);
 

@@ -69,13 +69,14 @@ struct rendezvous {
 /* ---- life ----------------------------------------------------------------------------------- */
 
 int rendezvous_create(int size, int rank, int parent, const int *children, int nchildren,
-                      const struct rendezvous_ops *ops, void *ctx, struct rendezvous **ret,
-                      struct err *err)
+                      uint32_t serial, const struct rendezvous_ops *ops, void *ctx,
+                      struct rendezvous **ret, struct err *err)
 {
     struct rendezvous *v = calloc(1, sizeof(*v));
     if (!v)
         return err_set(err, ENOMEM, "no memory for rendezvous");
-    *v = (struct rendezvous){.size = size, .rank = rank, .parent = parent, .ops = *ops, .ctx = ctx};
+    *v = (struct rendezvous){
+        .size = size, .rank = rank, .parent = parent, .ops = *ops, .ctx = ctx, .serial = serial};
     list_init(&v->points);
     v->children = calloc((size_t)nchildren + 1, sizeof(*v->children));
     v->departed = calloc((size_t)size, sizeof(*v->departed));
@@ -372,6 +373,8 @@ int rendezvous_enter(struct rendezvous *v, const struct rendezvous_point *point,
         return err_set(err, -v->apart.code, "%s", v->apart.msg);
     if (v->npoints >= POINTS_MAX)
         return err_set(err, ENOSPC, "%d rendezvous are open", v->npoints);
+    if (ranklist_find(point->ranks, point->n, v->rank) < 0)
+        return err_set(err, EINVAL, "rank %d is not one of the ranks that meet", v->rank);
     write_enter(v, point, bytes, len, limit);
     msg = v->out; /* the answer may be written before the message is read to its end */
     v->out = (struct buf){.data = NULL};
@@ -392,6 +395,16 @@ int rendezvous_enter(struct rendezvous *v, const struct rendezvous_point *point,
     if (rc == -EBUSY)
         return err_set(err, EBUSY, "another thread of this rank waits there");
     return rc < 0 ? err_set(err, -rc, "the rendezvous '%s' cannot begin", point->name) : 0;
+}
+
+void rendezvous_forget(struct rendezvous *v, const void *caller)
+{
+    list_for_each(at, next, &v->points)
+    {
+        struct point *p = list_entry(at, struct point, at);
+        if (p->caller == caller)
+            p->caller = NULL;
+    }
 }
 
 /* ---- messages ------------------------------------------------------------------------------- */

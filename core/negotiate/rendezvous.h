@@ -39,7 +39,9 @@ struct rendezvous_end {
      * err names a rank that has shut down. */
     struct err err;
     /* If all have entered: */
-    uint32_t serial; /* how many have ended well on rank 0, this one included; the same on all */
+    /* The number of this rendezvous among those that have ended well on rank 0, and on ranks 0 of
+     * earlier epochs. The same on all. */
+    uint32_t serial;
     int n;
     struct rendezvous_bytes {
         const uint8_t *data;
@@ -55,10 +57,11 @@ struct rendezvous_ops {
     void (*end)(void *ctx, void *caller, const struct rendezvous_end *end);
 };
 
-/* parent: a rank; -1 on rank 0. children: ranks. */
+/* parent: a rank; -1 on rank 0. children: ranks. serial: rank 0 counts on from here (the highest
+ * number that is known from earlier epochs). */
 int rendezvous_create(int size, int rank, int parent, const int *children, int nchildren,
-                      const struct rendezvous_ops *ops, void *ctx, struct rendezvous **ret,
-                      struct err *err);
+                      uint32_t serial, const struct rendezvous_ops *ops, void *ctx,
+                      struct rendezvous **ret, struct err *err);
 
 /* Ends without calling ops.end. NULL is allowed. */
 void rendezvous_destroy(struct rendezvous *v);
@@ -68,6 +71,9 @@ void rendezvous_destroy(struct rendezvous *v);
  * entered this point already. -ENOMEM. */
 int rendezvous_enter(struct rendezvous *v, const struct rendezvous_point *point, const void *bytes,
                      size_t len, uint64_t limit, uint64_t now, void *caller, struct err *err);
+
+/* The caller does not want to hear of the end any more. The others are not told. */
+void rendezvous_forget(struct rendezvous *v, const void *caller);
 
 /* Processes a message from a child (its rank) or the parent (NEGOTIATE_PARENT). The bytes are
  * untrusted. -EPROTO, -ENOMEM: the state is undefined. */

@@ -19,7 +19,7 @@ bool signature_equal(const struct signature *a, const struct signature *b)
 {
     return a->kind == b->kind && a->asked == b->asked && a->dtype == b->dtype && a->op == b->op &&
            a->ndim == b->ndim && a->root == b->root && a->joined == b->joined &&
-           a->device == b->device && a->world == b->world &&
+           a->by_host == b->by_host && a->device == b->device && a->world == b->world &&
            same_double(a->prescale, b->prescale) && same_double(a->postscale, b->postscale) &&
            a->group_size == b->group_size && a->group_index == b->group_index &&
            a->group_hash == b->group_hash &&
@@ -54,6 +54,8 @@ int signature_check(const struct signature *sig, struct err *err)
         return err_set(err, EINVAL, "unknown dtype %u or op %u", sig->dtype, sig->op);
     if (sig->ndim > HVD_MAX_DIMS)
         return err_set(err, EINVAL, "%u dimensions, at most %d", sig->ndim, HVD_MAX_DIMS);
+    if (sig->by_host && (sig->kind != HVD_ALLREDUCE || sig->op != HVD_ADASUM))
+        return err_set(err, EINVAL, "kind %u with op %u has no averages", sig->kind, sig->op);
     if (sig->root < 0)
         return err_set(err, EINVAL, "root %d", sig->root);
     if (sig->kind == HVD_ALLTOALL && (sig->ndim == 0 || sig->shape[0] != 0))
@@ -92,7 +94,7 @@ void signature_write(const struct signature *sig, struct buf *b)
     buf_put_u32(b, (uint32_t)sig->root);
     buf_put_u32(b, (uint32_t)sig->device);
     buf_put_u32(b, sig->world);
-    buf_put_u8(b, (uint8_t)(sig->asked << 1 | sig->joined));
+    buf_put_u8(b, (uint8_t)(sig->asked << 2 | sig->by_host << 1 | sig->joined));
     buf_put_f64(b, sig->prescale);
     buf_put_f64(b, sig->postscale);
     buf_put_u32(b, sig->group_size);
@@ -114,7 +116,8 @@ void signature_read(struct signature *sig, struct reader *r)
     sig->world = reader_u32(r);
     uint8_t asked = reader_u8(r);
     sig->joined = asked & 1;
-    sig->asked = asked >> 1;
+    sig->by_host = asked >> 1 & 1;
+    sig->asked = asked >> 2;
     sig->prescale = reader_f64(r);
     sig->postscale = reader_f64(r);
     sig->group_size = reader_u32(r);
@@ -163,7 +166,8 @@ void signature_text(const struct signature *sig, char *text, size_t size)
     }
     line_add(&l, "]");
     if (sig->kind == HVD_ALLREDUCE || sig->kind == HVD_REDUCESCATTER)
-        line_add(&l, " %s", hvd_op_name((enum hvd_op)sig->op));
+        line_add(&l, " %s%s", hvd_op_name((enum hvd_op)sig->op),
+                 sig->by_host ? " of hosts' averages" : "");
     if (sig->kind == HVD_BROADCAST || sig->asked)
         line_add(&l, " root %d", sig->root);
     if (!same_double(sig->prescale, 1.0) || !same_double(sig->postscale, 1.0))

@@ -35,19 +35,42 @@ static int keep(struct p2p *p, const struct arrival *message, struct arrival **r
     return 0;
 }
 
+/* Whether the next message is one that this rank has, which the peer sends again. */
+static bool is_seen(const struct channel *c)
+{
+    return c->at_serial < c->seen;
+}
+
+/* The receive that takes a new message; NULL: none waits for it. */
+static struct p2p_op *receive_for(struct p2p *p, struct channel *c, uint64_t serial, uint32_t tag)
+{
+    struct p2p_op *op = channel_taken(c, serial);
+    return op ? op : p2p_take_posted(p, c, tag);
+}
+
 static int begin_eager(struct p2p *p, struct channel *c, uint64_t tag, uint64_t len)
 {
     uint32_t number = (uint32_t)tag;
-    if (len > P2P_EAGER || c->holds + message_cost(len) > P2P_KEPT ||
-        (tag & FRAME_NUMBER) > UINT32_MAX)
+    bool seen = is_seen(c);
+    if (len > P2P_EAGER || (tag & FRAME_NUMBER) > UINT32_MAX)
         return -EPROTO;
-    struct p2p_op *op = p2p_take_posted(p, c, number);
+    c->rx_op = NULL;
+    c->rx_new = NULL;
+    if (seen) {
+        c->rx_waste = malloc(len + 1);
+        if (!c->rx_waste)
+            return -ENOMEM;
+        read_into(c, FRAME_EAGER, tag, c->rx_waste, len);
+        return 0;
+    }
+    if (c->holds + message_cost(len) > P2P_KEPT)
+        return -EPROTO;
+    struct p2p_op *op = receive_for(p, c, c->seen + 1, number);
     uint8_t *data = op ? op->data : NULL;
     c->rx_op = op;
-    c->rx_new = NULL;
     if (op)
         op->from = c->peer;
-    if (op && len > op->bytes && !(data = c->rx_waste = malloc(len)))
+    if (op && (len > op->bytes || op->staged) && !(data = c->rx_waste = malloc(len + 1)))
         return -ENOMEM;
     if (!op) {
         const struct arrival message = {.from = c->peer, .tag = number, .bytes = len, .held = true};
@@ -72,16 +95,26 @@ static struct p2p_op *find(struct list *list, uint64_t id)
     return NULL;
 }
 
-static int begin_data(struct channel *c, uint64_t tag, uint64_t len)
+static int begin_data(struct p2p *p, struct channel *c, uint64_t tag, uint64_t len)
 {
     struct p2p_op *op = find(&c->receiving, tag & FRAME_NUMBER);
-    if (!op || len > op->expected - op->moved || (len == 0 && op->expected > 0))
+    if (!op || len > op->expected - op->moved || (len == 0 && op->expected > 0) ||
+        (op->staged && len > P2P_PART))
         return -EPROTO;
+    uint8_t *data = op->staged ? p->stage->room(p->stage->ctx, op) : op->data + op->moved;
+    if (!data)
+        return 1;
     c->rx_op = op;
-    read_into(c, FRAME_DATA, tag, op->data + op->moved, len);
+    read_into(c, FRAME_DATA, tag, data, len);
     return 0;
 }
 
+static uint64_t body_size(enum frame type)
+{
+    return type == FRAME_REQUEST ? 24 : type == FRAME_PROCESS ? 32 : type == FRAME_CREDIT ? 16 : 8;
+}
+
+/* 1: there is no room for it yet. */
 static int begin(struct p2p *p, struct channel *c, uint64_t tag, uint64_t len)
 {
     enum frame type = (enum frame)(tag >> 56);
@@ -89,12 +122,13 @@ static int begin(struct p2p *p, struct channel *c, uint64_t tag, uint64_t len)
     case FRAME_EAGER:
         return begin_eager(p, c, tag, len);
     case FRAME_DATA:
-        return begin_data(c, tag, len);
+        return begin_data(p, c, tag, len);
     case FRAME_REQUEST:
     case FRAME_GRANT:
     case FRAME_CREDIT:
     case FRAME_PROCESS:
-        if (len != (type == FRAME_REQUEST ? 24 : type == FRAME_PROCESS ? 32 : 8))
+    case FRAME_AT:
+        if (len != body_size(type))
             return -EPROTO;
         read_into(c, type, tag, c->rx_body, len);
         return 0;
@@ -111,12 +145,19 @@ static void end_eager(struct p2p *p, struct channel *c)
     size_t len = c->rx.len;
     c->rx_op = NULL;
     c->rx_new = NULL;
+    if (is_seen(c)) {
+        c->at_serial++;
+        free(c->rx_waste);
+        c->rx_waste = NULL;
+        return;
+    }
+    c->seen = ++c->at_serial;
     if (op) {
         c->freed += message_cost(len);
-        if (len > op->bytes)
-            p2p_too_small(p, op, c->peer, len);
-        else
+        if (len <= op->bytes && !op->staged)
             p2p_received(p, op, c->peer, len);
+        else
+            p2p_deliver(p, op, c->peer, &c->rx_waste, len);
         free(c->rx_waste);
         c->rx_waste = NULL;
         return;
@@ -127,28 +168,59 @@ static void end_eager(struct p2p *p, struct channel *c)
     /* A receive has taken it in the meantime. */
     c->holds -= message_cost(len);
     c->freed += message_cost(len);
-    p2p_deliver(p, a->op, c->peer, a->data, len);
+    p2p_deliver(p, a->op, c->peer, &a->data, len);
     arrival_free(a);
 }
 
 static int end_request(struct p2p *p, struct channel *c)
 {
     struct reader r = reader_over(c->rx_body, 24);
-    struct arrival *unused, message = {.from = c->peer, .tag = (uint32_t)c->rx_number};
+    struct arrival *kept, message = {.from = c->peer, .tag = (uint32_t)c->rx_number};
     message.bytes = reader_u64(&r);
     message.id = reader_u64(&r);
     message.address = reader_u64(&r);
     if (message.id == 0 || message.id > FRAME_NUMBER || c->rx_number > UINT32_MAX ||
         message.bytes > SIZE_MAX / 2)
         return -EPROTO;
-    struct p2p_op *op = p2p_take_posted(p, c, message.tag);
-    if (!op && c->nlarge >= LARGE_MAX)
-        return -EPROTO;
-    if (!op) {
-        c->nlarge++;
-        return keep(p, &message, &unused);
+    message.serial = ++c->at_serial;
+    if (message.serial <= c->seen)
+        return channel_renewed(c, message.serial, message.id, message.address);
+    c->seen = message.serial;
+    struct p2p_op *op = receive_for(p, c, message.serial, message.tag);
+    if (op) {
+        channel_take_large(c, op, &message);
+        return 0;
     }
-    channel_take_large(c, op, &message);
+    if (c->nlarge >= LARGE_MAX)
+        return -EPROTO;
+    int rc = keep(p, &message, &kept);
+    if (rc < 0)
+        return rc;
+    c->nlarge++;
+    list_append(&c->larges, &kept->larges);
+    return 0;
+}
+
+static int end_at(struct channel *c)
+{
+    struct reader r = reader_over(c->rx_body, 8);
+    uint64_t serial = reader_u64(&r);
+    if (serial <= c->at_serial || serial > c->seen + 1)
+        return -EPROTO;
+    c->at_serial = serial - 1;
+    if (serial > c->seen)
+        c->resumes = false;
+    return 0;
+}
+
+static int end_credit(struct channel *c)
+{
+    struct reader r = reader_over(c->rx_body, 16);
+    uint64_t freed = reader_u64(&r), seen = reader_u64(&r);
+    if (freed < c->credited || freed > c->charged || seen < c->acked || seen > c->sent)
+        return -EPROTO;
+    c->credited = freed;
+    channel_acked(c, seen);
     return 0;
 }
 
@@ -166,16 +238,33 @@ static int end_process(struct p2p *p, struct channel *c)
     return 0;
 }
 
+/* In an elastic job: the receiver has a message that has not ended its flight here. */
+static int confirm(struct channel *c, uint64_t id)
+{
+    struct p2p_op *op = find(&c->flying_out, c->rx_number);
+    if (!op || id != 0)
+        return -EPROTO;
+    op->confirmed = true;
+    return 0;
+}
+
 static int end_grant(struct p2p *p, struct channel *c)
 {
     struct reader r = reader_over(c->rx_body, 8);
     struct p2p_op *op = find(&c->asked, c->rx_number);
+    uint64_t id = reader_u64(&r);
     if (!op)
+        return confirm(c, id);
+    uint64_t before = op->peer_id;
+    if (id > FRAME_NUMBER && id != GRANT_FLIES &&
+        (id != GRANT_COPIES || before == GRANT_COPIES || op->staged))
         return -EPROTO;
-    uint64_t before = op->peer_id, id = reader_u64(&r);
-    if (id > FRAME_NUMBER && (id != GRANT_COPIES || before == GRANT_COPIES))
+    if (id == GRANT_FLIES && (!op->flies || before != 0))
+        return -EPROTO;
+    if (id != 0 && op->moved > 0) /* it has been asked for, and sent */
         return -EPROTO;
     op->peer_id = id;
+    op->flies = id == GRANT_FLIES;
     c->copied += id == GRANT_COPIES;
     c->copied -= before == GRANT_COPIES;
     if (id == GRANT_COPIES)
@@ -184,26 +273,32 @@ static int end_grant(struct p2p *p, struct channel *c)
     if (id == 0)
         p2p_end(p, op, NULL);
     else
-        list_append(&c->granted, &op->at);
+        list_append(id == GRANT_FLIES ? &c->flying_out : &c->granted, &op->at);
+    if (id == GRANT_FLIES)
+        p->stage->fly(p->stage->ctx, op);
     return 0;
 }
 
+/* In an elastic job its sender keeps the message until it hears that it is here. */
 static void end_data(struct p2p *p, struct channel *c)
 {
     struct p2p_op *op = c->rx_op;
     c->rx_op = NULL;
+    if (op->staged)
+        p->stage->received(p->stage->ctx, op, c->rx.len);
     op->moved += c->rx.len;
     if (op->moved < op->expected)
         return;
     list_remove(&op->at);
-    p2p_received(p, op, c->peer, op->expected);
+    if (p->elastic)
+        list_append(&c->granting, &op->at);
+    else
+        p2p_received(p, op, c->peer, op->expected);
 }
 
 static int end(struct p2p *p, struct channel *c)
 {
-    struct reader r = reader_over(c->rx_body, 8);
     enum frame type = c->reading;
-    uint64_t bytes;
     c->reading = 0;
     switch (type) {
     case FRAME_EAGER:
@@ -217,13 +312,11 @@ static int end(struct p2p *p, struct channel *c)
         end_data(p, c);
         return 0;
     case FRAME_CREDIT:
-        bytes = reader_u64(&r);
-        if (bytes > c->kept)
-            return -EPROTO;
-        c->kept -= bytes;
-        return 0;
+        return end_credit(c);
     case FRAME_PROCESS:
         return end_process(p, c);
+    case FRAME_AT:
+        return end_at(c);
     }
     return -EPROTO;
 }
@@ -231,10 +324,11 @@ static int end(struct p2p *p, struct channel *c)
 int channel_recv(struct p2p *p, struct channel *c, bool *moved)
 {
     for (;;) {
-        uint64_t tag, len;
-        int rc = c->reading ? 0 : link_peek(c->in, &tag, &len);
-        if (rc == 0 && !c->reading)
-            rc = begin(p, c, tag, len);
+        int rc = c->reading || c->peeked ? 0 : link_peek(c->in, &c->peeked_tag, &c->peeked_len);
+        if (rc == 0 && !c->reading) {
+            rc = begin(p, c, c->peeked_tag, c->peeked_len);
+            c->peeked = rc == 1;
+        }
         if (rc != 0)
             return rc < 0 ? rc : 0;
         size_t before = c->rx.done;

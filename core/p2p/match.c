@@ -24,6 +24,13 @@ void match_init(struct match *m)
     }
 }
 
+void match_remove(struct arrival *arrival)
+{
+    list_remove(&arrival->by_sender);
+    list_remove(&arrival->by_tag);
+    list_remove(&arrival->larges);
+}
+
 void arrival_free(struct arrival *arrival)
 {
     if (arrival)
@@ -42,8 +49,7 @@ void match_forget(struct match *m, int from)
             a->held = false;
             if (from != P2P_ANY && a->data && a->have == a->bytes)
                 continue;
-            list_remove(&a->by_sender);
-            list_remove(&a->by_tag);
+            match_remove(a);
             arrival_free(a);
         }
 }
@@ -69,19 +75,23 @@ static struct arrival *oldest(struct match *m, const struct p2p_op *op)
     return NULL;
 }
 
+/* The list in which the receive waits. */
+static struct list *list_for(struct match *m, const struct p2p_op *op)
+{
+    return op->peer == P2P_ANY ? &m->posted_any[bucket(0, op->tag)]
+                               : &m->posted[bucket(op->peer, op->tag)];
+}
+
 struct arrival *match_post(struct match *m, struct p2p_op *op)
 {
     struct arrival *a = oldest(m, op);
     if (a) {
-        list_remove(&a->by_sender);
-        list_remove(&a->by_tag);
+        match_remove(a);
         return a;
     }
-    bool any = op->peer == P2P_ANY;
-    list_append(any ? &m->posted_any[bucket(0, op->tag)] : &m->posted[bucket(op->peer, op->tag)],
-                &op->at);
+    list_append(list_for(m, op), &op->at);
     op->posted = true;
-    m->nany += any;
+    m->nany += op->peer == P2P_ANY;
     return NULL;
 }
 
@@ -116,6 +126,47 @@ struct p2p_op *match_arrive(struct match *m, int from, uint32_t tag)
 
 void match_keep(struct match *m, struct arrival *arrival)
 {
+    list_init(&arrival->larges);
     list_append(&m->by_sender[bucket(arrival->from, arrival->tag)], &arrival->by_sender);
     list_append(&m->by_tag[bucket(0, arrival->tag)], &arrival->by_tag);
+}
+
+/* Moves all nodes to the end of another list. */
+static void move_all(struct list *from, struct list *to)
+{
+    list_for_each(at, next, from)
+    {
+        list_remove(at);
+        list_append(to, at);
+    }
+}
+
+void match_renumber(struct match *m, const int *now)
+{
+    struct list posted, arrivals;
+    list_init(&posted);
+    list_init(&arrivals);
+    for (size_t i = 0; i < MATCH_BUCKETS; i++) {
+        move_all(&m->posted[i], &posted);
+        move_all(&m->by_sender[i], &arrivals);
+    }
+    list_for_each(at, next, &posted)
+    {
+        struct p2p_op *op = list_entry(at, struct p2p_op, at);
+        list_remove(at);
+        op->peer = now[op->peer];
+        list_append(list_for(m, op), at);
+    }
+    list_for_each(at, next, &arrivals)
+    {
+        struct arrival *a = list_entry(at, struct arrival, by_sender);
+        list_remove(at);
+        a->from = now[a->from];
+        if (a->from >= 0) {
+            list_append(&m->by_sender[bucket(a->from, a->tag)], at);
+        } else {
+            match_remove(a);
+            arrival_free(a);
+        }
+    }
 }

@@ -12,9 +12,12 @@
 /* A message that has come before its receive. */
 struct arrival {
     struct list by_sender, by_tag; /* match's own */
+    struct list larges;            /* of a large one: in channel.larges or channel.stale */
     int from;
     uint32_t tag;
     size_t bytes;
+    uint64_t serial; /* see p2p_op.serial */
+    bool stale; /* announced in an earlier epoch, and not again in this one: see channel.stale */
     /* What the message is: exactly one of these. */
     uint8_t *data;       /* its bytes, of which `have` have been received; owned */
     uint64_t id;         /* > 0: the sender waits until a receive asks for this id (large) */
@@ -53,9 +56,16 @@ void match_keep(struct match *m, struct arrival *arrival);
 /* Takes out a receive that waits. */
 void match_cancel(struct match *m, struct p2p_op *op);
 
+/* Takes out an arrival, which is the caller's now. */
+void match_remove(struct arrival *arrival);
+
 /* The sender's channel ends: drops its arrivals whose bytes are not all here, and no channel holds
  * the others. P2P_ANY: drops all arrivals. */
 void match_forget(struct match *m, int from);
+
+/* Ranks get other numbers: that of rank r is now[r] from here on. now[r] is -1: the rank is gone,
+ * and its arrivals are dropped; no receive from it waits. Receives keep their order. */
+void match_renumber(struct match *m, const int *now);
 
 void arrival_free(struct arrival *arrival);
 

@@ -12,7 +12,8 @@
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-int p2p_create(struct mesh *mesh, p2p_done_f *done, void *ctx, struct p2p **ret, struct err *err)
+int p2p_create(struct mesh *mesh, bool elastic, const struct p2p_stage *stage, p2p_done_f *done,
+               void *ctx, struct p2p **ret, struct err *err)
 {
     struct p2p *p = calloc(1, sizeof(*p));
     struct channel **of = calloc((size_t)mesh->size, sizeof(*of));
@@ -22,6 +23,10 @@ int p2p_create(struct mesh *mesh, p2p_done_f *done, void *ctx, struct p2p **ret,
         return err_set(err, ENOMEM, "no memory for messages");
     }
     p->mesh = mesh;
+    p->rank = mesh->rank;
+    p->size = mesh->size;
+    p->elastic = elastic;
+    p->stage = stage;
     p->done = done;
     p->ctx = ctx;
     p->of = of;
@@ -47,13 +52,18 @@ void p2p_destroy(struct p2p *p)
     free(p);
 }
 
+/* Whether a rank of this host has to learn where this process's memory is. */
+static bool introduces(const struct p2p *p, int peer)
+{
+    const struct mesh *mesh = p->mesh;
+    return mesh && mesh->shm && mesh->host_of[peer] == mesh->host && p->own.pid > 0;
+}
+
 struct channel *p2p_channel(struct p2p *p, int peer)
 {
     if (p->of[peer])
         return p->of[peer];
-    const struct mesh *mesh = p->mesh;
-    bool here = mesh->shm && mesh->host_of[peer] == mesh->host;
-    struct channel *c = channel_create(peer, here && p->own.pid > 0);
+    struct channel *c = channel_create(peer, introduces(p, peer));
     if (c)
         list_append(&p->channels, &c->at);
     p->of[peer] = c;
@@ -78,21 +88,38 @@ void p2p_received(struct p2p *p, struct p2p_op *op, int from, size_t bytes)
 void p2p_too_small(struct p2p *p, struct p2p_op *op, int from, size_t bytes)
 {
     struct err err = {.code = 0};
-    err_set(&err, EMSGSIZE,
-            "a message of %zu bytes from rank %d with tag %u: there is room for %zu", bytes, from,
+    err_set(&err, EMSGSIZE, "a message of %zu bytes with tag %u: there is room for %zu", bytes,
             op->tag, op->bytes);
+    op->from = from;
     p2p_end(p, op, &err);
 }
 
-void p2p_deliver(struct p2p *p, struct p2p_op *op, int from, const uint8_t *data, size_t bytes)
+void p2p_deliver(struct p2p *p, struct p2p_op *op, int from, uint8_t **data, size_t bytes)
 {
     if (bytes > op->bytes) {
         p2p_too_small(p, op, from, bytes);
         return;
     }
-    if (bytes > 0)
-        memcpy(op->data, data, bytes);
+    if (op->staged) {
+        op->kept = *data;
+        *data = NULL;
+    } else if (bytes > 0) {
+        memcpy(op->data, *data, bytes);
+    }
     p2p_received(p, op, from, bytes);
+}
+
+/* A message of this rank to itself has met its receive. */
+static void deliver_own(struct p2p *p, struct p2p_op *op, struct p2p_op *send)
+{
+    if (send->bytes <= op->bytes && (op->staged || send->staged)) {
+        list_remove(&send->all);
+        op->source = send;
+        p2p_received(p, op, send->peer, send->bytes);
+        return;
+    }
+    p2p_deliver(p, op, send->peer, &send->data, send->bytes);
+    p2p_end(p, send, NULL);
 }
 
 struct p2p_op *p2p_take_posted(struct p2p *p, struct channel *c, uint32_t tag)
@@ -109,8 +136,7 @@ static int send_to_self(struct p2p *p, struct p2p_op *op)
 {
     struct p2p_op *to = match_arrive(&p->match, op->peer, op->tag);
     if (to) {
-        p2p_deliver(p, to, op->peer, op->data, op->bytes);
-        p2p_end(p, op, NULL);
+        deliver_own(p, to, op);
         return 0;
     }
     struct arrival *a = calloc(1, sizeof(*a));
@@ -131,14 +157,13 @@ static void take_arrival(struct p2p *p, struct p2p_op *op, struct arrival *a)
         return;
     }
     if (a->self) {
-        p2p_deliver(p, op, a->from, a->self->data, a->bytes);
-        p2p_end(p, a->self, NULL);
+        deliver_own(p, op, a->self);
     } else if (a->data) {
         if (c && a->held) {
             c->holds -= message_cost(a->bytes);
             c->freed += message_cost(a->bytes);
         }
-        p2p_deliver(p, op, a->from, a->data, a->bytes);
+        p2p_deliver(p, op, a->from, &a->data, a->bytes);
     } else {
         c->nlarge--;
         channel_take_large(c, op, a);
@@ -149,7 +174,7 @@ static void take_arrival(struct p2p *p, struct p2p_op *op, struct arrival *a)
 static int post(struct p2p *p, struct p2p_op *op)
 {
     struct channel *c = NULL;
-    bool distant = op->peer != P2P_ANY && op->peer != p->mesh->rank;
+    bool distant = op->peer != P2P_ANY && op->peer != p->rank;
     if (distant && !(c = p2p_channel(p, op->peer)))
         return -ENOMEM;
     struct arrival *a = match_post(&p->match, op);
@@ -162,7 +187,7 @@ static int post(struct p2p *p, struct p2p_op *op)
 
 static int send(struct p2p *p, struct p2p_op *op)
 {
-    if (op->peer == p->mesh->rank)
+    if (op->peer == p->rank)
         return send_to_self(p, op);
     struct channel *c = p2p_channel(p, op->peer);
     if (!c)
@@ -177,6 +202,9 @@ int p2p_submit(struct p2p *p, struct p2p_op *op, struct err *err)
     op->posted = false;
     op->moved = op->expected = op->got = 0;
     op->from = P2P_ANY;
+    op->kept = NULL;
+    op->source = NULL;
+    op->flies = op->confirmed = false;
     list_init(&op->at);
     list_append(&p->ops, &op->all);
     int rc = op->sends ? send(p, op) : post(p, op);
@@ -205,8 +233,7 @@ static int write_to(struct p2p *p, struct channel *c, bool *moved)
     c->out = c->out ? c->out : mesh_link(p->mesh, c->peer, LINK_SEND);
     int rc = c->out ? channel_send(p, c, moved) : -ENOMEM;
     if (rc == -ECONNRESET && mesh_has_left(p->mesh, c->peer) && !channel_sends_for_ops(c)) {
-        c->sending = 0;
-        c->freed = 0;
+        channel_stop_sending(c);
         rc = 0;
     }
     return rc;
@@ -246,6 +273,8 @@ bool p2p_progress(struct p2p *p, int *ret_peer, int *ret_rc)
 {
     bool moved = false;
     int rc = 0;
+    if (!p->mesh)
+        return false;
     list_for_each(at, next, &p->channels)
     {
         struct channel *c = list_entry(at, struct channel, at);
@@ -276,7 +305,8 @@ bool p2p_is_busy(const struct p2p *p)
     bool busy = !list_empty(&p->ops);
     list_for_each(at, next, &p->channels)
     {
-        busy = busy || channel_has_output(list_entry(at, struct channel, at));
+        const struct channel *c = list_entry(at, struct channel, at);
+        busy = busy || channel_has_output(c) || c->resumes;
     }
     return busy;
 }
@@ -302,6 +332,21 @@ void p2p_each(struct p2p *p, void (*f)(void *ctx, struct p2p_op *op), void *ctx)
 const struct p2p_op *p2p_oldest(struct p2p *p)
 {
     return list_empty(&p->ops) ? NULL : list_first(&p->ops, struct p2p_op, all);
+}
+
+void p2p_flown(struct p2p *p, struct p2p_op *op)
+{
+    struct channel *c = p->of[op->sends ? op->peer : op->from];
+    list_remove(&op->at);
+    op->moved = op->sends ? op->bytes : op->expected;
+    if (op->sends && p->elastic && !op->confirmed)
+        list_append(&c->asked, &op->at);
+    else if (op->sends)
+        p2p_end(p, op, NULL);
+    else if (p->elastic)
+        list_append(&c->granting, &op->at);
+    else
+        p2p_received(p, op, c->peer, op->expected);
 }
 
 /* ---- failure -------------------------------------------------------------------------------- */
@@ -348,4 +393,56 @@ void p2p_fail_any(struct p2p *p, const struct err *err)
         match_cancel(&p->match, op);
         p2p_end(p, op, err);
     }
+}
+
+/* ---- epochs --------------------------------------------------------------------------------- */
+
+void p2p_suspend(struct p2p *p)
+{
+    if (!p->mesh)
+        return;
+    list_for_each(at, next, &p->channels)
+    {
+        channel_suspend(p, list_entry(at, struct channel, at));
+    }
+    p->mesh = NULL;
+}
+
+static void renumber_ops(struct p2p *p, const int *now)
+{
+    list_for_each(at, next, &p->ops)
+    {
+        struct p2p_op *op = list_entry(at, struct p2p_op, all);
+        if (op->peer != P2P_ANY && !op->posted) /* match has done the others */
+            op->peer = now[op->peer];
+        if (op->from != P2P_ANY)
+            op->from = now[op->from];
+    }
+}
+
+int p2p_resume(struct p2p *p, struct mesh *mesh, const int *now, struct err *err)
+{
+    struct channel **of = calloc((size_t)mesh->size, sizeof(*of));
+    if (!of)
+        return err_set(err, ENOMEM, "no memory for messages");
+    match_renumber(&p->match, now);
+    renumber_ops(p, now);
+    p->mesh = mesh;
+    p->rank = mesh->rank;
+    p->size = mesh->size;
+    free(p->of);
+    p->of = of;
+    list_for_each(at, next, &p->channels)
+    {
+        struct channel *c = list_entry(at, struct channel, at);
+        int peer = now[c->peer];
+        if (peer < 0) {
+            list_remove(&c->at);
+            channel_destroy(c);
+            continue;
+        }
+        of[peer] = c;
+        channel_resume(c, peer, introduces(p, peer));
+    }
+    return 0;
 }

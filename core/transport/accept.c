@@ -94,8 +94,10 @@ static void pending_ready(struct mesh_net *net, struct net_watch *w, uint32_t ev
     struct pending *p = (struct pending *)(void *)((char *)w - offsetof(struct pending, watch));
     struct err err = {0};
     int rc = auth_progress(&p->auth, p->watch.fd, &err);
-    if (rc == 1)
+    if (rc == 1) {
+        net_timer_at(net, p->auth.deadline); /* it is later for a peer that has proven the key */
         return;
+    }
     if (rc == 0)
         adopt(net, p);
     else if (rc == -ECONNRESET && auth_left_politely(&p->auth))
@@ -104,14 +106,20 @@ static void pending_ready(struct mesh_net *net, struct net_watch *w, uint32_t ev
         refuse(net, p, err_text(&err));
 }
 
-/* Under a flood of connections the oldest pending one is closed: an honest peer needs a
+/* Under a flood of connections the oldest one of a stranger is closed: an honest peer needs a
  * millisecond, and tries again. */
 static void make_room(struct mesh_net *net)
 {
     if (net->npending < SPARE_PENDING + net->mesh->size)
         return;
-    struct pending *oldest = list_first(&net->pending, struct pending, node);
-    refuse(net, oldest, "was one of too many pending connections");
+    list_for_each(pos, tmp, &net->pending)
+    {
+        struct pending *p = list_entry(pos, struct pending, node);
+        if (!auth_has_proven(&p->auth)) {
+            refuse(net, p, "was one of too many pending connections");
+            return;
+        }
+    }
 }
 
 static int same_user(int fd)
@@ -172,7 +180,6 @@ static int take_in(struct mesh_net *net, int fd_in, bool local, struct pending *
         drop(net, p);
         return rc;
     }
-    net_timer_at(net, deadline);
     pending_ready(net, &p->watch, 0);
     return 0;
 }
@@ -248,10 +255,10 @@ void accept_tick(struct mesh_net *net, uint64_t now)
     list_for_each(pos, tmp, &net->pending)
     {
         struct pending *p = list_entry(pos, struct pending, node);
-        if (p->auth.deadline <= now)
-            refuse(net, p, "did not finish the handshake in time");
-        else
+        if (p->auth.deadline > now)
             net_timer_at(net, p->auth.deadline);
+        else
+            pending_ready(net, &p->watch, 0);
     }
     if (!net->accept_again)
         return;

@@ -24,6 +24,11 @@ enum state {
     DONE,
 };
 
+/* How long a peer that has proven the key may take to say that it uses the connection. Where it
+ * has said so, closing the connection costs the job: a machine that is too busy to read it must
+ * not be the reason. */
+#define GO_NS (60 * CLOCK_S)
+
 static const uint8_t go_byte = 'G';
 
 static void put_le(uint8_t *dst, uint64_t v, size_t n)
@@ -175,6 +180,7 @@ static int take(struct auth *a, struct err *err)
         prove(a, acceptor_role, mac);
         send_later(a, mac, sizeof(mac));
         a->state = A_GO;
+        a->deadline = clock_ns() + GO_NS;
         break;
     case A_GO:
         if (a->in[0] != go_byte)
@@ -218,6 +224,14 @@ static void tell_version(const struct auth *a, int fd)
     (void)ignored;
 }
 
+/* Nothing is left to do before the peer does something. */
+static int wait_for_peer(const struct auth *a, struct err *err)
+{
+    if (deadline_passed(a->deadline))
+        return err_set(err, ETIMEDOUT, "did not finish the handshake in time");
+    return 1;
+}
+
 int auth_progress(struct auth *a, int fd, struct err *err)
 {
     for (;;) {
@@ -226,16 +240,14 @@ int auth_progress(struct auth *a, int fd, struct err *err)
             return err_set(err, ECONNRESET, "closed the connection in the handshake");
         if (a->state == DONE && rc == 0)
             return 0;
-        if (deadline_passed(a->deadline))
-            return err_set(err, ETIMEDOUT, "did not finish the handshake in time");
         if (rc == 1)
-            return 1;
+            return wait_for_peer(a, err);
         size_t want = wanted(a);
         ssize_t got = recv(fd, a->in + a->in_len, want - a->in_len, MSG_DONTWAIT);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && errno == EAGAIN)
-            return 1;
+            return wait_for_peer(a, err);
         if (got <= 0)
             return err_set(err, ECONNRESET, "closed the connection in the handshake");
         a->in_len += (size_t)got;
@@ -257,6 +269,11 @@ int auth_go(int fd)
         put = send(fd, &go_byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     } while (put < 0 && errno == EINTR);
     return put == 1 ? 0 : -ECONNRESET;
+}
+
+bool auth_has_proven(const struct auth *a)
+{
+    return a->state == A_GO;
 }
 
 bool auth_left_politely(const struct auth *a)

@@ -41,7 +41,7 @@ struct auth {
     const uint8_t *key;
     struct auth_id id; /* the acceptor sets epoch, size and to, as it expects them; the connector
                           sends the other fields */
-    uint64_t deadline;
+    uint64_t deadline; /* what the peer has sent by then is read, however late this is called */
     bool accepts;
     uint8_t state;
     uint8_t hello[AUTH_HELLO_SIZE];
@@ -59,12 +59,16 @@ void auth_accept(struct auth *a, const uint8_t key[MAC_KEY_SIZE], const struct a
                  uint64_t deadline);
 
 /* 0: both sides have proven the key (acceptor: and got "go"), 1: call again when the socket is
- * readable, -EPROTO: malformed or another version, -EACCES: wrong key or an unexpected rank,
- * -ETIMEDOUT, -ECONNRESET: closed by the peer. */
+ * readable or the deadline has passed (it is later for a peer that has proven the key), -EPROTO:
+ * malformed or another version, -EACCES: wrong key or an unexpected rank, -ETIMEDOUT, -ECONNRESET:
+ * closed by the peer. */
 int auth_progress(struct auth *a, int fd, struct err *err);
 
 /* Called by the connector after 0: tells the acceptor that this connection will be used. */
 int auth_go(int fd);
+
+/* Returns whether the acceptor knows that the peer has the key, and waits for "go". */
+bool auth_has_proven(const struct auth *a);
 
 /* Returns whether the end of the connection was harmless: the peer closed it before it sent
  * anything, or sent a valid hello and then used another connection. */

@@ -15,8 +15,9 @@
 #include "core/base/err.h"
 #include "core/base/sock.h"
 
-#define CARD_VERSION  1
-#define CARD_UID_SIZE 16
+#define CARD_VERSION   1
+#define CARD_UID_SIZE  16
+#define CARD_BYTES_MAX (74 + 20 * SOCK_MAX_ADDRS) /* that card_encode() writes */
 
 enum card_flag {
     CARD_SHM = 1 << 0,  /* the rank wants to share memory */

@@ -210,7 +210,7 @@ int listener_start(struct mesh_net *net)
     return rc;
 }
 
-void listener_after_fork(struct mesh_listener *l)
+void mesh_listener_after_fork(struct mesh_listener *l)
 {
     for (size_t i = 0; l && i < l->ntcp; i++)
         close(l->tcp[i].fd);
@@ -224,6 +224,6 @@ void listener_after_fork(struct mesh_listener *l)
 
 void mesh_listener_destroy(struct mesh_listener *l)
 {
-    listener_after_fork(l);
+    mesh_listener_after_fork(l);
     free(l);
 }

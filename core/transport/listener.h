@@ -22,9 +22,6 @@ struct mesh_listener {
 /* Adds the sockets to the mesh's epoll set. */
 int listener_start(struct mesh_net *net);
 
-/* Closes only the sockets. Async-signal-safe; repeatable; NULL is allowed. */
-void listener_after_fork(struct mesh_listener *listener);
-
 /* Connects to the abstract socket of the rank whose card it is; the descriptor or -errno. */
 int listener_dial_local(const struct card *card);
 

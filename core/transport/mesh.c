@@ -168,6 +168,14 @@ size_t mesh_fds_to_come(const struct mesh *mesh)
     return n;
 }
 
+int mesh_count_local(const struct mesh *mesh, const int *ranks, int n)
+{
+    int count = 0;
+    for (int i = 0; i < n; i++)
+        count += ranks[i] >= 0 && ranks[i] < mesh->size && mesh->host_of[ranks[i]] == mesh->host;
+    return count;
+}
+
 uint64_t mesh_refused(const struct mesh *mesh)
 {
     return mesh->net->refused;
@@ -292,7 +300,7 @@ void mesh_after_fork(struct mesh *mesh)
         if (net->links[i])
             close_once(&net->links[i]->watch.fd);
     local_after_fork(net);
-    listener_after_fork(net->listener);
+    mesh_listener_after_fork(net->listener);
     close_once(&net->wake.fd);
     close_once(&net->timer.fd);
     close_once(&net->epoll_fd);

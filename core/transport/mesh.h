@@ -56,11 +56,16 @@ size_t mesh_most_fds(int n);
  * first used. */
 size_t mesh_fds_to_come(const struct mesh *mesh);
 
+/* How many of these n ranks of the mesh are on this rank's host. */
+int mesh_count_local(const struct mesh *mesh, const int *ranks, int n);
+
 /* Closes the sockets that peers connect to: for a mesh whose ranks all share memory. */
 void mesh_close_listener(struct mesh *mesh);
 
-/* Only for a listener that was not passed to mesh_create(). NULL is allowed. */
+/* Only for a listener that was not passed to mesh_create(). NULL is allowed. Below:
+ * closes only its sockets, in the child after fork(2); async-signal-safe, repeatable. */
 void mesh_listener_destroy(struct mesh_listener *listener);
+void mesh_listener_after_fork(struct mesh_listener *listener);
 
 /* Call after boot_exchange(). Takes over the listener in any case. deadline: a clock_ns() value.
  * Returns when every rank has called it, so it is also a barrier. On failure, half a second

@@ -203,8 +203,8 @@ static int meet(struct mesh *mesh, struct agree *a, uint64_t deadline, struct er
         int left = deadline_poll_ms(end);
         poll(&p, 1, net->names && (left < 0 || left > CANCEL_MS) ? CANCEL_MS : left);
         rc = mesh_progress(mesh, NULL, err);
-        if (rc == 0 && net->names && atomic_load(net->boot->cancel))
-            rc = err_set(err, ECONNRESET, "the job ended");
+        if (rc == 0 && net->names)
+            rc = net->boot->go_on(net->boot->go_on_ctx, err);
     }
     return rc;
 }

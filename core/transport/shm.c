@@ -31,10 +31,26 @@ void shm_touch_staging(struct shm *shm, size_t bytes)
     if (bytes <= shm->touched)
         return;
     shm->touched = bytes;
+    atomic_store_explicit(&seat_of(shm, shm->seat)->touched, (uint32_t)bytes, memory_order_relaxed);
 #ifdef MADV_POPULATE_WRITE
     /* On an old kernel without it, pages are allocated at first use. */
     (void)madvise(shm_staging_of(shm, shm->seat), bytes, MADV_POPULATE_WRITE);
 #endif
+}
+
+size_t shm_memory(int seats, size_t staging)
+{
+    return seat_offset(seats) + (size_t)seats * staging;
+}
+
+size_t shm_memory_to_come(struct shm *shm, size_t staging)
+{
+    size_t n = 0;
+    for (int i = 0; i < shm->seats; i++) {
+        size_t touched = atomic_load_explicit(&seat_of(shm, i)->touched, memory_order_relaxed);
+        n += touched < staging ? staging - touched : 0;
+    }
+    return n;
 }
 
 /* ---- doorbells ------------------------------------------------------------------------------ */

@@ -22,8 +22,9 @@
 
 #define SHM_LINE       64
 #define SHM_MAX_SEATS  512
-#define SHM_INLINE_MAX 256 /* payload bytes that are stored beside the flag */
-#define SHM_CHOICES    3   /* size classes of shm_choice */
+#define SHM_STAGING    (3u << 19) /* bytes of staging of each seat */
+#define SHM_INLINE_MAX 256        /* payload bytes that are stored beside the flag */
+#define SHM_CHOICES    3          /* size classes of shm_choice */
 
 /* What there is a pipe for, from each seat to each other one. */
 enum shm_pipes { SHM_CONTROL, SHM_DATA, SHM_MESSAGES, SHM_PIPES };
@@ -117,6 +118,12 @@ uint8_t *shm_staging_of(struct shm *shm, int seat);
  * microseconds. Called for the first operation that uses them, so that init is short and memory
  * small. */
 void shm_touch_staging(struct shm *shm, size_t bytes);
+
+/* Bytes of memory that a segment takes once large operations use it, if they use `staging` bytes of
+ * each seat: with the pages of its seats. Pipes come to it only for pairs of seats that use them.
+ * Below: how much of that a segment does not have yet. */
+size_t shm_memory(int seats, size_t staging);
+size_t shm_memory_to_come(struct shm *shm, size_t staging);
 
 /* After publishing a flag: writes the eventfd of every seat (one seat, n seats) that sleeps.
  * Costs a full fence, and a load for each seat, if none does. */

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "core/base/cleanup.h"
+#include "core/base/ctl.h"
 #include "core/transport/shm_private.h"
 
 #define SHM_MAGIC   0x31676573646876ULL /* "vhdseg1" */
@@ -157,7 +158,7 @@ int shm_create(int seats, uint8_t token[16], struct shm **ret, struct err *err)
     struct shm *shm = shm_alloc(0, seats, -1);
     if (!shm)
         return err_set(err, ENOMEM, "no memory for a shared segment");
-    shm->fd = memfd_create("hvd", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    shm->fd = memfd_create(CTL_MEMFD, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     rc = shm->fd < 0 ? err_sys(err, errno, "cannot make a shared segment") : 0;
     if (rc == 0)
         rc = fill_segment(shm, fresh, err);

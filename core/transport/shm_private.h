@@ -11,8 +11,7 @@
 #include "core/base/cpus.h"
 #include "core/transport/shm.h"
 
-#define SHM_PAGE    4096
-#define SHM_STAGING (3u << 19)
+#define SHM_PAGE 4096
 
 /* The first page. The creator writes the fields above the abort word once. */
 struct shm_head {
@@ -34,6 +33,7 @@ struct shm_seat {
     _Atomic uint32_t left;
     uint32_t quota;
     uint64_t cpus[CPUS_MASK_WORDS];
+    _Atomic uint32_t touched; /* bytes of the seat's staging that are resident */
 };
 
 struct shm_pipe {

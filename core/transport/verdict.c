@@ -243,7 +243,7 @@ static void fail(struct mesh_net *net)
     dial_fini(net);
     accept_fini(net);
     local_close(net);
-    listener_after_fork(net->listener);
+    mesh_listener_after_fork(net->listener);
 }
 
 /* The epoch is over for all ranks of this host: none of them says goodbye in it any more. */

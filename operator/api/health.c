@@ -29,17 +29,38 @@ static bool is_common(long status)
     return status == 0 || status == 401;
 }
 
+/* An API server that comes back answers with other errors for a moment, which are not reported: the
+ * end is that of the problem that was. */
+static void note_end(struct health_state *st)
+{
+    if (st->said == 0 && st->told != 0)
+        *st = (struct health_state){
+            .status = st->told_status, .since = st->told_since, .said = st->told};
+    st->over = st->said != 0;
+    if (!st->over)
+        *st = (struct health_state){0};
+}
+
 static void note(struct health_state *st, const struct health_source *s, uint64_t now)
 {
+    const struct health_state before = *st;
     if (!fails(s)) {
-        st->over = st->said != 0;
-        if (!st->over)
-            *st = (struct health_state){0};
+        note_end(st);
         return;
     }
-    if (st->since == 0 || st->status != s->problem->status)
-        *st = (struct health_state){.status = s->problem->status, .since = now};
     st->over = false;
+    if (before.since != 0 && before.status == s->problem->status)
+        return;
+    *st = (struct health_state){.status = s->problem->status,
+                                .since = now,
+                                .told_status = before.told_status,
+                                .told_since = before.told_since,
+                                .told = before.told};
+    if (before.said == 0)
+        return;
+    st->told_status = before.status;
+    st->told_since = before.since;
+    st->told = before.said;
 }
 
 static bool has(const struct health_state *st, long status)

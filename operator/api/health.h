@@ -37,6 +37,10 @@ struct health_state {
     uint64_t since; /* clock_ns(); 0: no problem */
     uint64_t said;  /* when it was last reported; 0: never */
     bool over;      /* it was reported, and is over; the end is not reported yet */
+    /* A problem of another status before this one, which was reported, and whose end was not; told
+     * 0: there is none. */
+    long told_status;
+    uint64_t told_since, told;
 };
 
 struct health {

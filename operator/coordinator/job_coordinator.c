@@ -32,6 +32,7 @@ static struct roster_elastic limits(const struct job_coordinator *c)
 {
     return (struct roster_elastic){.min = c->min * c->slots,
                                    .max = c->max * c->slots,
+                                   .keep_places = c->keep_places,
                                    .start_limit = (uint64_t)c->start_timeout * CLOCK_S};
 }
 
@@ -254,6 +255,7 @@ static void take_job(struct job_coordinator *c, const struct plane_job *job)
     c->min = job->min;
     c->max = job->max;
     c->slots = job->slots;
+    c->keep_places = job->keep_places; /* cannot change: a roster has what the job began with */
     c->start_timeout = job->start_timeout ? job->start_timeout : START_TIMEOUT_S;
 }
 

@@ -36,6 +36,7 @@ struct job_coordinator {
     uint8_t key_hash[PLANE_HASH_SIZE]; /* SHA-256 of the job's key */
     uint64_t group;                    /* number of the job's long polls in the HTTP server */
     int workers, min, max, slots, start_timeout;
+    bool keep_places;
     int64_t term;
     struct gather *gather; /* of all jobs of the plane */
     bool gathering;        /* the roster is, or was until the last tick, being rebuilt */

@@ -66,29 +66,31 @@ json_t *plane_write_job(const struct plane_job *job)
 {
     char hash[2 * PLANE_HASH_SIZE + 1];
     sodium_bin2hex(hash, sizeof(hash), job->key_hash, sizeof(job->key_hash));
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:b}", "type", "job",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:b, s:i, s:b}", "type", "job",
                      "uid", job->uid, "namespace", job->namespace_, "name", job->name, "keyHash",
                      hash, "workers", job->workers, "min", job->min, "max", job->max, "slots",
-                     job->slots, "startTimeout", job->start_timeout, "began", job->began);
+                     job->slots, "keepPlaces", job->keep_places, "startTimeout", job->start_timeout,
+                     "began", job->began);
 }
 
 int plane_read_job(json_t *message, struct plane_job *ret, struct err *err)
 {
     struct plane_job job = {0};
     const char *type, *hash;
-    int began;
+    int began, places;
     size_t n = 0;
     int rc = json_expect(
-        message, "job", err, "{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:b !}", "type",
-        &type, "uid", &job.uid, "namespace", &job.namespace_, "name", &job.name, "keyHash", &hash,
-        "workers", &job.workers, "min", &job.min, "max", &job.max, "slots", &job.slots,
-        "startTimeout", &job.start_timeout, "began", &began);
+        message, "job", err, "{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:b, s:i, s:b !}",
+        "type", &type, "uid", &job.uid, "namespace", &job.namespace_, "name", &job.name, "keyHash",
+        &hash, "workers", &job.workers, "min", &job.min, "max", &job.max, "slots", &job.slots,
+        "keepPlaces", &places, "startTimeout", &job.start_timeout, "began", &began);
     if (rc < 0)
         return rc;
     if (sodium_hex2bin(job.key_hash, sizeof(job.key_hash), hash, strlen(hash), NULL, &n, NULL) !=
             0 ||
         n != sizeof(job.key_hash))
         return err_set(err, EINVAL, "job: keyHash is no SHA-256");
+    job.keep_places = places;
     job.began = began;
     *ret = job;
     return 0;

@@ -23,18 +23,33 @@ static json_t *write_finding(const struct plane_finding *one)
     return j;
 }
 
+static void write_sets(const struct plane_worker *w, json_t **j)
+{
+    json_put(j, "descriptors", json_integer((json_int_t)w->descriptors));
+    json_put(j, "descriptorsMax", json_integer((json_int_t)w->descriptors_max));
+    json_put(j, "segments", json_integer((json_int_t)w->segments));
+    json_put(j, "memoryLeft", json_integer((json_int_t)w->memory_left));
+    json_put(j, "memoryLimit", json_integer((json_int_t)w->memory_limit));
+    json_put(j, "communicators", json_integer((json_int_t)w->communicators));
+    json_put(j, "gpuMemoryLeft", json_integer((json_int_t)w->gpu_memory_left));
+    json_put(j, "gpuMemory", json_integer((json_int_t)w->gpu_memory));
+    json_put(j, "broken", json_integer((json_int_t)w->broken));
+    json_put(j, "brokenSince", json_integer(w->broken_since));
+    json_put(j, "brokenSet", json_lossy_text(w->broken_set));
+}
+
 json_t *plane_write_view(const struct plane_view *v)
 {
     json_t *workers = json_array(), *epochs = json_array(), *findings = json_array();
     for (int i = 0; i < v->nworkers; i++) {
         const struct plane_worker *w = &v->workers[i];
-        json_append(&workers,
-                    json_pack("{s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "pod", w->pod_uid,
-                              "connected", w->connected, "state", w->state, "ranks", w->ranks,
-                              "batches", (json_int_t)w->batches, "idleMs", (json_int_t)w->idle_ms,
-                              "sets", (json_int_t)w->sets, "descriptors",
-                              (json_int_t)w->descriptors, "descriptorsMax",
-                              (json_int_t)w->descriptors_max));
+        json_t *j = json_pack("{s:s, s:b, s:s, s:s, s:I, s:I, s:I}", "pod", w->pod_uid, "connected",
+                              w->connected, "state", w->state, "ranks", w->ranks, "batches",
+                              (json_int_t)w->batches, "idleMs", (json_int_t)w->idle_ms, "sets",
+                              (json_int_t)w->sets);
+        if (w->sets > 0)
+            write_sets(w, &j);
+        json_append(&workers, j);
     }
     for (int i = 0; i < v->nepochs; i++) {
         const struct plane_epoch *e = &v->epochs[i];
@@ -54,16 +69,25 @@ json_t *plane_write_view(const struct plane_view *v)
 
 static int read_worker(json_t *j, struct plane_worker *ret, struct err *err)
 {
-    const char *pod, *state, *ranks;
+    const char *pod, *state, *ranks, *set = "";
     json_int_t batches, idle, sets = 0, open = 0, most = 0;
+    json_int_t segments = 0, left = 0, limit = 0, broken = 0, since = 0;
+    json_int_t communicators = 0, gpu_left = 0, gpu = 0;
     int connected;
-    int rc = json_expect(
-        j, "a worker of a view", err, "{s:s, s:b, s:s, s:s, s:I, s:I, s?I, s?I, s?I !}", "pod",
-        &pod, "connected", &connected, "state", &state, "ranks", &ranks, "batches", &batches,
-        "idleMs", &idle, "sets", &sets, "descriptors", &open, "descriptorsMax", &most);
+    int rc = json_expect(j, "a worker of a view", err,
+                         "{s:s, s:b, s:s, s:s, s:I, s:I, s?I, s?I, s?I, s?I, s?I, s?I, s?I, s?I, "
+                         "s?I, s?I, s?I, s?s !}",
+                         "pod", &pod, "connected", &connected, "state", &state, "ranks", &ranks,
+                         "batches", &batches, "idleMs", &idle, "sets", &sets, "descriptors", &open,
+                         "descriptorsMax", &most, "segments", &segments, "memoryLeft", &left,
+                         "memoryLimit", &limit, "communicators", &communicators, "gpuMemoryLeft",
+                         &gpu_left, "gpuMemory", &gpu, "broken", &broken, "brokenSince", &since,
+                         "brokenSet", &set);
     rc = rc < 0 ? rc : plane_copy_text("pod", pod, ret->pod_uid, sizeof(ret->pod_uid), err);
     rc = rc < 0 ? rc : plane_copy_text("state", state, ret->state, sizeof(ret->state), err);
     rc = rc < 0 ? rc : plane_copy_text("ranks", ranks, ret->ranks, sizeof(ret->ranks), err);
+    rc = rc < 0 ? rc
+                : plane_copy_text("brokenSet", set, ret->broken_set, sizeof(ret->broken_set), err);
     if (rc < 0)
         return rc;
     ret->connected = connected;
@@ -72,6 +96,14 @@ static int read_worker(json_t *j, struct plane_worker *ret, struct err *err)
     ret->sets = (uint64_t)sets;
     ret->descriptors = (uint64_t)open;
     ret->descriptors_max = (uint64_t)most;
+    ret->segments = (uint64_t)segments;
+    ret->memory_left = (uint64_t)left;
+    ret->memory_limit = (uint64_t)limit;
+    ret->communicators = (uint64_t)communicators;
+    ret->gpu_memory_left = (uint64_t)gpu_left;
+    ret->gpu_memory = (uint64_t)gpu;
+    ret->broken = (uint64_t)broken;
+    ret->broken_since = since;
     return 0;
 }
 

@@ -34,6 +34,7 @@ struct plane_job {
     int workers;                       /* spec.workers */
     int min, max;                      /* workers; as in struct hvdjob */
     int slots;                         /* ranks per worker */
+    bool keep_places;                  /* spec.keepPlaces */
     int start_timeout;                 /* seconds that ready ranks wait for starting ones; 0: 60 */
     bool began; /* the job may have agents already: the roster is rebuilt from their reports */
 };
@@ -83,13 +84,22 @@ struct plane_facts {
 struct plane_worker {
     char pod_uid[PLANE_UID_MAX];
     bool connected;
-    char state[16];   /* rank_state_name() of the rank with the least progress */
-    char ranks[64];   /* in the current epoch: "8-15", "": none */
+    char state[16]; /* rank_state_name() of the rank with the least progress */
+    /* in the current epoch: "8-15"; where places differ "8-9 (places 8, 10)"; "": none */
+    char ranks[128];
     uint64_t batches; /* least number of batches of one of its ranks */
     int64_t idle_ms;  /* longest time since the last new batch of a rank; -1: no batch yet */
     uint64_t sets;    /* largest number of sets that one of its ranks is in */
     /* of the rank in sets that is nearest to its limit; 0: not known, or no rank is in sets */
     uint64_t descriptors, descriptors_max;
+    uint64_t segments; /* bytes of memory in the shared segments of its ranks that are in sets */
+    uint64_t memory_left, memory_limit; /* bytes, of its container; limit 0: not known */
+    /* of the rank in sets whose GPU has the least memory left: communicators of NCCL's, and bytes;
+       gpu_memory 0: not known */
+    uint64_t communicators, gpu_memory_left, gpu_memory;
+    uint64_t broken;                      /* largest number of broken sets of one of its ranks */
+    int64_t broken_since;                 /* of the first of them: unix ms */
+    char broken_set[CTL_BROKEN_TEXT_MAX]; /* and its text, "" if there is none */
 };
 
 struct plane_epoch {

@@ -121,6 +121,9 @@ static void take_sizes(struct hvdjob *job, json_t *spec, struct err *err)
     else if (!err->code && job->workers > job->max)
         err_set(err, EINVAL, "spec.workers: %d is more than maxWorkers %d", job->workers, job->max);
     job->sized = !err->code;
+    take_bool(spec, "spec.", "keepPlaces", &job->keep_places, err);
+    if (!err->code && job->keep_places && !job->elastic)
+        err_set(err, EINVAL, "spec.keepPlaces: it needs minWorkers or maxWorkers");
 }
 
 /* For a job whose sizes are invalid: as many workers as it has, so that those stay as they are. */

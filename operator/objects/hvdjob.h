@@ -35,6 +35,7 @@ struct hvdjob {
     bool elastic;
     int workers, min, max, slots;
     bool sized; /* false: the spec's sizes are invalid, and these are those of the job's workers */
+    bool keep_places;  /* spec.keepPlaces */
     bool says_workers; /* spec.workers is set; else the scale subresource shows no number */
 
     enum gang_backend backend;

@@ -35,6 +35,12 @@ function bytesPerS(n) {
   for (; n >= 1000 && i < units.length - 1; i++) n /= 1000;
   return n.toFixed(n < 10 && i > 0 ? 1 : 0) + " " + units[i];
 }
+function memory(n) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let i = 0;
+  for (; n >= 1024 && i < units.length - 1; i++) n /= 1024;
+  return n.toFixed(i > 0 ? 1 : 0) + " " + units[i];
+}
 const many = (n, one, more) => n + " " + (n === 1 ? one : more);
 
 // ---- updating the page ------------------------------------------------------------------------------------
@@ -174,6 +180,23 @@ function setsOf(m) {
   return m.descriptorsMax ? m.sets + " (" + m.descriptors + " of " + m.descriptorsMax + ")" : String(m.sets);
 }
 
+function memoryOf(m) {
+  return m.memoryLimit ? memory(m.segments) + ", " + memory(m.memoryLeft) + " of " + memory(m.memoryLimit) + " left" : "";
+}
+
+function gpuOf(m) {
+  if (!m.communicators) return "";
+  const left = m.gpuMemory ? ", " + memory(m.gpuMemoryLeft) + " of " + memory(m.gpuMemory) + " left" : "";
+  return m.communicators + left;
+}
+
+function whyOf(m, now) {
+  if (m.why || !m.broken) return m.why;
+  const more = m.broken > 1 ? ", and " + many(m.broken - 1, "more set is", "more sets are") + " broken" : "";
+  return m.brokenSet + ", " + span(now - m.brokenSince) + " ago" + more +
+    ": its operations fail until its ranks replace it (hvd_set_remove())";
+}
+
 function drawMembers(members, now) {
   put(at("membercount"), members.total === 0 ? "none yet" :
     [members.bad && members.bad + " with problems", members.busy && members.busy + " starting or waiting",
@@ -181,7 +204,8 @@ function drawMembers(members, now) {
   fill(at("members"), members.list.map(m => ({key: m.pod, cells: [
     [String(m.worker), "n"], [m.state, "state " + m.level], [m.ranks || "", "n"], [m.pod, "where"], [m.node, "where"],
     [m.batches ? m.batches.toLocaleString("en") : "", "n"],
-    [m.batches && m.idleMs >= 0 ? span(m.idleMs) : "", "n"], [setsOf(m), "n"], [span(now - m.created), "n"], [m.why, "words"]]})));
+    [m.batches && m.idleMs >= 0 ? span(m.idleMs) : "", "n"], [setsOf(m), "n"], [memoryOf(m), "n"], [gpuOf(m), "n"],
+    [span(now - m.created), "n"], [whyOf(m, now), "words"]]})));
   const left = members.total - members.list.length;
   put(at("membernote"), left > 0 ? left + " more are not shown; the ones with problems come first." : "");
 }

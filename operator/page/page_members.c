@@ -94,6 +94,10 @@ static void judge_running(struct member *m)
             m->level = states[i].level;
             m->state = states[i].text;
         }
+    if (m->known && m->level == LEVEL_OK && m->worker.broken > 0) {
+        m->level = LEVEL_BAD;
+        m->state = "a set is broken";
+    }
 }
 
 static void judge(struct member *m)
@@ -138,6 +142,17 @@ static json_t *row_of(const struct member *m)
         json_put(&j, "sets", json_integer((json_int_t)m->worker.sets));
         json_put(&j, "descriptors", json_integer((json_int_t)m->worker.descriptors));
         json_put(&j, "descriptorsMax", json_integer((json_int_t)m->worker.descriptors_max));
+        json_put(&j, "segments", json_integer((json_int_t)m->worker.segments));
+        json_put(&j, "memoryLeft", json_integer((json_int_t)m->worker.memory_left));
+        json_put(&j, "memoryLimit", json_integer((json_int_t)m->worker.memory_limit));
+        json_put(&j, "communicators", json_integer((json_int_t)m->worker.communicators));
+        json_put(&j, "gpuMemoryLeft", json_integer((json_int_t)m->worker.gpu_memory_left));
+        json_put(&j, "gpuMemory", json_integer((json_int_t)m->worker.gpu_memory));
+    }
+    if (m->worker.broken > 0) {
+        json_put(&j, "broken", json_integer((json_int_t)m->worker.broken));
+        json_put(&j, "brokenSince", json_integer((json_int_t)m->worker.broken_since));
+        json_put(&j, "brokenSet", page_text(m->worker.broken_set, WHY_MAX));
     }
     return j;
 }

@@ -55,6 +55,9 @@ GPU_MODEL := $(addprefix $(BUILD)/tests/,bench/bench_gpu bench/bench_gpu_bare fa
 bench-gpu-model: $(GPU_MODEL)  ## dead time and overlap of hvd beside bare NCCL, on fake GPUs that take time
 	$(Q)$(PY) tests/bench/gpu.py $(BUILD)
 
+bench-gpu-messages: $(BUILD)/tests/bench/bench_gpu_messages $(GPU_MODEL)  ## messages between fake GPUs that take time, by NCCL and through the host
+	$(Q)$<
+
 bench-life: all  ## init and shutdown, idle processor time, memory
 	$(Q)$(BUILD)/tests/bench/bench_life 4
 	$(Q)$(BUILD)/tests/bench/bench_life 2 67108864

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages between two ranks of one host, beside Open MPI's, in turn in one run.
 
-    messages.py BUILD [--rounds 5] [--ms 200]
+    messages.py BUILD [--rounds 5] [--ms 200] [--elastic]
 
 For each size the latency (half the time of a message there and back, in blocking calls) and the rate of 16 messages in
-flight. A ratio is that of the medians of one round; the median of the rounds is printed."""
+flight. A ratio is that of the medians of one round; the median of the rounds is printed. --elastic: hvd's job is elastic, so
+the sender keeps a message until the receiver has acknowledged it."""
 import argparse
 import os
 import statistics
@@ -31,10 +32,12 @@ def main():
     parser.add_argument("build")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ms", type=int, default=200)
+    parser.add_argument("--elastic", action="store_true")
     args = parser.parse_args()
     programs = os.path.join(args.build, "tests", "bench")
     end = ["-t", str(args.ms)] + [str(s) for s in SIZES]
     ours = [os.path.join(args.build, "hvdrun"), "--no-prefix", "--doctor=off", "-np", "2"]
+    ours += ["--min-np", "2", "--max-np", "2"] if args.elastic else []
     bind = ["--bind-to", "core" if len(os.sched_getaffinity(0)) >= 2 else "none"]
     print(stamp(args.rounds))
     rounds = []

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# chaos: the rank of the chaos run and the tests of its parts. See README.md.
+# chaos: the ranks of the chaos run and the tests of its parts. See README.md.
 
-CHAOS_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %/worker.c,$(wildcard tests/chaos/*.c)))
-CHAOS_BIN  := $(BUILD)/tests/chaos/worker
+CHAOS_BIN  := $(addprefix $(BUILD)/tests/chaos/,worker stages)
+CHAOS_OBJS := $(filter-out $(CHAOS_BIN:=.o),$(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/chaos/*.c)))
 MINUTES    ?= 10
 
-$(CHAOS_BIN): $(BUILD)/tests/chaos/worker.o $(CHAOS_OBJS) $(LIBHVD) $(LIBHVD).0
+$(CHAOS_BIN): %: %.o $(CHAOS_OBJS) $(LIBHVD) $(LIBHVD).0
 	$(call say,LD,$@)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) $(LDFLAGS) -L$(BUILD) -lhvd -lm -Wl,-rpath,'$$ORIGIN/../..'
 tests-bin test-e2e: $(CHAOS_BIN)

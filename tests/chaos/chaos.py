@@ -11,6 +11,7 @@ for 20 s, the job does not end well, or leaves a process behind; then the folder
 the last line is the command that repeats the run. (The same seed causes the same faults on the same ranks;
 the exact times depend on the machine.) Exit code 77: no scenario can run here."""
 import argparse
+import copy
 import json
 import os
 import random
@@ -25,7 +26,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import check  # noqa: E402
 import job as jobs  # noqa: E402
 import nemesis  # noqa: E402
+import replicas  # noqa: E402
 
+SCENARIOS = {**nemesis.SCENARIOS, **replicas.SCENARIOS}
 QUIET = 20     # seconds without a result; less than the coordinator's 30 s, after which a silent rank and its stacks are gone
 ENDING = 60    # seconds for a job to end on request
 STARTING = 30
@@ -35,16 +38,42 @@ class Failed(Exception):
     """The job did not do what it had to."""
 
 
+class Operations:
+    """worker.c."""
+
+    def __init__(self, args, seed):
+        self.args, self.seed = args, seed
+
+    def argv(self, build, records):
+        return [os.path.join(build, "tests", "chaos", "worker"), records,
+                "--seed", str(self.seed), "--max-bytes", str(self.args.max_bytes), "--pace", str(self.args.pace),
+                "--sets", str(self.seed % 2 if self.args.sets is None else self.args.sets),
+                *(["--only", self.args.only] if self.args.only else [])]
+
+    def options(self):
+        """For hvdrun."""
+        keep = self.seed // 2 % 2 if self.args.places is None else self.args.places
+        return ["--keep-places"] if keep else []
+
+    def settle(self, _run):
+        """What happens before the job is asked to end."""
+
+    def check(self, records):
+        return check.check(records)
+
+
 class Run:
     """One scenario, one job."""
 
     def __init__(self, args, name, seconds, seed):
-        self.args, self.name, self.seconds, self.seed = args, name, seconds, seed
+        self.args, self.name, self.seconds, self.seed = copy.copy(args), name, seconds, seed
         self.random = random.Random(seed)
-        self.acts, place, self.pause = nemesis.SCENARIOS[name]
-        self.target, self.count, self.pending = args.np, 0, []
+        self.acts, place, self.pause = SCENARIOS[name]
+        program = replicas.Stages if name in replicas.SCENARIOS else Operations
+        self.program = program(self.args, seed)
+        self.target, self.count, self.pending = self.args.np, 0, []
         self.folder = tempfile.mkdtemp(prefix="hvdc-")
-        self.place = nemesis.PLACES[place](self.folder, args)
+        self.place = nemesis.PLACES[place](self.folder, self.args)
         self.begin = time.monotonic()
         self.job = self.stuck = None
         self.best = 0
@@ -68,12 +97,10 @@ class Run:
 
     def start(self):
         build = os.path.abspath(self.args.build)
-        worker = [os.path.join(build, "tests", "chaos", "worker"), os.path.join(self.folder, "records"),
-                  "--seed", str(self.seed), "--max-bytes", str(self.args.max_bytes), "--pace", str(self.args.pace),
-                  *(["--only", self.args.only] if self.args.only else [])]
         size = ["-np", str(self.args.np), "--min-np", str(self.args.min), "--max-np", str(self.args.max)]
-        self.job = jobs.Job(self.folder, [os.path.join(build, "hvdrun"), *size, *self.place.more, *worker],
-                            self.place.env, self.place.before)
+        argv = [os.path.join(build, "hvdrun"), *size, *self.program.options(), *self.place.more,
+                *self.program.argv(build, os.path.join(self.folder, "records"))]
+        self.job = jobs.Job(self.folder, argv, self.place.env, self.place.before)
         deadline = time.monotonic() + STARTING
         while len(self.job.working()) < self.args.np:
             self.job.look()
@@ -124,6 +151,10 @@ class Run:
             self.due()
         if os.path.exists(os.path.join(self.job.records, "doom")):
             os.unlink(os.path.join(self.job.records, "doom"))
+        shutil.rmtree(os.path.join(self.job.records, "inject"), ignore_errors=True)
+        wrong = self.program.settle(self)
+        if wrong:
+            raise Failed(wrong)
         self.job.stop()
         deadline = time.monotonic() + ENDING
         while self.job.ended() is None:
@@ -162,7 +193,7 @@ class Run:
 
     def verdict(self, wrong, most=12):
         try:
-            done = check.check(self.job.records)
+            done = self.program.check(self.job.records)
         except (check.Broken, OSError) as error:
             return [str(error)]
         if not done:
@@ -216,19 +247,21 @@ def parse():
     p.add_argument("build", nargs="?", default="build")
     p.add_argument("--seconds", type=float, default=60)
     p.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
-    p.add_argument("--scenario", default="kill", help=", ".join(nemesis.SCENARIOS) + ", all")
+    p.add_argument("--scenario", default="kill", help=", ".join(SCENARIOS) + ", all")
     p.add_argument("--np", type=int, default=4)
     p.add_argument("--min", type=int, default=2)
     p.add_argument("--max", type=int, default=6)
     p.add_argument("--max-bytes", type=int, default=16 << 20)
     p.add_argument("--pace", type=int, default=2, help="milliseconds of rest in each step")
+    p.add_argument("--sets", type=int, choices=(0, 1), help="every other burst in a set; else by the seed")
+    p.add_argument("--places", type=int, choices=(0, 1), help="the job keeps places; else by the seed")
     p.add_argument("--only", help="KIND:DTYPE:in|out:COUNT:LENGTH: steps of these operations alone, to find a fault")
     p.add_argument("--keep", action="store_true", help="the logs, also when all is well")
     args = p.parse_args()
-    names = list(nemesis.SCENARIOS) if args.scenario == "all" else args.scenario.split(",")
-    unknown = [n for n in names if n not in nemesis.SCENARIOS]
+    names = list(SCENARIOS) if args.scenario == "all" else args.scenario.split(",")
+    unknown = [n for n in names if n not in SCENARIOS]
     if unknown:
-        p.error(f"no scenario {unknown[0]}; there are {', '.join(nemesis.SCENARIOS)} and all")
+        p.error(f"no scenario {unknown[0]}; there are {', '.join(SCENARIOS)} and all")
     return args, names
 
 

@@ -54,6 +54,7 @@ class Worker:
         self.offset = self.results = self.step = 0
         self.rank = self.size = self.epoch = None
         self.armed, self.works, self.ended = "", False, None
+        self.place, self.dead = None, False  # dead: its last step has failed with -EOWNERDEAD (stages.c)
         self.outside = False  # it has called hvd_init(), and is not a member yet
 
     def alive(self):
@@ -96,8 +97,14 @@ class Worker:
         elif kind == "world":
             self.outside = False
             self.rank, self.size, self.epoch = row["rank"], row["size"], row["e"]
+            self.place = row.get("place")
         elif kind == "step":
             self.works, self.step = True, row["step"]
+        elif kind == "value":
+            self.works, self.dead, self.step = True, False, row["step"]
+            self.results += 1
+        elif kind == "dead":
+            self.dead = True
         elif kind in ("end", "left", "fail"):
             self.ended = row
 

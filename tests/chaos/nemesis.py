@@ -132,15 +132,17 @@ def starve(run):
     return f"rank {chosen[0].rank} (pid {pid}) can open nothing for {seconds} s"
 
 
-def arm(run):
-    """The next worker to start will end itself in this phase of a repair."""
-    phase = run.random.choice(PHASES)
-    folder = os.path.join(run.job.records, "inject")
-    os.makedirs(folder, exist_ok=True)
-    run.count += 1
-    with open(os.path.join(folder, f"{phase}.{run.count}"), "w", encoding="ascii"):
-        pass
-    return f"the next worker to start ends itself in {phase}"
+def arming(phases):
+    """Returns an act: the next worker to start will end itself in one of these phases of a repair."""
+    def arm(run):
+        phase = run.random.choice(phases)
+        folder = os.path.join(run.job.records, "inject")
+        os.makedirs(folder, exist_ok=True)
+        run.count += 1
+        with open(os.path.join(folder, f"{phase}.{run.count}"), "w", encoding="ascii"):
+            pass
+        return f"the next worker to start ends itself in {phase}"
+    return arm
 
 
 def throttle(run):
@@ -225,7 +227,7 @@ SCENARIOS = {
     "several": ([(0.2, kill_several), (0.2, kill_soon_after), (0.6, grow)], None, (0.5, 2)),
     "joiners": ([(0.3, kill_joiner), (0.2, kill), (0.5, grow)], None, (0.1, 0.6)),
     "arrivals": ([(0.4, kill_arrival), (0.1, kill), (0.5, grow)], None, (0.05, 0.3)),
-    "phases": ([(0.35, arm), (0.3, kill), (0.35, grow)], None, (0.5, 1.5)),
+    "phases": ([(0.35, arming(PHASES)), (0.3, kill), (0.35, grow)], None, (0.5, 1.5)),
     "pause": ([(0.4, pause), (0.1, kill), (0.5, grow)], None, (0.5, 2)),
     "starve": ([(0.2, starve), (0.3, kill), (0.5, grow)], None, (0.3, 1)),
     "mixed": ([(0.1, kill), (0.1, doom), (0.05, kill_several), (0.05, kill_soon_after), (0.05, kill_first), (0.05, kill_joiner),

@@ -97,3 +97,16 @@ void record_op(struct record *r, uint32_t epoch, const struct plan *p, int index
                 hvd_dtype_name(op->dtype), hvd_op_name(op->op), op->count, op->in_place, rc,
                 v->hash, sets, v->bad, bad);
 }
+
+int record_fail(struct record *r, uint64_t step, const char *what, int rc)
+{
+    char text[256];
+    snprintf(text, sizeof(text), "%s", hvd_error());
+    for (char *p = text; *p; p++)
+        if (*p == '"' || *p == '\\' || (unsigned char)*p < ' ')
+            *p = '\'';
+    record_line(r, "fail", "\"step\": %" PRIu64 ", \"what\": \"%s\", \"rc\": %d, \"text\": \"%s\"",
+                step, what, rc, text);
+    fprintf(stderr, "worker: %s: %s (%d)\n", what, text, rc);
+    return 3;
+}

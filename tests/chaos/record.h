@@ -30,4 +30,8 @@ void record_line(struct record *r, const char *type, const char *format, ...)
 void record_op(struct record *r, uint32_t epoch, const struct plan *p, int index, int rc,
                const struct codes_verdict *v);
 
+/* Records that a call, `what`, failed with rc at this step, with hvd_error(), and says so on
+ * standard error. Returns the exit code of a worker, 3. */
+int record_fail(struct record *r, uint64_t step, const char *what, int rc);
+
 #endif

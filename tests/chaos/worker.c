@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * worker DIR [--seed N] [--every K] [--max-bytes B] [--pace MS]
+ * worker DIR [--seed N] [--every K] [--max-bytes B] [--pace MS] [--sets 0|1]
  *        [--only KIND:DTYPE:in|out:COUNT:LENGTH]: a rank of the chaos run. Steps of many operations
  * (plan.h) with values that tell who contributed (codes.h), hvd_commit() each K steps, until the
  * file DIR/stop is there. What returned is written to DIR/UID.jsonl (record.h) and then overwritten
  * at once, inputs and outputs. Only hvd.h and the shared library.
+ *
+ * With --sets 1 every other burst is one of a set of all ranks: the same results are right as in
+ * the world, and losses and boundaries concern both. All ranks make the set anew when ranks have
+ * joined.
  *
  * A file DIR/inject/PHASE.NUMBER arms the first worker that starts and finds it:
  * HVD_TEST_FAIL=PHASE makes it end itself in that phase of a repair. A file DIR/doom makes the
@@ -30,6 +34,7 @@
 #include "tests/chaos/ends.h"
 #include "tests/chaos/plan.h"
 #include "tests/chaos/record.h"
+#include "tests/chaos/ring.h"
 
 #define START_US 300000 /* between hvd_init() and hvd_enter(), at most */
 
@@ -38,6 +43,7 @@ struct state {
     uint64_t step; /* the next one */
     uint64_t hash; /* of all results so far: the same on every rank */
     uint64_t stop;
+    uint64_t set; /* of all ranks; 0: there is none */
 };
 
 struct worker {
@@ -46,6 +52,7 @@ struct worker {
     int64_t max_bytes;
     struct plan_op only; /* with only_length: every step consists of so many of these */
     int only_length;
+    bool sets;
     struct record record;
     struct hvd_world world;
     struct state state;
@@ -64,16 +71,7 @@ struct slot {
 
 static int fail(struct worker *w, const char *what, int rc)
 {
-    char text[256];
-    snprintf(text, sizeof(text), "%s", hvd_error());
-    for (char *p = text; *p; p++)
-        if (*p == '"' || *p == '\\' || (unsigned char)*p < ' ')
-            *p = '\'';
-    record_line(&w->record, "fail",
-                "\"step\": %" PRIu64 ", \"what\": \"%s\", \"rc\": %d, \"text\": \"%s\"",
-                w->state.step, what, rc, text);
-    fprintf(stderr, "worker: %s: %s (%d)\n", what, text, rc);
-    return 3;
+    return record_fail(&w->record, w->state.step, what, rc);
 }
 
 /* ---- one operation ---- */
@@ -137,6 +135,7 @@ static struct hvd_request request_of(const struct worker *w, const struct plan *
                                 .shape = s->shape,
                                 .op = op->op,
                                 .root = root_of(w, p, index),
+                                .set = op->burst % 2 ? (int)w->state.set : 0,
                                 .device = -1};
 }
 
@@ -187,11 +186,11 @@ static void shuffle(struct worker *w, int *order, int n)
 
 static int call_one(const struct plan_op *op, const struct hvd_request *r, struct slot *s)
 {
-    if (op->kind == HVD_ALLREDUCE)
+    if (r->set == 0 && op->kind == HVD_ALLREDUCE)
         return hvd_allreduce(r->name, r->input, r->output, op->count, r->dtype, r->op);
-    if (op->kind == HVD_BROADCAST)
+    if (r->set == 0 && op->kind == HVD_BROADCAST)
         return hvd_broadcast(r->name, r->output, op->count, r->dtype, r->root);
-    if (op->kind == HVD_BARRIER)
+    if (r->set == 0 && op->kind == HVD_BARRIER)
         return hvd_barrier(r->name);
     int rc = hvd_submit(r, 1, &s->handle);
     return rc < 0 ? rc : hvd_wait(s->handle);
@@ -273,6 +272,9 @@ static int run_step(struct worker *w)
     else
         plan_step(&p, w->seed, w->state.step, w->max_bytes);
     record_line(&w->record, "step", "\"step\": %" PRIu64 ", \"ops\": %d", p.step, p.nops);
+    int passed = ring_pass(p.step, w->world.rank, w->world.size);
+    if (passed < 0)
+        return fail(w, "a message", passed);
     for (int first = 0, n; first < p.nops; first += n) {
         for (n = 1; first + n < p.nops && p.ops[first + n].burst == p.ops[first].burst;)
             n++;
@@ -335,6 +337,24 @@ static int share_state(struct worker *w)
     return 4;
 }
 
+/* All ranks make a set of all ranks, instead of the one that there was. A rank that is lost since
+ * the boundary ends that on all of them: then there is none until the next change. */
+static int renew_set(struct worker *w)
+{
+    int all[CODES_MAX_RANKS], set = 0, rc = 0;
+    if (!w->sets)
+        return 0;
+    if (w->state.set && (rc = hvd_set_remove((int)w->state.set)) < 0)
+        return fail(w, "hvd_set_remove", rc);
+    for (int i = 0; i < w->world.size; i++)
+        all[i] = i;
+    rc = hvd_set_add(all, w->world.size, &set);
+    if (rc < 0 && rc != -EOWNERDEAD)
+        return fail(w, "hvd_set_add", rc);
+    w->state.set = (uint64_t)set;
+    return 0;
+}
+
 /* *ret_over: the run has ended for this rank. -ESHUTDOWN: it was asked to leave. */
 static int boundary(struct worker *w, bool *ret_over)
 {
@@ -347,6 +367,8 @@ static int boundary(struct worker *w, bool *ret_over)
     rc = look_at_world(w, rc);
     if (rc == 0 && changed && w->world.joined > 0)
         rc = share_state(w);
+    if (rc == 0 && changed && (w->world.joined > 0 || w->state.set == 0))
+        rc = renew_set(w);
     *ret_over = w->state.stop;
     return rc;
 }
@@ -376,6 +398,8 @@ static int work_on(struct worker *w)
         rc = share_state(w);
         over = w->state.stop;
     }
+    if (rc == 0)
+        rc = renew_set(w);
     w->has_state = true;
     while (rc == 0 && !over) {
         rc = run_step(w);
@@ -419,6 +443,8 @@ static int parse(struct worker *w, int argc, char **argv)
             w->max_bytes = (int64_t)value;
         else if (strcmp(argv[i], "--pace") == 0)
             w->pace_ms = value;
+        else if (strcmp(argv[i], "--sets") == 0)
+            w->sets = value;
         else if (strcmp(argv[i], "--only") != 0 ||
                  plan_parse_only(argv[i + 1], &w->only, &w->only_length) < 0)
             return -EINVAL;
@@ -431,7 +457,7 @@ int main(int argc, char **argv)
     struct worker w;
     if (parse(&w, argc, argv) < 0) {
         fprintf(stderr, "usage: worker DIR [--seed N] [--every K] [--max-bytes B] [--pace MS] "
-                        "[--only KIND:DTYPE:in|out:COUNT:LENGTH]\n");
+                        "[--sets 0|1] [--only KIND:DTYPE:in|out:COUNT:LENGTH]\n");
         return 2;
     }
     ends_arm(w.dir, argv);

@@ -201,7 +201,11 @@ class Case(operators.Installed):
             time.sleep(0.2)
 
     def refused(self, cause):
-        """Number of requests that were refused for that cause. The plane reports it a moment later."""
-        time.sleep(0.3)
+        """Number of requests that were refused for that cause, as of the plane's last report."""
         name = f'hvd_agents_refused_total{{cause="{cause}"}} '
         return sum(float(line.split()[-1]) for line in self.operator.page("/metrics")[1].splitlines() if line.startswith(name))
+
+    def await_refused(self, cause, count):
+        """The plane reports refusals a moment later. More than `count` are an error."""
+        wait_until(f"{count:.0f} requests that are refused for their {cause}", 30, lambda: self.refused(cause) >= count)
+        self.assertEqual(self.refused(cause), count)

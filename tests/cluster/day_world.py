@@ -60,6 +60,7 @@ class Pod:
         self.owner = owner.get("uid") if owner.get("kind") == "HvdJob" else None
         self.node, self.phase = spec.get("nodeName"), status.get("phase")
         self.deleting = "deletionTimestamp" in meta
+        self.born = int(meta["resourceVersion"])     # of the first event that was seen of it: see_pod()
         self.requests = collections.Counter()
         for container in spec["containers"]:
             for kind, text in (container.get("resources", {}).get("requests") or {}).items():
@@ -83,6 +84,7 @@ class Seen:
         self.admitted = self.latest = None     # when first and last
         self.value, self.wants, self.selector, self.tolerated = 0, {}, {}, set()
         self.pods = {}                         # {uid: Pod}
+        self.births = {}                       # {uid of each pod that it ever had: resourceVersion with which that came}
         self.events = collections.deque(maxlen=25)
         self.queued = 0                        # how often
         self.late_loss = False                 # a worker was lost after another had succeeded
@@ -113,6 +115,41 @@ class Seen:
         return any(c["type"] == "Valid" and c["status"] == "False" for c in self.status.get("conditions", []))
 
 
+class Gang:
+    """A gang as it was when it, or another one of its namespace, was admitted."""
+
+    def __init__(self, job):
+        self.least, self.wants, self.births = job.least, job.wants, job.births
+        self.ended = {uid for uid in job.births if uid not in job.pods or job.pods[uid].ended()}
+
+    def missing(self, version):
+        """How many of its pods did not exist yet at this version of the API server's data."""
+        existed = {uid for uid, born in self.births.items() if born < version}
+        return max(0, self.least - len(existed - self.ended))
+
+
+class Asked:
+    """What the operator asked of a quota when it admitted the job `key`: the pods that the gangs lacked. The watches of jobs,
+    pods and quotas may be seconds apart on a busy machine, so what came first is told by versions, and not by the clock."""
+
+    def __init__(self, key, version, gangs):
+        self.when, self.key, self.namespace, self.version, self.gangs = time.monotonic(), key, key.split("/")[0], version, gangs
+
+    def amount(self):
+        asked = collections.Counter()
+        for gang in self.gangs:
+            for _ in range(gang.missing(self.version)):
+                asked.update(as_quota(gang.wants))
+        return asked
+
+    def could_see(self, shown):
+        """What the operator can have seen as used: the last one before its decision was written, and those that this had
+        replaced for less than SEEN. shown: [(when, version, used)]."""
+        before = [(when, used) for when, version, used in shown if version < self.version]
+        replaced = [when for when, _ in before[1:]] + [float("inf")]
+        return [used for (_, used), until in zip(before, replaced) if until > self.when - SEEN]
+
+
 def as_quota(requests):
     """What a pod with these requests takes of a ResourceQuota."""
     return {"pods": 1, **{f"requests.{k}": v for k, v in requests.items()}}
@@ -140,6 +177,7 @@ class World(Invariants):
         self.crashes = collections.Counter()   # {job: how many of its pods were made to fail}
         self.lock, self.over = threading.RLock(), False
         self.jobs, self.pods, self.nodes, self.owners = {}, {}, {}, {}
+        self.pods_version = 0                  # of the last event of a pod
         self.fair, self.last, self.holder, self.recovered = 0.0, time.monotonic(), None, 0
         self.totals = collections.deque()      # (when, Counter of all nodes' resources)
         self.overtaken = {}                    # {(job that waits, job that was admitted): since, in fair seconds}
@@ -150,7 +188,7 @@ class World(Invariants):
         self.shown = collections.defaultdict(collections.deque)   # {namespace: [(when, resourceVersion, used) of its quota]}
         self.overruns = collections.deque()    # (when, namespace, version, kind, used, hard) of pods beyond a quota
         self.miscounts = 0                     # of these, those that Kubernetes let in by mistake
-        self.asked = collections.deque()       # (when, job that was admitted, what that asked of the quota)
+        self.asked = collections.deque()       # Asked: what gangs that were admitted ask of their quotas
 
     # ---- watching
 
@@ -283,6 +321,8 @@ class World(Invariants):
         super().see_pod(kind, pod)
         now = Pod(pod)
         before = self.pods.pop(now.uid, None)
+        now.born = before.born if before else now.born
+        self.pods_version = int(pod["metadata"]["resourceVersion"])
         self.note_used(kind, self.key(pod["metadata"]), now, pod.get("status", {}).get("conditions", []))
         key = self.owners.get(now.owner)
         job = self.jobs.get(key)
@@ -291,7 +331,7 @@ class World(Invariants):
         if job:
             self.of_job(kind, before, now, key, job)
         if kind == "ADDED":
-            self.note_overrun(now, int(pod["metadata"]["resourceVersion"]))
+            self.note_overrun(now, now.born)
 
     def note_used(self, kind, name, now, conditions):
         """Notes the names of pods whose program has ended. The operator does not count an end that it sees after, or together
@@ -308,6 +348,7 @@ class World(Invariants):
             job.pods.pop(now.uid, None)
         else:
             job.pods[now.uid] = now
+            job.births.setdefault(now.uid, now.born)
         lost = now.phase == "Failed" or (now.deleting or kind == "DELETED") and now.phase != "Succeeded"
         if lost and (job.phase == "Completing" or any(p.phase == "Succeeded" for p in job.pods.values())):
             job.late_loss = True
@@ -331,14 +372,13 @@ class World(Invariants):
             if used[kind] > limit + 0.01 and time.monotonic() > self.recovered:
                 self.overruns.append((time.monotonic(), pod.namespace, version, kind, used[kind], limit))
 
-    def note_asked(self, key):
-        """Notes what the operator asks for when it admits a gang: the missing pods of the gangs that it has just admitted."""
-        namespace, now, asked = key.split("/")[0], time.monotonic(), collections.Counter()
-        for name, job in self.jobs.items():
-            if name.startswith(namespace + "/") and job.phase == "Starting" and job.latest > now - SEEN:
-                for _ in range(job.least - sum(not p.ended() for p in job.pods.values())):
-                    asked.update(as_quota(job.wants))
-        self.asked.append((now, key, asked))
+    def note_asked(self, key, version):
+        """Notes the gangs of the namespace that the operator has just admitted. version: of the event that told of the last."""
+        namespace, now = key.split("/")[0], time.monotonic()
+        if now > self.recovered + RECOVERY:    # watches come back after pauses of up to 10 s (operator/api/informer.c)
+            self.asked.append(Asked(key, version, [
+                Gang(job) for name, job in self.jobs.items()
+                if name.startswith(namespace + "/") and job.phase == "Starting" and job.latest > now - SEEN]))
 
     def judge_quotas(self):
         ripe = time.monotonic() - SEEN
@@ -349,15 +389,21 @@ class World(Invariants):
                 self.miscounts += 1
             else:
                 self.fail("over quota", namespace, f"{kind}: {real} of {limit}, and status.used was {shown}")
-        while self.asked and self.asked[0][0] < ripe:
-            when, key, asked = self.asked.popleft()
-            namespace = key.split("/")[0]
-            shown = [used for at, _, used in self.shown[namespace] if when - SEEN < at < when + SEEN]
-            shown += [used for at, _, used in self.shown[namespace] if at <= when - SEEN][-1:]
-            for kind, limit in self.quotas.get(namespace, {}).items():
-                used = min((one[kind] for one in shown), default=0)
+        while self.asked and self.asked[0].when < ripe:
+            one = self.asked[0]
+            shown = self.shown[one.namespace]
+            behind = not any(version > one.version for _, version, _ in shown) or self.pods_version < one.version
+            if behind and one.when > ripe - 9 * SEEN:
+                return     # the watch of the quotas, or of the pods, has yet to tell what came before
+            self.asked.popleft()
+            asked, seen = one.amount(), one.could_see(shown)
+            for kind, limit in self.quotas.get(one.namespace, {}).items():
+                used = min((used[kind] for used in seen), default=0)
                 if asked[kind] > limit - used + 0.01:
-                    self.fail("asked beyond the quota", key, f"{kind}: {asked[kind]} asked, hard {limit}, used {used}")
+                    told = ", ".join(f"{when - one.when:+.1f} s {version} {used[kind]:g}" for when, version, used in shown
+                                     if abs(when - one.when) < 2 * SEEN)
+                    self.fail("asked beyond the quota", one.key, f"{kind}: {asked[kind]} asked, hard {limit}, used {used}; at "
+                                                                 f"version {one.version}, and status.used was: {told}")
 
     def check_share(self, namespace, key):
         """What a namespace's gangs hold never exceeds the share of the largest cluster since the oldest was admitted: the
@@ -386,6 +432,7 @@ class World(Invariants):
             self.jobs[key], self.owners[uid] = Seen(), key
             self.jobs[key].since = self.fair
             self.jobs[key].pods = {p.uid: p for p in self.pods.values() if p.owner == uid}
+            self.jobs[key].births = {p.uid: p.born for p in self.jobs[key].pods.values()}
         job = self.jobs[key]
         before, message = job.phase, job.message
         with contextlib.suppress(AttributeError, KeyError, TypeError):   # a malformed template
@@ -398,7 +445,7 @@ class World(Invariants):
             job.since, job.half, job.wordless = self.fair, 0, 0
             job.queued += job.phase == "Queued"
             if job.phase == "Starting":
-                self.admitted(key, job)
+                self.admitted(key, job, int(thing["metadata"]["resourceVersion"]))
             if job.phase == "Restarting" and job.message.startswith("preempted by"):
                 self.preempted(key, job)
         if job.status.get("failures", 0) > self.crashes[key]:
@@ -415,10 +462,10 @@ class World(Invariants):
 
     # ---- order
 
-    def admitted(self, key, job):
+    def admitted(self, key, job, version):
         job.admitted, job.latest = job.admitted or time.monotonic(), time.monotonic()
         self.admissions[key.split("/")[0]] += 1
-        self.note_asked(key)
+        self.note_asked(key, version)
         for other, waiting in self.jobs.items():
             if self.may_complain(waiting) and waiting.value > job.value:
                 self.overtaken[other, key] = self.fair

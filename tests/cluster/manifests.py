@@ -85,6 +85,7 @@ def words():
             yield spec(path, value, SCHEMA, field)
     for value in ("yes", 1, "", []):
         yield spec("runPolicy.suspend", value, SCHEMA, "suspend")
+        yield spec("keepPlaces", value, SCHEMA, "keepPlaces")
     for value in (7, ["x"], "m" * 254):
         yield spec("runPolicy.managedBy", value, SCHEMA, "managedBy")
 

@@ -337,7 +337,7 @@ class Agents(Case):
 
         for words in (None, "guessed", token("elsewhere"), token("hvd-operator")):
             self.assertIn(self.ask(path, words), (401, 403), words)
-        self.assertGreater(self.refused("token"), 0)
+        wait_until("a refusal to be counted", 30, lambda: self.refused("token") > 0)
         self.assertEqual(self.operator.metric("hvd_agents"), 1)
 
 

@@ -274,7 +274,7 @@ class Outage(Faults):
         wait_until("the API server", 120, lambda: self.answers("/readyz"))
         wait_until("it to lead again", 60, lambda: operator.metric("hvd_leader") == 1)
         operator.wait_ready(30)
-        wait_until("a word that it works again", 30, lambda: any("works again" in line for line in self.said(operator)))
+        wait_until("a word that it works again", 120, lambda: any("works again" in line for line in self.said(operator)))
         began, ended = [[line for line in self.said(operator) if ("works again" in line) == end] for end in (False, True)]
         self.assertRegex(began[0], "Connection (refused|timed out)")   # the latter on a busy machine
         self.assertEqual((len([line for line in began if "refused" in line]), len(ended)), (1, 1), self.said(operator))

@@ -117,6 +117,7 @@ class Input(agents.Case):
 
     def test_changes_that_cannot_be(self):
         for field, value, words in (("slotsPerWorker", 2, "slotsPerWorker cannot be changed"),
+                                    ("keepPlaces", True, "keepPlaces"),
                                     ("gang", {"backend": "volcano"}, "gang.backend cannot be changed"),
                                     ("runPolicy", {"managedBy": "x/y"}, "managedBy cannot be changed"),
                                     ("workers", 3, "workers cannot be changed in a job without minWorkers"),
@@ -216,20 +217,20 @@ class Input(agents.Case):
         for what, token in (("another pod's", self.token(second)), ("another job's", self.token(theirs)),
                             ("another audience's", self.token(first, "elsewhere"))):
             self.assertEqual(self.ask(f"{path}/status", token), 401, what)
-        self.assertEqual(self.refused("token"), before + 3)
+        self.await_refused("token", before + 3)
         # a body that is too long, and one that is not JSON, with a valid token
         before, good = self.refused("body"), self.token(first)
         self.assertEqual(self.ask(f"{path}/status", good), 200)
         posts = post_too_much(self, f"{path}/report", good)
         self.assertEqual(self.ask(f"{path}/report", good, "POST", '{"agent": 7}'), 400)
-        self.assertEqual(self.refused("body"), before + posts + 1)
+        self.await_refused("body", before + posts + 1)
         # the token of a finished job
         stolen, before = self.token(theirs), self.refused("pod")
         gone = f"/jobs/{other.get()['metadata']['uid']}/pods/{theirs['metadata']['uid']}/v1/status"
         other.delete()
         self.wait("its agent to go", 60, other, kubelet, lambda: self.operator.metric("hvd_agents") == 2)
         self.await_words("it to be refused", 30, lambda: self.ask(gone, stolen) == 404)
-        self.assertGreater(self.refused("pod"), before)
+        wait_until("a refusal to be counted", 30, lambda: self.refused("pod") > before)
 
 
 class Keys(agents.Case):
@@ -252,13 +253,13 @@ class Keys(agents.Case):
         mine = f"/jobs/{job.get()['metadata']['uid']}/pods/{job.pods()['good-0-0']['metadata']['uid']}/v1"
         before = self.refused("token"), self.refused("pod"), self.refused("body")
         self.assertEqual(self.ask(f"{mine}/status", key), 401)
-        self.assertEqual(self.refused("token"), before[0] + 1)
+        self.await_refused("token", before[0] + 1)
         join = json.dumps({"agent": f"{pod}.2", "host": "h", "version": "0", "slots": 1, "pid": 1})
         self.wait("the stolen key to open nothing", 30, job, kubelet,
                   lambda: self.ask(f"/jobs/{uid}/pods/{pod}/v1/join", key, "POST", join) == 404)
-        self.assertGreater(self.refused("pod"), before[1])
+        wait_until("a refusal to be counted", 30, lambda: self.refused("pod") > before[1])
         posts = post_too_much(self, f"{mine}/report", self.key_of(job))
-        self.assertEqual(self.refused("body"), before[2] + posts)
+        self.await_refused("body", before[2] + posts)
         self.assertEqual((job.status()["phase"], job.status()["restarts"], self.operator.metric("hvd_agents")),
                          ("Running", 0, 2))
 
@@ -272,7 +273,7 @@ class Keys(agents.Case):
         job.patch({"runPolicy": {"suspend": False}})
         self.wait("its end", 90, job, kubelet, lambda: job.status().get("phase") == "Failed")
         self.assertIn("refused this agent: HTTP 401", job.condition("Failed")["message"])
-        self.assertGreater(self.refused("token"), 0)
+        wait_until("a refusal to be counted", 30, lambda: self.refused("token") > 0)
 
     def test_keys_of_the_operator_that_are_none(self):
         """A foreign Secret has the name of the operator's: /readyz says so; when it is deleted, the operator is ready."""

@@ -5,7 +5,8 @@
 Sends HELLO; answers every LOST of a member of its world with HELLO (revoked), every CHANGE with HELLO
 (boundary), ends with 0 when it gets LEAVE, and with BYE and 0 when the file named by its argument is
 there. A joiner sends no ENTER while the file END.hold exists. Prints a line for each
-roster: "epoch 2 rank 0 of 2: 0 2* (change 1)", with * behind new members.
+roster: "epoch 2 rank 0 of 2: 0 2* (change 1)", with * behind new members, and "2@1*" for member 2 in
+place 1 where that is not its rank.
 A second argument makes it fail in one way:
   deaf      it does not answer a LOST
   out       it sends BYE with -5 at its first LOST, and exits with 3 after 3 s
@@ -21,6 +22,7 @@ import time
 
 HELLO, ROSTER, SHARE, PROGRESS, LOST, BYE, CHANGE, LEAVE, LIFELINE, REPAIRED, NUMBERS = range(1, 12)
 JOIN, REVOKED, BOUNDARY, ENTER = range(4)
+NEW, PLACE = 2, 4
 
 
 class Rank:
@@ -61,11 +63,16 @@ class Rank:
         self.epoch, rank, size = struct.unpack_from("<III", body)
         (self.applied,) = struct.unpack_from("<I", body, 44)
         pos, self.world, text = 56, [], []
-        for _ in range(size):
-            flags, member, length = struct.unpack_from("<BII", body, pos)
-            pos += 9 + length
+        for index in range(size):
+            flags, member = struct.unpack_from("<BI", body, pos)
+            pos += 5
+            place = index
+            if flags & PLACE:
+                (place,) = struct.unpack_from("<I", body, pos)
+                pos += 4
+            pos += 4 + struct.unpack_from("<I", body, pos)[0]
             self.world.append(member)
-            text.append("%d%s" % (member, "*" if flags & 2 else ""))
+            text.append("%d%s%s" % (member, "@%d" % place if place != index else "", "*" if flags & NEW else ""))
         assert pos == len(body)
         self.waiting = False
         if self.lost_at:
@@ -94,8 +101,9 @@ class Rank:
             elif kind == CHANGE:
                 (self.change,) = struct.unpack_from("<I", body)
             elif kind == NUMBERS:
-                print("place: epoch %d, rank %d of %d, local rank %d of %d, cross rank %d of %d"
-                      % struct.unpack("<7I", body), flush=True)
+                place = ", place %d" % struct.unpack_from("<I", body, 28) if len(body) > 28 else ""
+                print("numbers: epoch %d, rank %d of %d, local rank %d of %d, cross rank %d of %d%s"
+                      % (*struct.unpack_from("<7I", body), place), flush=True)
                 self.placed = True
             elif kind == LEAVE:
                 print("asked to leave: %s" % body.decode(), flush=True)

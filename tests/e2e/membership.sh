@@ -38,13 +38,13 @@ line() {
     return 1
 }
 
-# together N COMMAND...: COMMAND makes ranks join. They are held until N ranks in all have a place, and then enter in
+# together N COMMAND...: COMMAND makes ranks join. They are held until N ranks in all have their numbers, and then enter in
 # the same epoch: a rank that comes later than the others would get an epoch of its own.
 together() {
     local n=$1 rc=0 letting
     shift
     touch "$END.hold"
-    (line "$n" 'place: epoch'; rm "$END.hold") &
+    (line "$n" 'numbers: epoch'; rm "$END.hold") &
     letting=$!
     "$@" || rc=$?
     wait "$letting"

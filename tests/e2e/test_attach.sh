@@ -63,15 +63,16 @@ refusals() {
     wait $((first + second - pid)) && nothing_left
 }
 
-# A rank dies while there is no hvdrun, and another one later: the survivor waits for the new hvdrun.
+# A rank dies while there is no hvdrun: the new one makes the next epoch. It knows that places are kept, so the
+# replacement is rank 1 again.
 death_meanwhile() {
     local one
-    begun 3 -np 3 --min-np 1 $RANKS && one=$(pid_of 1) || return 1
+    begun 3 -np 3 --min-np 1 --keep-places $RANKS && one=$(pid_of 1) || return 1
     lost
     kill -KILL "$one"
     wait_until 10 ended "$one" || return 1
     attached && line 1 'hvdrun: epoch 2: 2 of 3 ranks after .* rank 1 on localhost (pid [0-9]*) was ended by signal 9' &&
-        line 2 'epoch [0-9]* rank . of 2: 0 2 (change 0)' && line 3 'rank . of 3: 0 2 3\*' && ends 0
+        line 2 'epoch [0-9]* rank . of 2: 0 2@2 (change 0)' && line 3 'rank . of 3: 0 3\* 2 ' && ends 0
 }
 
 # Output that is printed while there is no hvdrun comes afterwards.

@@ -148,5 +148,16 @@ done
 check a-plain-loop troubled "$accurate" -np 3 --min-np 2 -- examples/digits_torch.py --epochs 20
 check written-for-horovod troubled '^done: loss 0.0.* on 5 ranks' -np 3 --min-np 2 --max-np=5 \
     -- tests/python/horovod_script.py 10 5
+# four_end PROGRAM: all of four ranks end well, one of which takes the place of a rank that kills itself.
+four_end() {
+    timeout -k 5 120 "$RUN" --name "$MARK-four" -np 4 --min-np 3 --max-np 4 "$PY" "$1" >"$TMP/said" 2>&1
+    local rc=$?
+    [ "$rc" -eq 0 ] && [ "$(grep -c ': ok$' "$TMP/said")" -eq 4 ] && return
+    echo "exit code $rc"
+    cat "$TMP/said"
+    return 1
+}
+check process-sets four_end tests/python/elastic_sets.py
+check join-and-messages four_end tests/python/elastic_uneven.py
 check nothing-left nothing_left
 exit $failed

@@ -129,7 +129,7 @@ changes() {
     # Joiners are held, so that they enter in the same epoch.
     touch "$TMP/end.hold"
     (
-        wait_until 30 count_of 2 'place: epoch' "$TMP/1"
+        wait_until 30 count_of 2 'numbers: epoch' "$TMP/1"
         rm "$TMP/end.hold"
     ) &
     "$RUN" scale elastic 4 --wait 60 >"$TMP/2" && says '^change 1: 2 -> 4 ranks$' "$TMP/2" &&
@@ -213,6 +213,100 @@ PY
     wait_until 30 no_sets_shown && touch "$TMP/sets.end" && wait "$job"
 }
 
+# The memory of shared segments, and a broken set with its ranks, until it is removed.
+broken_sets() {
+    local py=${PY:-/usr/bin/python3} lib job
+    lib=$(realpath "$BUILD")/libhvd.so
+    end_jobs
+    cat >"$TMP/broken.py" <<PY
+import array, os, signal, time
+import hvd
+from hvd._lib import check, lib
+while os.path.exists("$TMP/broken.kill"):  # the replacement, which does nothing
+    if os.path.exists("$TMP/broken.end"):
+        os._exit(0)
+    time.sleep(0.05)
+hvd.init()
+pair = hvd.add_process_set([1, 2])
+if pair.included():
+    pair.fix()
+    hvd.allreduce(array.array("f", [1.0]), process_set=pair)
+for path in ("$TMP/broken.kill", "$TMP/broken.remove", "$TMP/broken.end"):
+    while not os.path.exists(path):
+        time.sleep(0.05)
+    if path.endswith("kill") and hvd.rank() == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if path.endswith("remove"):
+        check(lib.hvd_commit())
+        hvd.remove_process_set(pair)
+hvd.shutdown()
+PY
+    HVD_LIBRARY=$lib PYTHONPATH=$PWD/core/python "$RUN" --name sets --min-np 2 -np 3 \
+        "$py" "$TMP/broken.py" >"$TMP/job" 2>&1 &
+    job=$!
+    jobs+=("$job")
+    wait_until 30 sets_shown '^  memory        shared segments on localhost take [0-9.]* [KM]iB; .*iB of .*iB are left there$' &&
+        ! grep -q 'broken' "$TMP/1" && touch "$TMP/broken.kill" || return 1
+    wait_until 30 sets_shown '^  broken set    set 1 (ranks 1, 2) has lost 1 of its 2 ranks, [0-9]* m*s ago: ' &&
+        grep -q '^   1  .* active, 1 broken set$' "$TMP/1" && ! grep -q '^   0 .*broken' "$TMP/1" || return 1
+    touch "$TMP/broken.remove"
+    wait_until 30 no_sets_shown && ! grep -q broken "$TMP/1" && touch "$TMP/broken.end" && wait "$job"
+}
+
+communicators_counted() { curl -s "http://127.0.0.1:$1/metrics" | grep -q "^hvd_rank_communicators{rank=\"0\"} $2\$"; }
+
+# Communicators of NCCL's and the memory of the GPU, by the fake driver and NCCL; host memory stands for that of the GPU.
+communicators() {
+    local py=${PY:-/usr/bin/python3} lib port job
+    lib=$(realpath "$BUILD")
+    port=$(free_port)
+    end_jobs
+    cat >"$TMP/gpu.py" <<PY
+import array, ctypes, os, time
+driver = ctypes.CDLL("$lib/tests/fake/cuda.so", ctypes.RTLD_GLOBAL)
+rank = int(os.environ["HVD_RANK"])
+os.environ["FAKE_CUDA"] = f"memory=67108864;unified=1;uuid={0x40 + rank}"
+import hvd
+from hvd import _lib
+context = ctypes.c_void_p()
+assert driver.cuInit(0) == 0 and driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+def add(number):
+    data = (ctypes.c_float * 1000)()
+    shape = ctypes.c_int64(1000)
+    request = _lib.Request(kind=_lib.ALLREDUCE, name=b"sum", input=ctypes.addressof(data), output=ctypes.addressof(data),
+                           dtype=_lib.FLOAT32, ndim=1, shape=ctypes.pointer(shape), op=_lib.SUM, prescale=1, postscale=1,
+                           device=0, output_rows=-1, set=number)
+    handle = ctypes.c_int64()
+    _lib.check(_lib.lib.hvd_submit_sized(ctypes.byref(request), _lib.REQUEST_BYTES, 1, ctypes.byref(handle)))
+    _lib.check(_lib.lib.hvd_wait(handle))
+    _lib.lib.hvd_release(handle)
+hvd.init()
+sets = [hvd.add_process_set(ranks) for ranks in ([0, 1], [0, 2])]
+for one in sets:
+    if one.included():
+        add(one.process_set_id)
+for path in ("$TMP/gpu.remove", "$TMP/gpu.end"):
+    while not os.path.exists(path):
+        time.sleep(0.05)
+    if path.endswith("remove"):
+        hvd.remove_process_set(sets[1])
+        if rank < 2:
+            add(sets[0].process_set_id)
+hvd.shutdown()
+PY
+    HVD_LIBRARY=$lib/libhvd.so PYTHONPATH=$PWD/core/python HVD_NCCL_LIB=$lib/tests/fake/nccl-2.27/libnccl.so.2 \
+        HVD_KERNELS=/proc/self/exe FAKE_NCCL_MEMORY=4194304 \
+        "$RUN" --name sets --metrics "127.0.0.1:$port" -np 3 "$py" "$TMP/gpu.py" >"$TMP/job" 2>&1 &
+    job=$!
+    jobs+=("$job")
+    wait_until 30 sets_shown "^  communicators rank 0 has 2 of NCCL's; 5[0-9.]* MiB of 64.0 MiB were left on its GPU\$" &&
+        communicators_counted "$port" 2 &&
+        "$RUN" status sets --json | grep -q '"communicators": *2, *"gpu_memory_left": *5[0-9]*, *"gpu_memory": *67108864' &&
+        touch "$TMP/gpu.remove" || return 1
+    wait_until 30 sets_shown "^  communicators rank [01] has 1 of NCCL's; [56][0-9.]* MiB of 64.0 MiB were left on its GPU\$" &&
+        communicators_counted "$port" 1 && touch "$TMP/gpu.end" && wait "$job"
+}
+
 no_sets_shown() { "$RUN" status sets >"$TMP/1" && ! grep -q '^  sets' "$TMP/1"; }
 
 # complete_with WORD...: bash's completions for the last word
@@ -269,6 +363,8 @@ check list listing
 check refusals refusals
 check changes changes
 check sets sets
+check broken-sets broken_sets
+check communicators communicators
 check killed killed
 check watch watching
 check like-a-command like_a_command

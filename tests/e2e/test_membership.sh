@@ -38,6 +38,22 @@ changes() {
     ask /v1/status | grep -q '"change":3' && ends 0
 }
 
+# Places are kept: a replacement has the number of the lost rank, and the highest numbers leave.
+places() {
+    begin -np 4 --min-np 1 --max-np 6 --keep-places $RANKS
+    line 4 'epoch 1 rank . of 4: 0 1 2 3 (change 0)' && kill -KILL "$(pid_of 1)" || return 1
+    line 3 'epoch 2 rank . of 3: 0 2@2 3@3 (change 0)' &&
+        line 1 'numbers: epoch 2, rank 1 of 4, local rank 1 ' && line 4 'epoch 3 rank . of 4: 0 4\* 2 3 (change 1)' || return 1
+    [ "$(together 3 ask /v1/scale '{"np":6}')" = '{"change":2,"np":6} 200' ] &&
+        line 6 'epoch 4 rank . of 6: 0 4 2 3 5\* 6\* (change 2)' || return 1
+    [ "$(ask /v1/drain '{"rank":0}')" = '{"change":3,"np":5} 200' ] &&
+        line 5 'epoch 5 rank . of 5: 4@1 2@2 3@3 5@4 6@5 (change 3)' || return 1
+    ask /v1/status | grep -q '"rank":0,"member":4,.*"place":1' || return 1
+    [ "$(ask /v1/scale '{"np":4}')" = '{"change":4,"np":4} 200' ] &&
+        line 4 'epoch 6 rank . of 4: 4@1 2@2 3@3 5@4 (change 4)' && ends 0 || return 1
+    code 2 "$RUN" -np 2 --keep-places true 2>"$TMP/2" && says '--keep-places: a job of a fixed size never gets' "$TMP/2"
+}
+
 # An impossible change is refused with a reason, and the job is unchanged.
 refusals() {
     local rc=0
@@ -158,6 +174,7 @@ hvdrun_lost() {
 
 check "a lost rank is replaced" loss
 check "scale up, drain, scale down" changes
+check "places are kept" places
 check "changes that cannot be" refusals
 check "below min the survivors wait" below_min
 check "--elastic-timeout" timeout_ends

@@ -2,7 +2,7 @@
  *
  * fuzz_boot: input of the bootstrap. The first byte chooses between a stream of rendezvous frames
  * as rank 0 and as a peer reads them (a wrong proof does not end the stream, because random bytes
- * never have a right one), the roster behind a proof, and the agent's roster and place.
+ * never have a right one), the roster behind a proof, and the agent's roster and numbers.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -47,10 +47,15 @@ static void agent(const uint8_t *data, size_t size)
 {
     struct boot boot = {.agent_fd = -1, .size = RANKS};
     struct err err;
-    boot_agent_roster(&boot, data, size, &err);
+    bool good = boot_agent_roster(&boot, data, size, &err) == 0;
+    for (int r = 0; good && r < boot.size; r++)
+        if (boot.places[r] < r || boot.places[r] >= BOOT_SIZE_MAX ||
+            (r > 0 && boot.places[r] <= boot.places[r - 1]))
+            abort();
     boot_fini(&boot);
     if (boot_agent_numbers(&boot, data, size, &err) == 0 &&
-        (boot.numbers.rank >= boot.numbers.size || boot.numbers.local_size > boot.numbers.size))
+        (boot.numbers.rank >= boot.numbers.size || boot.numbers.local_size > boot.numbers.size ||
+         boot.numbers.place < boot.numbers.rank))
         abort();
 }
 

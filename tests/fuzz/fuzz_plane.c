@@ -53,8 +53,8 @@ static struct job_coordinator *make_job(bool began)
 /* The agent of the other pod has come back in time. */
 static void come_back(struct job_coordinator *c)
 {
-    struct card cards[] = {{.member = 0, .rank = 0, .agent = "p0.1", .host = "job-0"},
-                           {.member = 1, .rank = 1, .agent = "p1.1", .host = "job-1"}};
+    struct card cards[] = {{.agent = "p0.1", .host = "job-0"},
+                           {.member = 1, .rank = 1, .place = 1, .agent = "p1.1", .host = "job-1"}};
     struct rejoin_member own = {
         .member = 1, .pid = 2, .epoch = 2u << ROSTER_TERM_SHIFT | 1, .hello = true};
     struct rejoin told = {.n = 1, .members = &own, .known = 2};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fuzz_protocol: every body of the membership protocol, the agent's configuration and its output
- * frames. The first byte chooses. An accepted body is written and read again, and applied to a
- * roster.
+ * frames, and a rank's frame SETS. The first byte chooses. An accepted body is written and read
+ * again, and applied to a roster.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -37,7 +37,8 @@ static void make_roster(void)
 static void rebuild(struct join_body *join)
 {
     const struct roster_host hosts[] = {{"a", "h", 0, 4}, {"b", "i", 0, 4}};
-    const struct roster_elastic elastic = {.min = 1, .max = 4, .start_limit = 1};
+    const struct roster_elastic elastic = {
+        .min = 1, .max = 4, .start_limit = 1, .keep_places = true};
     const struct roster_saved saved = {.term = 1, .target = 2, .nmembers = 4};
     struct roster r;
     if (roster_begin_rebuild(&r, "job", (const uint8_t[MEMBER_KEY_SIZE]){1}, hosts, 2, &elastic,
@@ -114,8 +115,12 @@ static void answers(const char *text, size_t len)
     struct printed_body printed;
     if (printed_read(text, len, &printed, NULL) == 0)
         printed_fini(&printed);
-    if (roster_read(text, len, &world, NULL) == 0)
+    if (roster_read(text, len, &world, NULL) == 0) {
+        for (int i = 0; i < world.n; i++)
+            if (world.cards[i].place < i || world.cards[i].place >= MEMBER_RANKS_MAX)
+                abort();
         roster_body_fini(&world);
+    }
     if (notes_read(text, len, &notes, NULL) == 0)
         notes_fini(&notes);
 }
@@ -160,6 +165,30 @@ static void frames(const uint8_t *data, size_t size)
     }
 }
 
+/* What a frame says goes into a report, is written, read and shown. */
+static void sets(const uint8_t *bytes, size_t len)
+{
+    struct report_item item = {.type = REPORT_PROGRESS};
+    if (set_report_take(bytes, len, &item.sets) < 0)
+        return;
+    const struct report_body body = {.agent = "a", .seq = 9, .n = 1, .items = &item};
+    struct report_body again;
+    auto_free char *copy = report_write(&body);
+    if (!copy || report_read(copy, strlen(copy), &again, NULL) < 0)
+        abort();
+    const struct set_report *got = &again.items[0].sets;
+    if (got->n != item.sets.n || (got->n && (got->listed != item.sets.listed ||
+                                             got->communicators != item.sets.communicators ||
+                                             got->gpu_memory_left != item.sets.gpu_memory_left ||
+                                             got->gpu_memory != item.sets.gpu_memory)))
+        abort();
+    roster_report(&roster, &again, 4, NULL);
+    auto_free char *status = status_text(&roster, 8);
+    if (!status)
+        abort();
+    report_body_fini(&again);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
@@ -171,7 +200,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     memcpy(copy, data + 1, len);
     make_roster();
-    switch (data[0] % 8) {
+    switch (data[0] % 9) {
     case 0:
         join_or_welcome(copy, len);
         break;
@@ -192,6 +221,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 7:
         changes(copy, len);
+        break;
+    case 8:
+        sets((uint8_t *)copy, len);
         break;
     default:
         frames((uint8_t *)copy, len);

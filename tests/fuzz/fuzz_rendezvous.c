@@ -103,8 +103,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     int node = data[0] % 3, rank = nodes[node].rank;
-    if (rendezvous_create(SIZE, rank, nodes[node].parent, nodes[node].children, nodes[node].n, &ops,
-                          &w, &w.v, &err) < 0)
+    if (rendezvous_create(SIZE, rank, nodes[node].parent, nodes[node].children, nodes[node].n, 0,
+                          &ops, &w, &w.v, &err) < 0)
         abort();
     for (size_t at = 1; at + 2 <= size;) {
         size_t len = data[at + 1];

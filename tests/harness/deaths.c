@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -22,6 +23,8 @@
 static int member_main(int member, void *arg)
 {
     struct deaths *d = arg;
+    if (d->hosts)
+        setenv("HVD_LOCALITY", (char[]){d->hosts[member], 0}, 1);
     if (hvd_init() < 0)
         return FAIL("init: %s", hvd_error());
     for (int step = 0; step < DEATHS_STEPS; step++) {
@@ -66,4 +69,12 @@ void deaths_run_all(struct deaths *d, unsigned seeds)
                 fail_msg("seed %u: member %d ended with status %x", seed, m, job.members[m].status);
         elastic_fini(&job);
     }
+}
+
+void deaths_expect_end(struct elastic *job, uint32_t left, const char *what)
+{
+    if (!elastic_run(job, elastic_all_over, NULL, 60000))
+        fail_msg("%s: the job has not ended within a minute", what);
+    if (elastic_survivors(job) != left)
+        fail_msg("%s: members %x survived, not %x", what, elastic_survivors(job), left);
 }

@@ -19,6 +19,7 @@ struct deaths {
     int (*step)(int member, int step,
                 void *arg); /* runs one operation; returns 0, or the member's exit code */
     void *arg;
+    const char *hosts;           /* a character for each member, its host; NULL: one host */
     int gap;                     /* number of steps between the two deaths */
     int within_us;               /* a death comes within so many us of its step */
     _Atomic int at[ELASTIC_MAX]; /* the step each member is in */
@@ -27,6 +28,10 @@ struct deaths {
 /* Runs the job, with a boundary every five steps. seed decides when the deaths come. False: it did
  * not end within two minutes. */
 bool deaths_run(struct elastic *job, struct deaths *d, unsigned seed);
+
+/* Works until all members have ended, a minute at most. Fails the test (cmocka) unless exactly
+ * these members, a bit for each, have ended with exit code 0. what: the job, for the messages. */
+void deaths_expect_end(struct elastic *job, uint32_t left, const char *what);
 
 /* Runs a job for each seed from 1 to `seeds`. Fails the test (cmocka) if one does not end in time,
  * or a surviving member does not exit with 0. */

@@ -34,6 +34,12 @@ static inline int effort_share(void)
     return strict && strcmp(strict, "1") == 0 ? 1 : 3;
 }
 
+/* Every how many rows of a table of cases run. */
+static inline size_t effort_rows(void)
+{
+    return EFFORT_LEAST ? 3 : effort_share() == 1 ? 1 : 2;
+}
+
 /* How many of n rounds are run, at least one. */
 static inline int effort(int n)
 {

@@ -124,8 +124,10 @@ static void send_roster(struct elastic *job, const int *order, int n, int to)
     buf_put_u64(&body, job->departed_done);
     for (int i = 0; i < n; i++) {
         struct elastic_member *m = &job->members[order[i]];
-        buf_put_u8(&body, CTL_LOCAL);
+        buf_put_u8(&body, (uint8_t)(CTL_LOCAL | (job->keep_places ? CTL_PLACE : 0)));
         buf_put_u32(&body, (uint32_t)order[i]);
+        if (job->keep_places)
+            buf_put_u32(&body, (uint32_t)m->place);
         buf_put_u32(&body, (uint32_t)m->card.len);
         buf_put(&body, m->card.data, m->card.len);
     }
@@ -163,6 +165,38 @@ static bool all_joined(const struct elastic *job)
         if (!job->members[i].over && !job->members[i].waiting)
             return false;
     return true;
+}
+
+static void sort_by_place(const struct elastic *job, int *order, int n)
+{
+    for (int i = 1; i < n; i++)
+        for (int k = i; k > 0; k--) {
+            int low = order[k - 1], high = order[k];
+            if (job->members[low].place <= job->members[high].place)
+                break;
+            order[k - 1] = high;
+            order[k] = low;
+        }
+}
+
+/* Survivors, which come first in order, stay in their old order. Joiners come last, or take the
+ * lowest free places. */
+static void give_places(struct elastic *job, int *order, int survivors, int n)
+{
+    bool taken[ELASTIC_MAX] = {false};
+    sort_by_place(job, order, survivors);
+    for (int i = 0; i < n; i++) {
+        int place = 0;
+        while (taken[place])
+            place++;
+        if (!job->keep_places)
+            place = i;
+        else if (i < survivors)
+            place = job->members[order[i]].place;
+        job->members[order[i]].place = place;
+        taken[place] = true;
+    }
+    sort_by_place(job, order, n);
 }
 
 static void install(struct elastic *job, const int *order, int n)
@@ -211,12 +245,16 @@ static void publish(struct elastic *job)
         let_go(job);
         job->changing = false;
     }
-    /* By member number: survivors keep their order, joiners come last. */
-    for (int i = 0; i < job->n; i++) {
-        struct elastic_member *m = &job->members[i];
-        if (!m->over && !m->given_up && m->waiting && (m->active || boundary))
-            order[n++] = i;
+    int survivors = 0;
+    for (int joins = 0; joins < (boundary ? 2 : 1); joins++) {
+        for (int i = 0; i < job->n; i++) {
+            struct elastic_member *m = &job->members[i];
+            if (!m->over && !m->given_up && m->waiting && m->active == !joins)
+                order[n++] = i;
+        }
+        survivors = joins ? survivors : n;
     }
+    give_places(job, order, survivors, n);
     if (n > 0)
         install(job, order, n);
 }
@@ -232,7 +270,7 @@ static int count_active(const struct elastic *job)
 }
 
 /* Sends provisional numbers, as if the member were admitted now. */
-static void send_place(struct elastic *job, int member)
+static void send_numbers(struct elastic *job, int member)
 {
     struct buf body = {0};
     const int n = count_active(job);
@@ -262,10 +300,10 @@ static void on_hello(struct elastic *job, struct elastic_member *m, const struct
     buf_reset(&m->card);
     buf_put(&m->card, f->body + r.pos, f->len - r.pos);
     m->left = false;
-    m->arrived = job->places && job->epoch > 0 && m->why == CTL_JOIN && !m->was_in;
+    m->arrived = job->numbers && job->epoch > 0 && m->why == CTL_JOIN && !m->was_in;
     m->waiting = !m->arrived;
     if (m->arrived)
-        send_place(job, (int)(m - job->members));
+        send_numbers(job, (int)(m - job->members));
     publish(job);
 }
 
@@ -311,6 +349,10 @@ static void on_frame(struct elastic *job, struct elastic_member *m, struct ctl_f
         break;
     case CTL_PROGRESS:
         m->batches = reader_u64(&r);
+        break;
+    case CTL_SETS:
+        buf_reset(&m->sets);
+        buf_put(&m->sets, f->body, f->len);
         break;
     case CTL_REPAIRED:
         reader_u32(&r);
@@ -418,6 +460,15 @@ bool elastic_run_to(struct elastic *job, const _Atomic int *at, int step, int ms
     return elastic_run(job, step_has_come, &to, ms);
 }
 
+uint32_t elastic_survivors(const struct elastic *job)
+{
+    uint32_t mask = 0;
+    for (int i = 0; i < job->n && i < 32; i++)
+        if (WIFEXITED(job->members[i].status) && WEXITSTATUS(job->members[i].status) == 0)
+            mask |= 1u << i;
+    return mask;
+}
+
 void elastic_fini(struct elastic *job)
 {
     for (int i = 0; i < job->n; i++) {
@@ -430,5 +481,6 @@ void elastic_fini(struct elastic *job)
             close(m->fd);
         ctl_fini(&m->ctl);
         buf_fini(&m->card);
+        buf_fini(&m->sets);
     }
 }

@@ -34,7 +34,9 @@ struct elastic_member {
     bool leaving;    /* is asked to leave at the next boundary */
     bool given_up;   /* the other members were told that it is lost, though it is alive */
     int rank, status;
+    int place;        /* its place in the newest epoch in which it was */
     uint64_t batches; /* finished batches, as last reported */
+    struct buf sets;  /* body of its last frame SETS */
 };
 
 struct elastic {
@@ -47,7 +49,8 @@ struct elastic {
     uint64_t slowest;       /* the longest repair time in these frames, ns */
     uint64_t departed_done; /* the largest number of finished operations in any BYE */
     bool late_deaths;       /* deaths are reported only after the next epoch was published */
-    bool places;            /* joiners get provisional numbers at once, as from a real agent */
+    bool numbers;           /* joiners get provisional numbers at once, as from a real agent */
+    bool keep_places;       /* a joiner takes the lowest free place; else joiners come last */
     uint8_t key[32];
 };
 
@@ -79,6 +82,9 @@ bool elastic_all_over(struct elastic *job, void *arg);
 
 /* For elastic_run(): true when all members from number *(int *)arg on wait for a world. */
 bool elastic_joiners_wait(struct elastic *job, void *arg);
+
+/* The members that have ended with exit code 0, a bit for each of the first 32. */
+uint32_t elastic_survivors(const struct elastic *job);
 
 /* Kills live members and closes everything. */
 void elastic_fini(struct elastic *job);

@@ -140,7 +140,7 @@ void enter_job_begin(struct elastic *job, enum enter_how how)
     memset(enter_board, 0, sizeof(*enter_board));
     enter_board->how = how;
     elastic_init(job);
-    job->places = true;
+    job->numbers = true;
     for (int m = 0; m < ENTER_OLD; m++)
         elastic_add(job, old, NULL, NULL);
     enter_job_step(job, 10);

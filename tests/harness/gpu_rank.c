@@ -253,10 +253,13 @@ int gpu_rank_close_gpu(struct gpu_rank *me)
         cuda_stream_destroy(d, me->stream);
     }
     cuda_leave(&me->visit);
+    int left = me->gpu ? me->gpu->room.communicators + me->gpu->room.making : 0;
     gpu_close(me->gpu);
     find_live(me, getenv("HVD_NCCL_LIB"));
     if (!clean)
         return FAIL("a thread stays in NCCL");
+    if (left != 0)
+        return FAIL("%d communicators are counted", left);
     if (me->nccl_live && me->nccl_live() != 0)
         return FAIL("%d communicators were not destroyed", me->nccl_live());
     return lost || me->fake->live() == me->before

@@ -166,7 +166,8 @@ struct hvd_request gpu_side_request(const struct gpu_side *g, enum hvd_kind kind
                                 .input = g->in.at,
                                 .output = g->in.at,
                                 .device = g->d->ordinal,
-                                .stream = g->stream};
+                                .stream = g->stream,
+                                .set = g->set};
 }
 
 int gpu_side_send(struct gpu_side *g, size_t at, size_t bytes)

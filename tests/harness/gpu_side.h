@@ -23,6 +23,7 @@ struct gpu_side {
     struct cuda_memory in, out, locked;
     uint8_t *host; /* pinned host memory of 2 * room bytes, for copies both ways */
     size_t room;
+    int set; /* of gpu_side_request(); 0: the world */
     struct err err;
 };
 

@@ -387,6 +387,7 @@ static int rank_main(int rank, int size, void *arg)
 {
     static const struct device_ways ways = {.staged = true};
     const struct job *job = arg;
+    struct gpu_home home = {0};
     struct device *device = NULL;
     struct rank me = {0};
     struct err err = {0};
@@ -396,7 +397,7 @@ static int rank_main(int rank, int size, void *arg)
         return 10;
     int rc = open_device(&me, &err);
     if (rc == 0)
-        rc = device_create(&ways, &device, &err);
+        rc = device_create(&ways, &home, &device, &err);
     if (rc == 0)
         rc = coll_add_algorithms(me.r.coll, device_algorithms, device, &err);
     me.fake->delay(job->delay_us);

@@ -205,15 +205,6 @@ static int train(int member, void *arg)
 
 /* ---- checks ---- */
 
-static uint32_t survivors(const struct elastic *job)
-{
-    uint32_t mask = 0;
-    for (int i = 0; i < job->n; i++)
-        if (WIFEXITED(job->members[i].status) && WEXITSTATUS(job->members[i].status) == 0)
-            mask |= 1u << i;
-    return mask;
-}
-
 /* All members that have a result have the same one, and it contains the part of every survivor. */
 static void check_results(const struct board *b, const struct elastic *job)
 {
@@ -272,7 +263,7 @@ static void kill_one(bool in_place)
     kill(job.members[2].pid, SIGKILL);
     let_go(b);
     assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
-    assert_int_equal(survivors(&job), 0xb);
+    assert_int_equal(elastic_survivors(&job), 0xb);
     check_results(b, &job);
     assert_int_equal(b->worlds[0][10], 4);
     assert_int_equal(b->worlds[0][59], 3);
@@ -304,7 +295,7 @@ static void test_kill_all_but_one(void **state)
     }
     let_go(b);
     assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
-    assert_int_equal(survivors(&job), 8);
+    assert_int_equal(elastic_survivors(&job), 8);
     check_results(b, &job);
     assert_int_equal(b->worlds[3][99], 1);
     elastic_fini(&job);
@@ -322,7 +313,7 @@ static void test_kill_two_at_once(void **state)
     kill(job.members[3].pid, SIGKILL);
     let_go(b);
     assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
-    assert_int_equal(survivors(&job), 6);
+    assert_int_equal(elastic_survivors(&job), 6);
     check_results(b, &job);
     elastic_fini(&job);
 }
@@ -349,7 +340,7 @@ static void test_kill_in_repair(void **state)
         let_go(b);
         if (!elastic_run(&job, elastic_all_over, NULL, 60000))
             fail_msg("killed at %s: the job has not ended within a minute", place);
-        uint32_t left = survivors(&job);
+        uint32_t left = elastic_survivors(&job);
         /* A repair does not pass every place, so the second rank may live. */
         if (left != 9 && left != 0xb)
             fail_msg("killed at %s: members %x survived", place, left);
@@ -383,10 +374,10 @@ static void test_kill_at_random(void **state)
         let_go(b);
         if (!elastic_run(&job, elastic_all_over, NULL, 60000))
             fail_msg("seed %u: the job has not ended within a minute", seed);
-        if (survivors(&job) != (0xf & ~(1u << seed % 3))) {
+        if (elastic_survivors(&job) != (0xf & ~(1u << seed % 3))) {
             for (int m = 0; m < 4; m++)
                 printf("member %d: status %x, at step %d\n", m, job.members[m].status, b->at[m]);
-            fail_msg("seed %u: members %x survived", seed, survivors(&job));
+            fail_msg("seed %u: members %x survived", seed, elastic_survivors(&job));
         }
         check_results(b, &job);
         elastic_fini(&job);
@@ -415,7 +406,7 @@ static void test_grow_and_shrink(void **state)
     elastic_announce(&job);
     let_go(b);
     assert_true(elastic_run(&job, elastic_all_over, NULL, 60000));
-    assert_int_equal(survivors(&job), 0xf);
+    assert_int_equal(elastic_survivors(&job), 0xf);
     check_results(b, &job);
     assert_int_equal(b->worlds[0][since], 4);
     assert_int_equal(b->worlds[0][STEPS - 1], 3);
@@ -447,8 +438,8 @@ static void test_kill_in_change(void **state)
         let_go(b);
         if (!elastic_run(&job, elastic_all_over, NULL, 60000))
             fail_msg("killed at %s: the job has not ended within a minute", places[i / 2]);
-        if ((survivors(&job) & ~2u) != 0x1d)
-            fail_msg("killed at %s: members %x survived", places[i / 2], survivors(&job));
+        if ((elastic_survivors(&job) & ~2u) != 0x1d)
+            fail_msg("killed at %s: members %x survived", places[i / 2], elastic_survivors(&job));
         check_results(b, &job);
         for (int step = 0; step < 60; step++)
             for (int m = 2; m < 5; m++)

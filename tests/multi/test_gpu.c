@@ -2,7 +2,8 @@
  *
  * GPU tensors through hvd.h, on the fake driver, by each way to exchange them: every kind, in place
  * and not, results that the engine allocates, fused and frozen steps on a slow device that fills
- * its inputs late, beside tensors of the host. Refusals and failures are in test_gpu_faults.c.
+ * its inputs late, beside tensors of the host, in sets. Refusals and failures are in
+ * test_gpu_faults.c.
  *
  * With HVD_TEST_REAL_GPU=1 (make test-gpu) the tests use the first GPU of this machine and the real
  * NCCL: with one rank, and from NCCL 2.30 on with several that share the GPU.
@@ -35,8 +36,8 @@
 #include "tests/harness/world.h"
 
 #define OLDER      (size_t) effort(2) /* how many older versions of NCCL run */
-#define MOST_RANKS (EFFORT_WHOLE ? 4 : 3)
-#define TYPES      (EFFORT_LEAST ? 3 : 1) /* 3: only every third dtype */
+#define MOST_RANKS (EFFORT_WHOLE ? 4 : EFFORT_LEAST ? 2 : 3)
+#define TYPES      (EFFORT_LEAST ? 5 : 1) /* 5: only every fifth dtype */
 
 #define TENSORS 60
 #define LARGE   7 /* tensors 7, 27 and 47 are too large to be packed with the others */
@@ -229,6 +230,38 @@ static int kinds(struct gpu_side *g, int rank, int size)
     return rc;
 }
 
+/* ---- in sets ---- */
+
+#define SETS 3
+
+/* All kinds in sets that overlap, beside steps of the world. */
+static int in_sets(struct gpu_side *g, int rank, int size)
+{
+    static const int ranks[SETS][4] = {{0, 2}, {1, 3}, {3, 1, 0}};
+    static const int n[SETS] = {2, 2, 3};
+    int set[SETS], rc = 0;
+    for (int s = 0; s < SETS; s++)
+        if (hvd_set_add(ranks[s], n[s], &set[s]) != 0)
+            return FAIL("%s", hvd_error());
+    for (int round = 0; round < 2 && rc == 0; round++) {
+        for (int s = 0; s < SETS && rc == 0; s++) {
+            int mine = hvd_set_rank(set[s]);
+            g->set = set[s];
+            if (mine >= 0)
+                rc = kinds(g, mine, n[s]);
+            if (mine >= 0 && rc == 0)
+                rc = gpu_job_sum(g, mine, n[s], HVD_FLOAT32, HVD_AVERAGE, 1500000, round, round);
+        }
+        g->set = 0;
+        if (rc == 0)
+            rc = step(g, rank, size, round);
+    }
+    for (int s = 0; s < SETS && rc == 0; s++)
+        if (hvd_set_remove(set[s]) != 0)
+            rc = FAIL("%s", hvd_error());
+    return rc;
+}
+
 /* ---- on the fake driver ---- */
 
 static void both(int size, const char *const *env, const char *way)
@@ -275,14 +308,25 @@ static void test_nccl(void **state)
                 (struct gpu_job){"nccl", "count=8;cuModuleLoadData=209", 0, -1, sums});
 }
 
+static void test_sets(void **state)
+{
+    if (!EFFORT_LEAST) {
+        gpu_job_run(4, gpu_job_fallback, (struct gpu_job){"staged", NULL, 0, -1, in_sets});
+        gpu_job_run(4, gpu_job_nccl("2.27", NULL), (struct gpu_job){"nccl", NULL, 0, -1, in_sets});
+    }
+    gpu_job_run_on("aabb", gpu_job_nccl("2.27", NULL),
+                   (struct gpu_job){"nccl", "count=8;delay_us=200", 0, -1, in_sets});
+}
+
 /* On streams whose schedules are computed (tests/fake/README.md), with bytes that are moved. */
 static void test_in_time(void **state)
 {
 #define IN_TIME "FAKE_CUDA_TIME=h2d=2e9,d2h=2e9,d2d=20e9,copy=2e-6,kernel=20e-6,launch=5e-6"
     static const char *const fallback[] = {"HVD_GPU_FALLBACK=1", "HVD_NCCL_LIB=/none", IN_TIME,
                                            NULL};
-    both(3, gpu_job_nccl("2.27", IN_TIME), "nccl");
-    both(2, fallback, "staged");
+    both(EFFORT_LEAST ? 2 : 3, gpu_job_nccl("2.27", IN_TIME), "nccl");
+    if (!EFFORT_LEAST)
+        both(2, fallback, "staged");
 }
 
 /* A back end chosen by name, without permission to fall back. */
@@ -301,6 +345,7 @@ static void test_real_staged(void **state)
         gpu_job_run(size, gpu_job_fallback, (struct gpu_job){"staged", NULL, 0, 0, kinds});
     }
     gpu_job_run(2, gpu_job_fallback, (struct gpu_job){"staged", NULL, 0, 0, sums});
+    gpu_job_run(4, gpu_job_fallback, (struct gpu_job){"staged", NULL, 0, 0, in_sets});
 }
 
 /* CUDA's own packages do not contain NCCL. An NCCL that is broken is no reason to skip. */
@@ -350,10 +395,8 @@ int main(void)
     if (gpu_side_is_real())
         return on_real_gpu();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_staged),
-        cmocka_unit_test(test_nccl),
-        cmocka_unit_test(test_in_time),
-        cmocka_unit_test(test_named),
+        cmocka_unit_test(test_staged),  cmocka_unit_test(test_nccl),  cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_in_time), cmocka_unit_test(test_named),
     };
     return cmocka_run_group_tests_name("multi/test_gpu", tests, NULL, NULL);
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory of an allreduce on GPUs: an engine's first operation on GPUs (GPU, NCCL, communicator, the
- * choice of the way) and a second one, with each allocation of hvd's own code on one rank failing
- * in turn. Each attempt returns an error or succeeds. All ranks choose the same way, no rank waits
- * for ever, nothing is left on the GPU, and the next engine of the same processes works.
+ * choice of the way), a second one and an Adasum, with each allocation of hvd's own code on one
+ * rank failing in turn. Each attempt returns an error or succeeds. All ranks choose the same way,
+ * no rank waits for ever, nothing is left on the GPU, and the next engine of the same processes
+ * works.
  *
  * timeout: 900
  * takes: 17 s
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -39,15 +41,28 @@ struct board {
     _Atomic int over, told;
 };
 
-/* One sum. fail_at counts the engine's allocations, without those of this test. */
+/* What a rank has, of which the result is computed: a sum, or the Adasum of equal tensors. */
+static float value(bool adasum, int rank, int salt, int i)
+{
+    return (float)(adasum ? 1 + i % 10 : rank + salt + i % 10);
+}
+
+static float result(bool adasum, int salt, int i)
+{
+    return (float)(adasum ? 1 + i % 10 : 6 + RANKS * (salt + i % 10));
+}
+
+/* One operation. fail_at counts the engine's allocations, without those of this test. */
 static int one(struct gpu_side *g, int rank, int salt, long *fail_at)
 {
     const int64_t n = COUNT;
+    const bool adasum = salt == 2;
     struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, "sum", HVD_FLOAT32, 1, &n);
     hvd_handle h;
     float *f = (float *)g->host;
+    r.op = adasum ? HVD_ADASUM : HVD_SUM;
     for (int i = 0; i < COUNT; i++)
-        f[i] = (float)(rank + salt + i % 10);
+        f[i] = value(adasum, rank, salt, i);
     if (gpu_side_send(g, 0, COUNT * 4) < 0)
         return FAIL("%s", g->err.msg);
     /* No allocation inside NCCL fails: the other ranks would notice that only by a long wait. */
@@ -61,7 +76,7 @@ static int one(struct gpu_side *g, int rank, int salt, long *fail_at)
     if (gpu_side_read(g, g->in.at, COUNT * 4) < 0)
         return FAIL("%s", g->err.msg);
     for (int i = 0; i < COUNT; i++)
-        if (f[i] != (float)(6 + RANKS * (salt + i % 10)))
+        if (!(fabsf(f[i] - result(adasum, salt, i)) < 1e-4F))
             return FAIL("element %d is %g", i, (double)f[i]);
     return 0;
 }
@@ -74,7 +89,7 @@ static int live(struct gpu_side *g, int rank, long fail_at, long *ret_failed)
     /* A rank that fails after the barrier may be gone before the barrier is done here. */
     int rc = hvd_barrier("all");
     fail_alloc.failed = 0;
-    for (int i = 0; i < 2 && rc == 0; i++)
+    for (int i = 0; i < 3 && rc == 0; i++)
         rc = one(g, rank, i, &fail_at);
     *ret_failed = fail_alloc.failed;
     if (rc < 0 && !hvd_error()[0])

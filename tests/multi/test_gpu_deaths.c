@@ -47,7 +47,7 @@
  * while it is in flight, and in the step that is repeated until a joiner is there. */
 #define DELAY_US 300
 
-#define STRIDE  (effort_share() == 1 ? 2 : 4)
+#define STRIDE  (EFFORT_LEAST ? 9 : effort_share() == 1 ? 2 : 4)
 #define MOST(n) (effort_share() == 1 ? (n) : (n) / 2)
 
 struct board {

@@ -2,7 +2,7 @@
  *
  * An elastic world whose tensors are on GPUs of the fake driver, while ranks are killed and one
  * joins. Each rank's part is in the result completely or not at all, the same on all ranks, also in
- * place; by each way to exchange GPU tensors.
+ * place; by each way to exchange GPU tensors, and in a set of all ranks.
  *
  * With HVD_TEST_REAL_GPU=1 (make test-gpu) all ranks share the first GPU of this machine: through
  * the host's memory, and through NCCL where it allows that (from 2.30 on).
@@ -55,6 +55,7 @@ struct member {
     struct gpu_side g;
     struct board *b;
     int number, step;
+    int set;                   /* of all ranks, in which every other step is; 0: none */
     int64_t crew[ELASTIC_MAX]; /* member of each rank, as all reported at the last boundary */
 };
 
@@ -204,6 +205,7 @@ static int scatter(struct member *m)
 
 static int one_step(struct member *m)
 {
+    m->g.set = m->step % 2 ? m->set : 0;
     int rc = reduce(m);
     rc = rc ? rc : gather(m);
     rc = rc ? rc : tell(m);
@@ -224,9 +226,17 @@ static int agree(struct member *m)
     return rank_crew(m->number, m->crew) < 0 ? FAIL("crew: %s", hvd_error()) : 0;
 }
 
+static int add_set(struct member *m)
+{
+    static const int all[] = {0, 1, 2, 3};
+    return hvd_set_add(all, hvd_size(), &m->set) < 0 ? FAIL("set: %s", hvd_error()) : 0;
+}
+
 static int train(struct member *m)
 {
     int rc = agree(m);
+    if (rc == 0 && !m->b->grows)
+        rc = add_set(m);
     while (rc == 0 && m->step < STEPS) {
         atomic_store(&m->b->at[m->number], m->step);
         rc = one_step(m);

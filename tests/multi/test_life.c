@@ -143,10 +143,11 @@ static void test_wrong_time(void **state)
 static int bad_setting(int rank, int size, void *arg)
 {
     static const char *const bad[][2] = {
-        {"HVD_FUSION_THRESHOLD", "many"}, {"HVD_CYCLE_TIME", "-1"},
-        {"HVD_CACHE_CAPACITY", "1e3"},    {"HVD_FREEZE_AFTER", "x"},
-        {"HVD_LOG_LEVEL", "loud"},        {"HVD_STALL_CHECK_DISABLE", "maybe"},
-        {"HVD_START_TIMEOUT", "0"},       {"HVD_STALL_CHECK_TIME_SECONDS", "nan"},
+        {"HVD_FUSION_THRESHOLD", "many"},  {"HVD_CYCLE_TIME", "-1"},
+        {"HVD_CACHE_CAPACITY", "1e3"},     {"HVD_FREEZE_AFTER", "x"},
+        {"HVD_LOG_LEVEL", "loud"},         {"HVD_STALL_CHECK_DISABLE", "maybe"},
+        {"HVD_START_TIMEOUT", "0"},        {"HVD_STALL_CHECK_TIME_SECONDS", "nan"},
+        {"HVD_HIERARCHICAL_ADASUM", "2x"},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         setenv(bad[i][0], bad[i][1], 1);

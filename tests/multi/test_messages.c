@@ -344,7 +344,7 @@ static int refuse(void)
 {
     char x[8];
     hvd_handle h;
-    struct hvd_message m = {.direction = HVD_SEND, .peer = 1, .device = 0, .data = x, .bytes = 8};
+    struct hvd_message m = {.direction = HVD_SEND, .peer = 1, .device = -2, .data = x, .bytes = 8};
     int rc = expect(hvd_send(x, 8, 2, 0, 0), -EINVAL, "there is no rank 2 in a job of 2");
     rc = rc ? rc : expect(hvd_send(x, 8, HVD_ANY, 0, 0), -EINVAL, "there is no rank -1");
     rc = rc ? rc : expect(hvd_recv(x, 8, -2, 0, 0, NULL), -EINVAL, "there is no rank -2");
@@ -352,7 +352,7 @@ static int refuse(void)
     rc = rc ? rc : expect(hvd_send(x, -1, 1, 0, 0), -EINVAL, "a message of -1 bytes");
     rc = rc ? rc : expect(hvd_send(NULL, 1, 1, 0, 0), -EINVAL, "a message of 1 bytes at");
     rc = rc ? rc : expect(hvd_send(x, 8, 1, 0, 5), -EINVAL, "there is no set 5");
-    rc = rc ? rc : expect(hvd_exchange(&m, 1, &h), -ENOTSUP, "the host's memory is -1");
+    rc = rc ? rc : expect(hvd_exchange(&m, 1, &h), -EINVAL, "device is -2");
     rc = rc ? rc : expect(hvd_exchange(&m, 0, &h), -EINVAL, "0 messages");
     return rc ? rc : expect(hvd_exchange_sized(&m, 8, 1, &h), -EINVAL, "a message of 8 bytes");
 }
@@ -369,7 +369,7 @@ static int too_large(int rank)
         if (rank == 0 && hvd_send(x, sizes[i], 1, 3, 0) != 0)
             rc = FAIL("%s", hvd_error());
         if (rank == 1)
-            rc = expect(hvd_recv(x, 99, 0, 3, 0, NULL), -EMSGSIZE, "from rank 0 with tag 3");
+            rc = expect(hvd_recv(x, 99, 0, 3, 0, NULL), -EMSGSIZE, "from rank 0: a message of");
         if (rank == 0 && rc == 0 && hvd_send(x, 10, 1, 3, 0) != 0)
             rc = FAIL("%s", hvd_error());
         if (rank == 1 && rc == 0 && hvd_recv(x, 99, 0, 3, 0, NULL) != 0)
@@ -464,7 +464,7 @@ static int gives_up(int rank, int size, void *arg)
     if (hvd_init() != 0)
         return FAIL("%s", hvd_error());
     int rc = rank == 0 ? hvd_recv(&x, 1, 1, 4, 0, NULL) : hvd_barrier("b");
-    bool named = strstr(hvd_error(), "has waited for a message with tag 4 for HVD_STALL_SHUTDOWN");
+    bool named = strstr(hvd_error(), "with tag 4: ");
     if (rc != (rank == 0 ? -ETIMEDOUT : -ECONNRESET) || !named)
         rc = FAIL("%d (%s)", rc, hvd_error());
     else

@@ -43,6 +43,9 @@ static int nobody(int rank, int size, void *arg)
     rc = hvd_recv(&x, 1, HVD_ANY, 4, 0, NULL);
     if (rc != -ESHUTDOWN)
         return FAIL("%d (%s)", rc, hvd_error());
+    rc = hvd_send("", 1, 1, 4, 0);
+    if (rc != -ESHUTDOWN || !strstr(hvd_error(), "rank 1 has shut down"))
+        return FAIL("a send: %d (%s)", rc, hvd_error());
     return hvd_shutdown() != 0;
 }
 
@@ -193,7 +196,7 @@ static void test_taken_back(void **state)
  * they are received, which bounds rank 0's memory. */
 static int empty(int rank, int size, void *arg)
 {
-    enum { N = 300000 };
+    enum { N = 60000 };
     static hvd_handle handles[N];
     char x = 0;
     int done = 0;

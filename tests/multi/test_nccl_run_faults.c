@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "core/base/log.h"
+#include "tests/harness/effort.h"
 #include "tests/harness/gpu_rank.h"
 #include "tests/harness/port.h"
 #include "tests/harness/rank.h"
@@ -149,7 +150,7 @@ static int with_fault(int rank, int size, void *arg)
 
 static void test_faults(void **state)
 {
-    for (size_t i = 0; i < COUNT(faults); i++) {
+    for (size_t i = 0; i < COUNT(faults); i += effort_rows()) {
         choose_ports();
         if (world_run(2, with_fault, (void *)&faults[i]) != 0)
             fail_msg("%zu: NCCL %s, %s%s", i, faults[i].nccl,
@@ -268,7 +269,7 @@ static void test_losses(void **state)
         {"2.18", 1, true, false, true, false},   {"2.14", 2, false, false, false, false},
         {"2.14", 1, true, false, false, false},  {"2.14", 0, false, false, true, false},
     };
-    for (size_t i = 0; i < COUNT(losses); i++) {
+    for (size_t i = 0; i < COUNT(losses); i += effort_rows()) {
         struct loss l = losses[i];
         choose_ports();
         if (world_run(3, lose, &l) != 1) /* the killed rank */

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sets and the limit of open files: a set for which a rank has too few descriptors is refused on
- * all ranks, before any is missing, and nothing is changed. Sets that were made can be used in
- * full, also on several hosts, where connections are made at their first use.
+ * Sets and the limits of open files and of memory: a set for which a rank has too few descriptors,
+ * or its container too little memory, is refused on all ranks, before any is missing, and nothing
+ * is changed. Sets that were made can be used in full, also on several hosts, where connections are
+ * made at their first use.
  *
  * timeout: 120
  * takes: 3 s
  */
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +17,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -144,12 +150,99 @@ static void test_hosts(void **state)
     assert_int_equal(world_run(MOST, until_full, &(int){1}), 0);
 }
 
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static int write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    if (!f)
+        return -errno;
+    bool bad = fputs(text, f) < 0;
+    return fclose(f) || bad ? -EIO : 0;
+}
+
+/* This process sees a container with a memory limit, of which so many bytes are left. */
+static int limit_memory(long left)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%ld\n", left);
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("tmpfs", "/sys/fs/cgroup", "tmpfs", 0, NULL) < 0 ||
+        mkdir("/sys/fs/cgroup/memory", 0755) < 0)
+        return -errno;
+    int rc = write_file("/sys/fs/cgroup/memory.max", text);
+    rc = rc < 0 ? rc : write_file("/sys/fs/cgroup/memory.current", "0\n");
+    rc = rc < 0 ? rc : write_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", text);
+    return rc < 0 ? rc : write_file("/sys/fs/cgroup/memory/memory.usage_in_bytes", "0\n");
+}
+
+static int refused_memory(int rc)
+{
+    static const char text[] = "rank 1: shared memory of this set's ";
+    return rc == -ENOMEM && strstr(hvd_error(), text) && strstr(hvd_error(), "memory limit of")
+               ? 0
+               : FAIL("%d %s", rc, hvd_error());
+}
+
+/* There is room for the memory of one set of three ranks. A set that was used has its memory. */
+static int little_memory(int rank, int size, void *arg)
+{
+    int set = 0, second = 0, other = 77;
+    if (rank == 1 && limit_memory(4 << 20) < 0)
+        return FAIL("cannot limit the memory");
+    if (hvd_init() < 0)
+        return FAIL("%s", hvd_error());
+    int rc = use(0, size);
+    if (rc == 0 && hvd_set_add(all, size, &set) < 0)
+        rc = FAIL("the first one: %s", hvd_error());
+    if (rc == 0)
+        rc = refused_memory(hvd_set_add(all, size, &other));
+    if (rc == 0 && rank < 2)
+        rc = refused_memory(hvd_set_form("pair", all, 2, &other));
+    if (rc == 0 && other != 77)
+        rc = FAIL("there is set %d", other);
+    if (rc == 0 && hvd_set_add((int[]){2, 0}, 2, &other) < 0)
+        rc = FAIL("without rank 1: %s", hvd_error());
+    rc = rc ? rc : use(set, size);
+    if (rc == 0 && hvd_set_add(all, size, &second) < 0)
+        rc = FAIL("after the first one was used: %s", hvd_error());
+    return join_end(rc ? rc : use(second, size));
+}
+
+/* A rank that is alone on its host needs no shared memory. */
+static int no_memory_needed(int rank, int size, void *arg)
+{
+    int set = 0;
+    setenv("HVD_LOCALITY", rank == 1 ? "a" : "b", 1);
+    if (rank == 1 && limit_memory(0) < 0)
+        return FAIL("cannot limit the memory");
+    if (hvd_init() < 0 || hvd_set_add(all, size, &set) < 0)
+        return FAIL("%s", hvd_error());
+    return join_end(use(set, size));
+}
+
+static void test_memory(void **state)
+{
+    pid_t child = fork();
+    int status = 0;
+    if (child == 0)
+        _exit(limit_memory(0) < 0);
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    if (status != 0) {
+        printf("SKIP: multi/sets_limits/memory: root: no mount namespace of our own here\n");
+        skip();
+    }
+    assert_int_equal(world_run(3, little_memory, NULL), 0);
+    assert_int_equal(world_run(3, no_memory_needed, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_rank),
         cmocka_unit_test(test_one_host),
         cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests_name("multi/sets_limits", tests, NULL, NULL);
 }

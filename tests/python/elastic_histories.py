@@ -39,6 +39,7 @@ def run(seed, folder):
     if dice.random() < 0.25:
         env["HVD_ELASTIC_INTERRUPT"] = "1"
     hvdrun = ["timeout", "-k", "5", SECONDS, env["HVDRUN"], "--name", env["HVD_TEST_JOB"], "-np", str(ranks)]
+    hvdrun += ["--keep-places"] if seed % 2 else []  # then joiners come between the survivors
     hvdrun += ["--min-np", "1", "--max-np", "6", sys.executable, RANK, folder, SAMPLES, EPOCHS]
     job = subprocess.run(hvdrun, env=env, capture_output=True, text=True)
     check = [sys.executable, RANK, "check", folder, SAMPLES]

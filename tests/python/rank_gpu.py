@@ -57,6 +57,22 @@ def test_behind_the_stream():
         same(hvd.alltoall(x), torch.stack([torch.full([elements], r + 1.0) for r in range(n)]))
 
 
+def test_messages():
+    """A message has what the work on the stream before it has made, small or large, from and to GPUs."""
+    if not gpu_mode.MODE:
+        return
+    n, me = hvd.size(), hvd.rank()
+    above, below = (me + 1) % n, (me - 1) % n
+    for elements in (0, 7, 100000, 1000000):
+        x, got = torch.zeros(elements), torch.zeros(elements)
+        gpu_mode.late(x, me + 1.0)
+        gpu_mode.late(got, -1.0)
+        sent = hvd.isend(x, above)
+        assert hvd.recv(got, below) == below
+        same(got, torch.full([elements], below + 1.0))
+        sent.wait()
+
+
 def test_another_stream():
     """A request uses the stream that is current when it is submitted."""
     if not FAKE:

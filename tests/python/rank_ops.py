@@ -50,6 +50,7 @@ def test_world():
     assert 0 <= hvd.rank() < hvd.size()
     assert 0 <= hvd.local_rank() < hvd.local_size() <= hvd.size()
     assert 0 <= hvd.cross_rank() < hvd.cross_size() <= hvd.size()
+    assert hvd.place() == hvd.rank() and hvd.places() == list(range(hvd.size()))
     assert hvd.is_initialized() and hvd.is_homogeneous()
     assert hvd.version()
 
@@ -150,11 +151,23 @@ def test_unsupported():
             call([torch.zeros(2), [1.0]])
     with raises(ValueError, "a NUL character"):
         hvd.allreduce(torch.ones(1), name="a\0b")
-    with raises(hvd.HvdError, "adasum"):  # of integers; and not on GPUs
+    with raises(hvd.HvdError, "adasum"):  # of integers
         hvd.allreduce(torch.zeros(2, dtype=torch.int32), op=hvd.Adasum)
     with raises(hvd.HvdError, "root 99 is no rank"):
         hvd.broadcast(torch.zeros(2), 99)
     same(hvd.allreduce(torch.ones(2), op=hvd.Sum), torch.full([2], float(hvd.size())))
+
+
+def test_adasum():
+    """That of equal tensors is this tensor; that of tensors with nothing in common is their sum."""
+    for dtype in torch.float32, torch.float64, torch.float16, torch.bfloat16:
+        same(hvd.allreduce(torch.ones(5, dtype=dtype), op=hvd.Adasum), torch.ones(5, dtype=dtype))
+        own = torch.zeros(hvd.size(), dtype=dtype)
+        own[hvd.rank()] = 2
+        both = hvd.grouped_allreduce([own, torch.ones(3, dtype=dtype)], op=hvd.Adasum)
+        same(both[1], torch.ones(3, dtype=dtype))
+        for result in both[0], hvd.allreduce_(own, op=hvd.Adasum):
+            same(result, torch.full([hvd.size()], 2.0, dtype=dtype))
 
 
 def test_async_many():

@@ -42,6 +42,46 @@ def test_added():
     assert sets["upper"].ranks == sorted(sets["upper"].ranks)
     assert sets["upper"].included() == (hvd.rank() in sets["upper"].ranks)
     assert "ranks=[0]" in str(sets["first"])
+    known = hvd.known_process_sets()
+    assert known == [sets[name] for name in ("first", "last", "lower", "upper")], known
+    assert sets["upper"].source() == 1 and hvd.global_process_set.source() == hvd.elastic.world().source
+    assert hvd.ProcessSet([0]).source() is None
+
+
+def test_by_rule():
+    """The last rank is in no group of "ends", whose rule is a function of this program."""
+    size = hvd.size()
+    seen = []
+
+    def ends(roster, rank, k):
+        seen.append((roster, rank, k))
+        return None if rank == roster.size - 1 else rank % k
+
+    hvd.define_rule("ends", ends)
+    sets["everyone"] = hvd.split_process_set("host")
+    assert sets["everyone"].ranks == list(range(size)) and hvd.find_process_set("host") is sets["everyone"]
+    sets["ends"] = hvd.split_process_set("ends 2")
+    mine_now = [r for r in range(size - 1) if r % 2 == hvd.rank() % 2] if hvd.rank() < size - 1 else []
+    assert sets["ends"].ranks == mine_now and sets["ends"].included() == bool(mine_now), sets["ends"]
+    everyone = list(range(size))
+    assert seen == [((size, [0] * size, everyone, everyone), r, 2) for r in everyone], seen
+    hvd.define_rule("wrong", lambda roster, rank, k: rank if hvd.rank() == 1 else 0)
+    with raises(hvd.HvdError, "rank 0 puts rank 1 into group 0, rank 1 puts it into group 1"):
+        hvd.split_process_set("wrong")
+    hvd.define_rule("raises", lambda roster, rank, k: roster.nothing)
+    with raises(hvd.HvdError, "rank 0: the rule 'raises' has failed for rank 0"):
+        hvd.split_process_set("raises")
+    hvd.define_rule("large", lambda roster, rank, k: 1 << 32)
+    with raises(hvd.HvdError, "rank 0: the rule 'large' has put rank 0 into group 2147483647"):
+        hvd.split_process_set("large")
+    with raises(TypeError, "needs a function"):
+        hvd.define_rule("number", 3)
+    with raises(TypeError if hvd.rank() == 1 else hvd.HvdError, "text of a rule" if hvd.rank() == 1 else "rank 1 divides the ranks by ''"):
+        hvd.split_process_set(None if hvd.rank() == 1 else "host")
+    for wrong in ("every", "host 2", "nobody"):
+        with raises(hvd.HvdError, "no rule"):
+            hvd.split_process_set(wrong)
+    assert hvd.find_process_set("blocks 2") is None
 
 
 def test_refused():
@@ -79,10 +119,15 @@ def test_refused():
             hvd.broadcast(torch.zeros(1), 1, process_set=sets["first"])
     assert not hvd.remove_process_set(hvd.global_process_set)
     assert not hvd.remove_process_set(hvd.ProcessSet([0]))
+    with raises(TypeError if hvd.rank() == 1 else hvd.HvdError, "" if hvd.rank() == 1 else "rank 1"):
+        hvd.remove_process_set("x" if hvd.rank() == 1 else sets["first"])
     with raises(ValueError, "1 splits for"):
         hvd.alltoall(torch.zeros(1), splits=[1], process_set=hvd.global_process_set)
     with raises(ValueError, "not registered"):
         hvd.DistributedOptimizer(torch.optim.SGD([torch.zeros(1)], 1.0), process_set=hvd.ProcessSet([0]))
+    for wrong in ("", "a\0b", 3):
+        with raises(ValueError, "a process set's name"):
+            hvd.find_process_set(wrong)
 
 
 def test_operations():
@@ -208,11 +253,23 @@ def test_formed():
         assert hvd.allreduce(torch.ones(3), op=hvd.Sum, process_set=pair).tolist() == [2.0] * 3
         sets["formed"] = hvd.form_process_set([0, 2], "pair")
         assert sets["formed"].process_set_id > pair.process_set_id
+        assert hvd.find_process_set("pair") is sets["formed"] is hvd.known_process_sets()[-1]
         assert hvd.remove_process_set(pair) and pair.process_set_id is None and not hvd.remove_process_set(pair)
+    else:
+        assert hvd.find_process_set("pair") is None
     with raises(hvd.HvdError, "is not one of the set's ranks"):
         hvd.form_process_set([(hvd.rank() + 1) % hvd.size()], "other")
     with raises(ValueError, "made from ranks"):
         hvd.form_process_set("ab", "other")
+
+
+def test_fix_elsewhere():
+    """Only in a job that keeps places a rank fixes sets of others."""
+    with raises(ValueError, "not registered"):
+        hvd.ProcessSet([0]).fix()
+    if hvd.rank() == 1:
+        with raises(hvd.HvdError, "is not in set 1"):
+            sets["first"].fix()
 
 
 def test_messages():

@@ -50,8 +50,9 @@ def clock(seconds):
 class Report:
     """Called by one thread at a time."""
 
-    def __init__(self, jobs, strict, say=print):
-        self.total, self.strict, self.say = len(jobs), strict, say
+    def __init__(self, jobs, strict, say=print, slowness=lambda: 1.0):
+        """slowness: see Yardstick."""
+        self.total, self.strict, self.say, self.slowness = len(jobs), strict, say, slowness
         self.outcomes, self.begin = [], time.monotonic()
 
     def line(self, outcome):
@@ -99,20 +100,21 @@ class Report:
     def times(self):
         """The tables of the longest jobs and of the lanes. Returns the sentences about lanes over their budget.
 
-        What counts for a lane is processor time: other load on the machine makes jobs wait longer, it does not make them
-        compute more."""
+        What counts for a lane is processor time: other load on the machine makes jobs wait longer. It also makes them compute
+        longer, but less so, and the yardstick tells by how much."""
         self.say("\nlongest            minutes  of processor time")
         for outcome in sorted(self.outcomes, key=lambda one: -one.seconds)[:LONGEST]:
             self.say(f"  {outcome.job.label:46} {outcome.seconds / 60:6.1f} {outcome.cpu / 60:6.1f}")
         self.say("\nlane        jobs  minutes  of processor time  budget")
-        over, limits = [], budgets()
+        over, limits, slowness = [], budgets(), self.slowness()
         for lane, (jobs, seconds, cpu) in sorted(self.lanes().items(), key=lambda item: -item[1][2]):
             limit = limits.get(lane)
             self.say(f"  {lane:10} {jobs:4} {seconds / 60:7.1f} {cpu / 60:10.1f} {limit if limit else '':>15}")
-            if limit and cpu / 60 > limit * OVER:
+            if limit and cpu / 60 > limit * OVER * slowness:
                 over.append(f"lane {lane} used {cpu / 60:.1f} min of processor time, its budget in tests/BUDGETS is {limit:g}")
         load = " ".join(f"{n:.1f}" for n in os.getloadavg())
-        self.say(f"\n{(time.monotonic() - self.begin) / 60:.1f} min on {os.cpu_count()} cores, load {load}")
+        self.say(f"\n{(time.monotonic() - self.begin) / 60:.1f} min on {os.cpu_count()} cores, load {load}, "
+                 f"{slowness:.2f} times as slow as a quiet machine (budgets are judged by that)")
         return over
 
     def end(self):

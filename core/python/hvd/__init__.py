@@ -16,13 +16,24 @@ from ._lib import (
     SUM as Sum,
     HorovodInternalError,
     HvdError,
+    RankLostError,
     lib as _library,
 )
 from . import elastic
 from .buffers import allgather, allreduce, allreduce_, barrier, broadcast_, join
 from .messages import irecv, isend, recv, send
 from .objects import allgather_object, broadcast_object
-from .process_sets import ProcessSet, add_process_set, form_process_set, global_process_set, remove_process_set
+from .process_sets import (
+    ProcessSet,
+    add_process_set,
+    define_rule,
+    find_process_set,
+    form_process_set,
+    global_process_set,
+    known_process_sets,
+    remove_process_set,
+    split_process_set,
+)
 from .world import *  # noqa: F401,F403
 
 

@@ -16,7 +16,7 @@ AVERAGE, SUM, ADASUM, MIN, MAX, PRODUCT, BAND, BOR, BXOR = range(9)
 ALLREDUCE, ALLGATHER, BROADCAST, ALLTOALL, REDUCESCATTER, BARRIER = range(6)
 MAX_DIMS = 16
 
-_LOST = {errno.ECONNRESET, errno.ESHUTDOWN, errno.ETIMEDOUT, errno.EPIPE, errno.EOWNERDEAD}
+_LOST = {errno.ECONNRESET, errno.ESHUTDOWN, errno.ETIMEDOUT, errno.EPIPE}
 
 
 class HvdError(RuntimeError):
@@ -32,6 +32,11 @@ class HvdError(RuntimeError):
 
 class HorovodInternalError(HvdError):
     """An operation failed because a rank was lost or the job was shut down. hvd.elastic.run() handles it."""
+
+
+class RankLostError(HorovodInternalError):
+    """A rank is lost without which the operation cannot be done: a member of a set with fix() or of its unit, the root of
+    a broadcast, the other end of a message (errno.EOWNERDEAD). An elastic job goes on: drop the step, and call commit()."""
 
 
 class Left(SystemExit):
@@ -103,7 +108,22 @@ class Message(ctypes.Structure):
         ("data", ctypes.c_void_p),
         ("bytes", ctypes.c_int64),
         ("ret_arrival", ctypes.POINTER(Arrival)),
+        ("stream", ctypes.c_void_p),
     ]
+
+
+class Roster(ctypes.Structure):
+    """struct hvd_roster."""
+
+    _fields_ = [
+        ("size", ctypes.c_int),
+        ("hosts", ctypes.POINTER(ctypes.c_int)),
+        ("local_ranks", ctypes.POINTER(ctypes.c_int)),
+        ("places", ctypes.POINTER(ctypes.c_int)),
+    ]
+
+
+RULE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Roster), ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
 
 
 class Stats(ctypes.Structure):
@@ -112,7 +132,8 @@ class Stats(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_uint64)
         for name in (
-            "size ops batches bytes negotiated cached frozen thaws refused allocations stalls submitted sets".split()
+            "size ops batches bytes negotiated cached frozen thaws refused allocations stalls submitted sets"
+            " messages_nccl".split()
         )
     ]
 
@@ -160,6 +181,8 @@ _PROTOTYPES = {
     "hvd_local_size": (_INT, []),
     "hvd_cross_rank": (_INT, []),
     "hvd_cross_size": (_INT, []),
+    "hvd_place": (_INT, []),
+    "hvd_places": (_INT, [ctypes.c_void_p, _INT]),
     "hvd_homogeneous": (_BOOL, []),
     "hvd_error": (_STR, []),
     "hvd_version": (_STR, []),
@@ -175,9 +198,17 @@ _PROTOTYPES = {
     "hvd_exchange_sized": (_INT, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p]),
     "hvd_set_add": (_INT, [ctypes.c_void_p, _INT, ctypes.c_void_p]),
     "hvd_set_form": (_INT, [ctypes.c_char_p, ctypes.c_void_p, _INT, ctypes.c_void_p]),
+    "hvd_set_split": (_INT, [ctypes.c_char_p, ctypes.c_void_p]),
+    "hvd_set_find": (_INT, [ctypes.c_char_p]),
+    "hvd_rule_define": (_INT, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]),
     "hvd_set_remove": (_INT, [_INT]),
+    "hvd_set_fix": (_INT, [_INT]),
+    "hvd_set_source": (_INT, [_INT]),
+    "hvd_sets": (_INT, [ctypes.c_void_p, _INT]),
+    "hvd_set_is_split": (_INT, [_INT]),
     "hvd_set_size": (_INT, [_INT]),
     "hvd_set_rank": (_INT, [_INT]),
+    "hvd_set_ranks": (_INT, [_INT, ctypes.c_void_p, _INT]),
     "hvd_world": (_INT, [ctypes.c_void_p]),
     "hvd_commit": (_INT, []),
     "hvd_dtype_size": (ctypes.c_size_t, [_INT]),
@@ -255,6 +286,8 @@ def error(number):
     """The exception for the library call that has just failed on this thread."""
     number = abs(number)
     text = (lib.hvd_error() or b"").decode(errors="replace") or os.strerror(number)
+    if number == errno.EOWNERDEAD:
+        return RankLostError(text, number)
     return (HorovodInternalError if number in _LOST else HvdError)(text, number)
 
 

@@ -154,8 +154,9 @@ def join():
     An average still divides by the number of all ranks. The results of these operations are dropped on this rank. A
     broadcast from it fails on every rank that submits it.
 
-    No other thread may submit anything meanwhile. Not in an elastic job. Raises HvdError when a rank has shut down
-    without it (5 s after that), HorovodInternalError when a rank was lost."""
+    No other thread may submit anything meanwhile. Raises HvdError when a rank has shut down without it (5 s after that),
+    HorovodInternalError when a rank was lost. In an elastic job the ranks that are left go on instead; commit() on other
+    ranks changes nothing while a rank is in this call."""
     check_stay(lib.hvd_enter())
     last = lib.hvd_join()
     check(min(last, 0))

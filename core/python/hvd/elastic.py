@@ -40,7 +40,7 @@ size() unchanged. But no rank can join it: a replacement waits until the job end
 """
 import functools
 
-from ._lib import HorovodInternalError, HvdError, Left  # noqa: F401
+from ._lib import HorovodInternalError, HvdError, Left, RankLostError  # noqa: F401
 from ._membership import HostsUpdatedInterrupt, commit, setting, world  # noqa: F401
 from ._state import ObjectState, State  # noqa: F401
 from .sampler import ElasticSampler  # noqa: F401

@@ -8,6 +8,9 @@
 
 Messages from one rank to another one with equal tags are received in the order in which they were sent. Ranks are those of
 the job, also in a process set. A message has exactly the bytes of the buffer that receives it.
+
+In an elastic job only messages with a rank that is lost fail (HvdError with errno.EOWNERDEAD). Between ranks that stay each
+message comes exactly once, also if it is sent before commit() and received after it.
 """
 import ctypes
 import errno
@@ -51,7 +54,7 @@ class InFlight:
     """A message that isend() or irecv() has submitted. Its buffer stays alive until the message has ended, also if this
     object is dropped."""
 
-    def __init__(self, direction, data, peer, tag, process_set):
+    def __init__(self, direction, data, peer, tag, process_set, place=(-1, None)):
         self._handle = ctypes.c_int64(0)
         self._set, self._failure = process_set, None
         if direction == _SEND and peer is None:
@@ -69,10 +72,11 @@ class InFlight:
             peer=_ANY if peer is None else _int32("rank", process_set.number_of(peer)),
             tag=_int32("tag", tag),
             set=request_set(process_set),
-            device=-1,
+            device=place[0],
             data=_address(memory),
             bytes=self._bytes,
             ret_arrival=ctypes.pointer(self._arrival) if direction == _RECV else None,
+            stream=place[1],
         )
         code = lib.hvd_exchange_sized(ctypes.byref(message), ctypes.sizeof(message), 1, ctypes.byref(self._handle))
         check(code)

@@ -6,12 +6,13 @@ import ctypes
 import re
 import sys
 
-from . import _torchrun
+from . import _membership, _torchrun
 from ._lib import Backend, Stats, check, check_stay, lib
 
 #: Exported by hvd, hvd.torch and hvd.torch.mpi_ops, too.
 __all__ = """
     init enter shutdown is_initialized is_homogeneous rank size local_rank local_size cross_rank cross_size
+    place places
     start_timeline stop_timeline stats
     mpi_built mpi_enabled mpi_threads_supported gloo_built gloo_enabled nccl_built ddl_built ccl_built
     cuda_built rocm_built
@@ -45,7 +46,8 @@ def init(comm=None, process_sets=None):
         NotImplementedError: comm was given.
 
     process_sets: process sets, or lists of ranks, to be passed to add_process_set(), the same on every rank.
-    "dynamic" stands for none: sets can be added at any time.
+    "dynamic" stands for none: sets can be added at any time. A joiner of an elastic job adds none, because the other
+    ranks have added theirs before it came. Once it has entered, known_process_sets() has objects for them.
     """
     if comm is not None:
         raise NotImplementedError("init(comm=...) is not supported: the launcher chooses the ranks")
@@ -56,7 +58,7 @@ def init(comm=None, process_sets=None):
     if not _registered:
         _registered = True
         atexit.register(_leave)
-    if process_sets and process_sets != "dynamic":
+    if process_sets and process_sets != "dynamic" and not _membership.world().is_new:
         from .process_sets import add_process_set
 
         try:
@@ -142,6 +144,24 @@ def cross_rank():
 def cross_size():
     """The number of hosts in the job."""
     return check(lib.hvd_cross_size())
+
+
+def place():
+    """This process's place. In a job that keeps places (hvdrun --keep-places) a rank has the same place until it
+    leaves, and its replacement gets it: the place is this rank's cell of a grid. Otherwise the same as rank()."""
+    return check(lib.hvd_place())
+
+
+def places():
+    """The places of all ranks, by rank. They rise; a number between two of them is a free place. A joiner does not
+    know them before it has entered (enter()): HvdError."""
+    count = size()
+    while True:
+        array = (ctypes.c_int * count)()
+        found = check(lib.hvd_places(array, count))
+        if found <= count:
+            return list(array[:found])
+        count = found
 
 
 def is_homogeneous():

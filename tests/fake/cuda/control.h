@@ -2,7 +2,8 @@
  *
  * control: how a test controls the fake libcuda.so.1 in its own process, beyond the script in
  * FAKE_CUDA (script.h; keys: version count sm bus uuid peer, FUNCTION=code, hang=FUNCTION,
- * crash=FUNCTION, delay_us=n, unified=1 (memory.c), later=FUNCTION:code for an error that shows on
+ * crash=FUNCTION, delay_us=n, unified=1 and
+ * memory=BYTES of each device (memory.c), later=FUNCTION:code for an error that shows on
  * the stream, stall=FUNCTION for work that never ends). A test finds fake_cuda_control with dlsym.
  */
 #ifndef HVD_TESTS_FAKE_CUDA_CONTROL_H

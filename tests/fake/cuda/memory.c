@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * memory: device memory, pinned host memory, and copies between them. New memory holds garbage. A
- * copy from or to memory that CUDA did not allocate is done before the call returns, as with the
- * real driver. With unified=1 in the script all other memory of the process belongs to device 0, so
- * tensors of a framework without GPU support can stand for GPU tensors.
+ * copy from or to memory that CUDA did not allocate is done before the call returns, as the real
+ * driver may do. A device has the memory that the script says: memory=BYTES. With unified=N+1 in
+ * the script all other memory of the process belongs to device N, so tensors of a framework without
+ * GPU support can stand for GPU tensors.
  */
 #include "tests/fake/cuda/fake.h"
 
-#define MEMORY ((size_t)80 << 30) /* most bytes of one allocation, on a device or the host */
+#define MEMORY                                                                                     \
+    (80ll                                                                                          \
+     << 30) /* bytes of a device, if the script says nothing; also the most of one allocation */
 
 static struct block {
     struct block *next;
@@ -26,32 +29,50 @@ static struct block *block_of(const void *at, size_t bytes)
     return NULL;
 }
 
-static bool unified(void)
+static long unified(void)
 {
-    return script_number(SCRIPT, "unified", 0, 0) != 0;
+    return script_number(SCRIPT, "unified", 0, 0);
 }
 
 bool fake_mapped(const void *at, size_t bytes)
 {
-    return block_of(at, bytes) || unified();
+    return block_of(at, bytes) || unified() > 0;
 }
 
 static bool on_device(const void *at, size_t bytes)
 {
     const struct block *b = block_of(at, bytes);
-    return b ? !b->host : unified();
+    return b ? !b->host : unified() > 0;
 }
 
 static bool on_host(const void *at, size_t bytes)
 {
     const struct block *b = block_of(at, bytes);
-    return b ? b->host : !unified();
+    return b ? b->host : unified() == 0;
+}
+
+/* Called with the lock. */
+static size_t left_on(int device)
+{
+    size_t left = (size_t)script_number(SCRIPT, "memory", device, MEMORY);
+    for (const struct block *b = blocks; b; b = b->next)
+        if (!b->host && b->device == device)
+            left -= b->bytes < left ? b->bytes : left;
+    return left;
+}
+
+static size_t most(bool host)
+{
+    pthread_mutex_lock(&fake_lock);
+    size_t bytes = host ? (size_t)MEMORY : left_on(fake_current()->device);
+    pthread_mutex_unlock(&fake_lock);
+    return bytes;
 }
 
 static unsigned allocate(size_t bytes, bool host, void **ret)
 {
     struct block *b = calloc(1, sizeof(*b));
-    void *at = bytes && bytes <= MEMORY ? aligned_alloc(256, (bytes + 255) / 256 * 256) : NULL;
+    void *at = bytes && bytes <= most(host) ? aligned_alloc(256, (bytes + 255) / 256 * 256) : NULL;
     if (!b || !at) {
         free(b);
         free(at);
@@ -116,6 +137,19 @@ unsigned cuMemFree_v2(cuda_address at)
     return code ? code : release((void *)(uintptr_t)at, false);
 }
 
+unsigned cuMemGetInfo_v2(size_t *ret_left, size_t *ret_total)
+{
+    unsigned code = fake_enter(__func__, FAKE_CONTEXT);
+    if (code)
+        return code;
+    int device = fake_current()->device;
+    pthread_mutex_lock(&fake_lock);
+    *ret_left = left_on(device);
+    pthread_mutex_unlock(&fake_lock);
+    *ret_total = (size_t)script_number(SCRIPT, "memory", device, MEMORY);
+    return CUDA_OK;
+}
+
 unsigned cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
 {
     unsigned code = fake_enter(__func__, FAKE_UNSAFE);
@@ -135,12 +169,12 @@ unsigned cuPointerGetAttribute(void *ret, unsigned attribute, cuda_address at)
         return code;
     pthread_mutex_lock(&fake_lock);
     const struct block *b = block_of((const void *)(uintptr_t)at, 1);
-    if (!b && !unified())
+    if (!b && unified() == 0)
         code = CUDA_INVALID_VALUE;
     else if (attribute == CUDA_POINTER_MEMORY_TYPE)
         *(unsigned *)ret = b && b->host ? CUDA_MEMORY_HOST : 2;
     else if (attribute == CUDA_POINTER_ORDINAL)
-        *(int *)ret = b ? b->device : 0;
+        *(int *)ret = b ? b->device : (int)unified() - 1;
     else
         code = CUDA_NOT_SUPPORTED;
     pthread_mutex_unlock(&fake_lock);

@@ -21,6 +21,7 @@ EXPORT int fake_nccl_live(void);
 
 static _Atomic int live;
 static _Atomic(struct ncclComm *) all; /* aborted ones too: a caller may still query one */
+static _Atomic(const char *) last = "said by the fake library"; /* ncclGetLastError() */
 
 /* For tests: communicators of this process that were created and not aborted. */
 int fake_nccl_live(void)
@@ -82,6 +83,25 @@ bool comm_barrier(struct ncclComm *comm)
         }
     }
     return true;
+}
+
+/* ---- memory of the device, if the process has a libcuda ---- */
+
+/* False: there is no libcuda, or no memory. */
+static bool device_allocate(size_t bytes, uint64_t *ret)
+{
+    void *symbol = stream_symbol("cuMemAlloc_v2");
+    unsigned (*allocate)(uint64_t *, size_t);
+    memcpy(&allocate, &symbol, sizeof(allocate));
+    return allocate && allocate(ret, bytes) == 0;
+}
+
+static void device_free(uint64_t at)
+{
+    void *symbol = stream_symbol("cuMemFree_v2");
+    unsigned (*release)(uint64_t);
+    memcpy(&release, &symbol, sizeof(release));
+    release(at);
 }
 
 /* ---- creation ---- */
@@ -184,6 +204,12 @@ static int init(const char *function, struct ncclComm **ret, int size, struct nc
     struct ncclComm *c = comm_make(rank, size, blocking, &where);
     if (!c)
         return NCCL_ABI_SYSTEM_ERROR;
+    int bytes = script_number("FAKE_NCCL_MEMORY", 0);
+    if (bytes > 0 && !device_allocate((size_t)bytes, &c->memory)) {
+        atomic_store(&last, "Failed to CUDA calloc bytes");
+        ncclCommAbort(c);
+        return NCCL_ABI_CUDA_ERROR;
+    }
     if (blocking) {
         int rc = f.hangs ? (comm_hang(c), NCCL_ABI_INTERNAL_ERROR) : join(c);
         if (rc != NCCL_ABI_SUCCESS)
@@ -246,20 +272,11 @@ int ncclCommGetAsyncError(struct ncclComm *comm, int *error)
 
 /* An abort frees device memory, which waits for all work on the device, also of other
  * communicators. */
-static void free_memory(void)
+static void free_memory(struct ncclComm *c)
 {
-    void *cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    void *symbols[2] = {cuda ? dlsym(cuda, "cuMemAlloc_v2") : NULL,
-                        cuda ? dlsym(cuda, "cuMemFree_v2") : NULL};
-    unsigned (*allocate)(uint64_t *, size_t);
-    unsigned (*release)(uint64_t);
-    uint64_t at;
-    memcpy(&allocate, &symbols[0], sizeof(allocate));
-    memcpy(&release, &symbols[1], sizeof(release));
-    if (allocate && release && allocate(&at, 16) == 0)
-        release(at);
-    if (cuda)
-        dlclose(cuda);
+    if (c->memory || device_allocate(16, &c->memory))
+        device_free(c->memory);
+    c->memory = 0;
 }
 
 int ncclCommAbort(struct ncclComm *comm)
@@ -276,7 +293,7 @@ int ncclCommAbort(struct ncclComm *comm)
     comm->launch = NULL;
     while (atomic_load(&comm->run) != atomic_load(&comm->queued))
         nap();
-    free_memory();
+    free_memory(comm);
     for (int r = 0; r < comm->size; r++) {
         if (comm->peer[r] >= 0)
             close(comm->peer[r]);
@@ -309,5 +326,5 @@ const char *ncclGetErrorString(int result)
 
 const char *ncclGetLastError(struct ncclComm *comm)
 {
-    return "said by the fake library";
+    return atomic_load(&last);
 }

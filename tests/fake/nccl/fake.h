@@ -101,6 +101,7 @@ struct ncclComm {
     uint64_t met;                /* collectives that have started, in time */
     _Atomic bool busy;           /* a thread creates this communicator */
     _Atomic(struct home *) home; /* of the thread that has begun work; NULL: none */
+    uint64_t memory;             /* address on the device; 0: none */
     struct ncclComm *next;       /* in the list of all communicators */
 };
 
@@ -155,6 +156,8 @@ int stream_enqueue(void *stream, void (*fn)(void *arg), void (*skip)(void *arg),
 /* The host's part of a launch: takes the time of the call, and sets when the launch is done.
  * Returns whether it is done in the call, also by a nonblocking communicator. */
 bool time_call(struct ncclComm *comm);
+/* The launch gets onto its stream after so many ms at the earliest. Not with FAKE_NCCL_TIME. */
+void time_delay(struct ncclComm *comm, int ms);
 /* Whether the launch has to get onto its stream now, by time or by the number of polls. */
 bool time_is_due(struct ncclComm *comm);
 /* Puts the list on its stream to take time. False: the libcuda in this process has no time. */

@@ -71,6 +71,7 @@ static int end_group(void)
             home_begin(comm);
             comm->launch = list;
             comm->polls = script_number("FAKE_NCCL_POLLS", 2);
+            time_delay(comm, script_number("FAKE_NCCL_LAUNCH_MS", 0));
             atomic_store(&comm->async, NCCL_ABI_IN_PROGRESS);
         }
         if (rc == 0 && !at_once && !group.first)

@@ -18,6 +18,13 @@ static size_t bytes_of(const struct task *t)
 
 /* ---- send and receive ---- */
 
+/* As NCCL's kernels do, an aborted rank waits for no other any more and moves no data, but still
+ * tells the others that it has come: they go on with data that is not there. */
+static bool is_aborted(const struct ncclComm *c)
+{
+    return atomic_load(&c->aborted) && script_number("FAKE_NCCL_RUNS_ON", 1);
+}
+
 static bool is_letter(const struct task *t)
 {
     return t->kind == SEND || t->kind == RECV;
@@ -47,7 +54,8 @@ static bool send_some(struct task *t)
         return false;
     size_t n = chunk_of(t);
     l->bytes = bytes_of(t);
-    memcpy(l->data, t->in + t->at, n);
+    if (!is_aborted(t->comm))
+        memcpy(l->data, t->in + t->at, n);
     t->at += n;
     atomic_store(&l->sent, sent + 1);
     return true;
@@ -64,30 +72,40 @@ static bool receive_some(struct task *t)
         return false;
     }
     size_t n = chunk_of(t);
-    memcpy(t->out + t->at, l->data, n);
+    if (!is_aborted(t->comm))
+        memcpy(t->out + t->at, l->data, n);
     t->at += n;
     atomic_store(&l->taken, taken + 1);
     return true;
 }
 
+/* How long an aborted rank counts steps that it does not make. */
+#define RUNS_ON_MS 2000
+
 static bool run_letters(struct task *list)
 {
-    unsigned tries = 0;
+    const struct timespec nap = {.tv_nsec = 1000000};
+    unsigned tries = 0, naps = 0;
     for (;;) {
-        bool left = false, moved = false, aborted = atomic_load(&list->comm->aborted);
+        bool left = false, moved = false;
+        bool stands = atomic_load(&list->comm->aborted) && !is_aborted(list->comm);
         for (struct task *t = list; t; t = t->next) {
             if (!is_letter(t) || t->at >= bytes_of(t))
                 continue;
             left = true;
-            if (!aborted && has_turn(list, t) && (t->kind == SEND ? send_some(t) : receive_some(t)))
+            if (!stands && has_turn(list, t) && (t->kind == SEND ? send_some(t) : receive_some(t)))
                 moved = true;
         }
         if (!left)
             return true;
         if (moved)
-            tries = 0;
-        else if (comm_pause(list->comm, &tries))
+            tries = naps = 0;
+        else if (!comm_pause(list->comm, &tries))
+            continue;
+        else if (!is_aborted(list->comm) || ++naps == RUNS_ON_MS)
             return false;
+        else
+            nanosleep(&nap, NULL);
     }
 }
 
@@ -99,13 +117,6 @@ static uint64_t signature(const struct task *t)
     const uint64_t words[] = {(uint64_t)t->kind, t->count, (uint64_t)t->type, (uint64_t)op,
                               (uint64_t)t->peer};
     return hash_bytes(words, sizeof(words));
-}
-
-/* As NCCL's kernels do, an aborted rank waits for no other any more and moves no data, but still
- * tells the others that it has come: they go on with data that is not there. */
-static bool is_aborted(const struct ncclComm *c)
-{
-    return atomic_load(&c->aborted) && script_number("FAKE_NCCL_RUNS_ON", 1);
 }
 
 static bool meet(struct ncclComm *c)

@@ -77,10 +77,18 @@ bool time_call(struct ncclComm *comm)
     return config.async <= 0;
 }
 
+void time_delay(struct ncclComm *comm, int ms)
+{
+    if (!config.on)
+        comm->launch_at = now() + (uint64_t)ms * 1000000;
+}
+
 bool time_is_due(struct ncclComm *comm)
 {
     need_config();
-    return config.on ? now() >= comm->launch_at : --comm->polls <= 0;
+    if (now() < comm->launch_at)
+        return false;
+    return config.on || --comm->polls <= 0;
 }
 
 /* ---- the device's part ---- */

@@ -199,12 +199,25 @@ static int run(const char *line)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void expect(const char *line, int code, const char *out, const char *err)
+static void compare(const char *line, int got, int code, const char *out, const char *err)
 {
-    int got = run(line);
     if (got != code || (out && !strstr(said, out)) || (err && !strstr(moaned, err)) ||
         (!out && said[0]) || (!err && moaned[0]))
         fail_msg("%s: code %d\n%s---\n%s", line, got, said, moaned);
+}
+
+static void expect(const char *line, int code, const char *out, const char *err)
+{
+    compare(line, run(line), code, out, err);
+}
+
+/* hvdrun list waits for a job one second only: a slow machine's job may need more. */
+static void expect_list(const char *line, const char *out)
+{
+    int code = run(line);
+    for (int tries = 0; tries < 10 && strstr(said, "no answer"); tries++)
+        code = run(line);
+    compare(line, code, 0, out, NULL);
 }
 
 static void test_words(void **state)
@@ -231,8 +244,8 @@ static void test_words(void **state)
 static void test_asks(void **state)
 {
     (void)state;
-    expect("list", 0, "train-1  running  3 of 3      1", NULL);
-    expect("list --json", 0, "\"name\":\"train-1\",\"state\":\"running\",\"ranks\":3", NULL);
+    expect_list("list", "train-1  running  3 of 3      1");
+    expect_list("list --json", "\"name\":\"train-1\",\"state\":\"running\",\"ranks\":3");
     expect("status", 0, "train-1: running, 3 of 3 ranks (2 to 8), epoch 1, up ", NULL);
     expect("status train-1", 0, "   0       0  h       9        0           -  active", NULL);
     expect("status --json train-1", 0, "{\"job\":\"x\",\"size\":3,", NULL);

@@ -109,6 +109,7 @@ static void test_cluster(void **state)
                             "  workers: 2\n"
                             "  minWorkers: 1\n"
                             "  maxWorkers: 4\n"
+                            "  keepPlaces: true\n"
                             "  gang: {backend: native, timeoutSeconds: 5, probeSeconds: 1}\n"
                             "  doctor: {level: 1, policy: fail}\n"
                             "  runPolicy: {cleanPodPolicy: Running, ttlSecondsAfterFinished: 1,\n"
@@ -124,6 +125,7 @@ static void test_cluster(void **state)
     assert_int_equal(job.np, 2);
     assert_int_equal(job.min_np, 1);
     assert_int_equal(job.max_np, 4);
+    assert_true(job.keep_places);
     assert_int_equal(job.doctor, DOCTOR_FAIL);
     assert_string_equal(ignored, "status, gang, doctor.level, runPolicy, template.metadata, "
                                  "workers, wrokers");
@@ -160,6 +162,12 @@ static void test_messages(void **state)
         {HEAD "spec:\n  workers: 3\n  maxWorkers: 2\n"
               "  template: {spec: {containers: [{command: [a]}]}}\n",
          ":4: spec.workers: 3 is more than maxWorkers 2"},
+        {HEAD "spec:\n  workers: 2\n  keepPlaces: true\n"
+              "  template: {spec: {containers: [{command: [a]}]}}\n",
+         ":5: spec.keepPlaces: it needs minWorkers or maxWorkers"},
+        {HEAD "spec:\n  minWorkers: 2\n  keepPlaces: maybe\n"
+              "  template: {spec: {containers: [{command: [a]}]}}\n",
+         ":5: spec.keepPlaces: want true or false"},
         {HEAD "spec:\n  maxWorkers: 65536\n  slotsPerWorker: 2\n"
               "  template: {spec: {containers: [{command: [a]}]}}\n",
          ":4: spec.maxWorkers: too many ranks"},
@@ -176,7 +184,7 @@ static void test_messages(void **state)
          ":4: spec.slotsperworker: no such field; did you mean slotsPerWorker?"},
         {HEAD "spec:\n  replicas: 2\n",
          ":4: spec.replicas: no such field; there are workers minWorkers maxWorkers slotsPerWorker "
-         "gang doctor runPolicy template"},
+         "keepPlaces gang doctor runPolicy template"},
         {HEAD "spec:\n  '': 2\n", ":4: spec.: no such field; there are workers"},
         {HEAD "spec:\n  gang:\n    backend: x\n    timeoutSecond: 3\n",
          ":6: spec.gang.timeoutSecond: no such field; did you mean timeoutSeconds?"},

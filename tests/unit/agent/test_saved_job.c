@@ -72,6 +72,7 @@ static struct saved_job example(void)
                          .elastic = true,
                          .min_np = 2,
                          .max_np = 5,
+                         .keep_places = true,
                          .elastic_timeout = 60,
                          .reset_limit = 9,
                          .cooldown_min = 10,
@@ -100,7 +101,7 @@ static void check_job(const struct job *a, const struct job *b)
     assert_null(a->argv[2]);
     assert_string_equal(a->env[0], b->env[0]);
     assert_null(a->output_dir);
-    assert_true(a->elastic && a->no_prefix);
+    assert_true(a->elastic && a->no_prefix && a->keep_places);
     const int want[] = {
         b->np,           b->min_np,       b->max_np,         b->elastic_timeout, b->reset_limit,
         b->cooldown_min, b->cooldown_max, b->slots_per_host, b->start_timeout,   b->verbose,
@@ -203,7 +204,7 @@ static void test_version(void **state)
     memcpy(at, fresh, strlen(want));
     write_state(text, 0600);
     refused(ENOTSUP,
-            "begun by another version of hvdrun (its state is of version 2, this one reads 1)");
+            "begun by another version of hvdrun (its state is of version 3, this one reads 2)");
     write_state("{}", 0600);
     refused(ENOTSUP, "version 0");
     write_state("", 0600);

@@ -118,6 +118,96 @@ static void test_sets(void **state)
     status_fini(&s);
 }
 
+/* The host with the least memory left, with the shared memory of all its ranks in sets. */
+static void test_memory(void **state)
+{
+    struct status s;
+    static const char members[] =
+        "{\"job\": \"a\", \"size\": 4, \"epoch\": 1, \"ranks\": ["
+        "{\"rank\": 0, \"host\": \"h1\", \"sets\": 1, \"segments\": 1024, \"memory_left\": "
+        "1073741824,"
+        " \"memory_limit\": 2147483648},"
+        "{\"rank\": 1, \"host\": \"h2\", \"sets\": 1, \"segments\": 1048576, \"memory_left\": "
+        "7340032,"
+        " \"memory_limit\": 67108864},"
+        "{\"rank\": 2, \"host\": \"h2\", \"sets\": 1, \"segments\": 524288, \"memory_left\": "
+        "8388608,"
+        " \"memory_limit\": 67108864},"
+        "{\"rank\": 3, \"host\": \"h3\", \"state\": \"failed\", \"sets\": 1, \"memory_left\": 1,"
+        " \"memory_limit\": 2}]}";
+    (void)state;
+    assert_int_equal(read_text(members, &s, NULL), 0);
+    auto_free char *text = screen(&s, false);
+    assert_non_null(strstr(text, "\n  memory        shared segments on h2 take 1.5 MiB; 7.0 MiB of "
+                                 "64.0 MiB are left there\n"));
+    s.members[0].memory_limit = s.members[1].memory_limit = s.members[2].memory_limit = 0;
+    auto_free char *unknown = screen(&s, false);
+    assert_null(strstr(unknown, "  memory  "));
+    status_fini(&s);
+}
+
+/* The rank whose GPU has the least memory left; without memory the one with the most. */
+static void test_communicators(void **state)
+{
+    struct status s;
+    static const char members[] =
+        "{\"job\": \"a\", \"size\": 4, \"epoch\": 1, \"ranks\": ["
+        "{\"rank\": 0, \"sets\": 1, \"communicators\": 2, \"gpu_memory_left\": 8388608,"
+        " \"gpu_memory\": 67108864},"
+        "{\"rank\": 1, \"sets\": 1, \"communicators\": 3, \"gpu_memory_left\": 7340032,"
+        " \"gpu_memory\": 67108864},"
+        "{\"rank\": 2, \"sets\": 1, \"communicators\": 9},"
+        "{\"rank\": 3, \"state\": \"failed\", \"sets\": 1, \"communicators\": 9,"
+        " \"gpu_memory_left\": 1, \"gpu_memory\": 2}]}";
+    (void)state;
+    assert_int_equal(read_text(members, &s, NULL), 0);
+    auto_free char *text = screen(&s, false);
+    assert_non_null(strstr(text,
+                           "\n  communicators rank 1 has 3 of NCCL's; 7.0 MiB of 64.0 MiB were "
+                           "left on its GPU\n"));
+    s.members[0].gpu_memory = s.members[1].gpu_memory = 0;
+    auto_free char *unknown = screen(&s, false);
+    assert_non_null(strstr(unknown, "\n  communicators rank 2 has 9 of NCCL's\n"));
+    s.members[0].communicators = s.members[1].communicators = s.members[2].communicators = 0;
+    auto_free char *none = screen(&s, false);
+    assert_null(strstr(none, "  communicators"));
+    status_fini(&s);
+}
+
+/* Each broken set once, although all its ranks report it; not those of ranks that have ended. */
+static void test_broken_sets(void **state)
+{
+    struct status s;
+    static const char members[] = "{\"job\": \"a\", \"size\": 3, \"epoch\": 1, \"ranks\": ["
+                                  "{\"rank\": 0, \"pid\": 5, \"state\": \"active\", \"sets\": 2, "
+                                  "\"broken\": 2, \"broken_sets\": ["
+                                  " {\"set\": 7, \"since\": 1000000, \"text\": \"set 7 (ranks 0, "
+                                  "1) has lost 1 of its 3 ranks\"},"
+                                  " {\"set\": 2, \"since\": 1011000, \"text\": \"set 2 (rank "
+                                  "0\\u001b) has lost 1 of its 2 ranks\"}]},"
+                                  "{\"rank\": 1, \"pid\": 6, \"state\": \"active\", \"sets\": 1, "
+                                  "\"broken\": 1, \"broken_sets\": ["
+                                  " {\"set\": 7, \"since\": 1000100, \"text\": \"set 7 (ranks 0, "
+                                  "1) has lost 1 of its 3 ranks\"}]},"
+                                  "{\"rank\": 2, \"pid\": 7, \"state\": \"failed\", \"sets\": 1, "
+                                  "\"broken\": 1, \"broken_sets\": ["
+                                  " {\"set\": 9, \"since\": 1, \"text\": \"set 9\"}]}]}";
+    (void)state;
+    assert_int_equal(read_text(members, &s, NULL), 0);
+    assert_int_equal(s.nbroken, 2);
+    auto_free char *text = screen(&s, false);
+    assert_non_null(strstr(text,
+                           "\n  broken set    set 2 (rank 0?) has lost 1 of its 2 ranks, 3 s ago: "
+                           "all its operations fail until the lost ranks are replaced, or it is "
+                           "removed\n"
+                           "  broken set    set 7 (ranks 0, 1) has lost 1 of its 3 ranks, 14 s "));
+    assert_non_null(strstr(text, "  active, 2 broken sets\n"));
+    assert_non_null(strstr(text, "  active, 1 broken set\n"));
+    assert_null(strstr(text, "failed,"));
+    assert_null(strstr(text, "set 9"));
+    status_fini(&s);
+}
+
 /* A fixed job, and a coordinator that reports few fields. */
 static void test_least(void **state)
 {
@@ -137,6 +227,30 @@ static void test_least(void **state)
                         "   0       0  x       5        0           -  running\n");
     status_fini(&s);
     assert_int_equal(read_text("{\"job\": \"a\", \"ranks\": []}", &s, NULL), 0);
+    status_fini(&s);
+}
+
+/* A job that keeps places: rank 1 was lost, its replacement starts. */
+static void test_places(void **state)
+{
+    struct status s;
+    (void)state;
+    assert_int_equal(
+        read_text("{\"job\": \"a\", \"size\": 2, \"np\": 3, \"epoch\": 2, \"elastic\": true,"
+                  " \"min_np\": 1, \"max_np\": 3, \"ranks\": ["
+                  "{\"rank\": 0, \"place\": 0, \"host\": \"x\", \"state\": \"active\", \"pid\": 5},"
+                  "{\"rank\": 1, \"place\": 2, \"member\": 2, \"host\": \"x\", \"state\": "
+                  "\"active\", \"pid\": 7},"
+                  "{\"rank\": -1, \"member\": 3, \"host\": \"x\", \"state\": \"running\", \"pid\": "
+                  "8}]}",
+                  &s, NULL),
+        0);
+    auto_free char *text = screen(&s, false);
+    assert_non_null(strstr(text,
+                           "RANK  PLACE  MEMBER  HOST  PID  BATCHES  LAST BATCH  STATE\n"
+                           "   0      0       0  x       5        0           -  active\n"
+                           "   1      2       2  x       7        0           -  active\n"
+                           "   -      -       3  x       8        0           -  starting\n"));
     status_fini(&s);
 }
 
@@ -241,10 +355,12 @@ static void test_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole),    cmocka_unit_test(test_least),
-        cmocka_unit_test(test_many),     cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_duration), cmocka_unit_test(test_table),
-        cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_whole),       cmocka_unit_test(test_least),
+        cmocka_unit_test(test_places),      cmocka_unit_test(test_many),
+        cmocka_unit_test(test_hostile),     cmocka_unit_test(test_duration),
+        cmocka_unit_test(test_table),       cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_memory),      cmocka_unit_test(test_communicators),
+        cmocka_unit_test(test_broken_sets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -133,6 +133,25 @@ static void test_another_reason_is_said(void **state)
     assert_int_equal(pass(10), 0);
 }
 
+/* An API server that comes back refuses some requests for a moment. */
+static void test_another_reason_at_the_end(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N; i++)
+        fail_with(i, 0, "Connection refused");
+    assert_int_equal(pass(60), 1);
+    for (int i = 0; i < N; i++)
+        fail_with(i, i % 2 ? 503 : 403, "not yet");
+    assert_int_equal(pass(2), 0);
+    fail_with(PODS, 0, "Connection timed out");
+    assert_int_equal(pass(1), 0);
+    for (int i = 0; i < N; i++)
+        mend(i);
+    assert_int_equal(pass(1), 1);
+    assert_non_null(strstr(last, "works again, after 63 s: lease x/y, hvdjobs"));
+    assert_int_equal(pass(1000), 0);
+}
+
 static void test_refused_and_optional(void **state)
 {
     char text[512];
@@ -183,6 +202,7 @@ int main(void)
         cmocka_unit_test_setup(test_one_line_for_an_outage, begin),
         cmocka_unit_test_setup(test_short_problems_are_silent, begin),
         cmocka_unit_test_setup(test_another_reason_is_said, begin),
+        cmocka_unit_test_setup(test_another_reason_at_the_end, begin),
         cmocka_unit_test_setup(test_refused_and_optional, begin),
         cmocka_unit_test_setup(test_ready, begin),
     };

@@ -86,6 +86,18 @@ static void test_wire(void **state)
     buf_fini(&buf);
 }
 
+static void test_wire_longest(void **state)
+{
+    struct backend_said said = {.wish = {.n = BACKENDS}};
+    struct buf buf = {0};
+    (void)state;
+    for (int i = 0; i < BACKENDS; i++)
+        memset(said.of[i].text, 'x', sizeof(said.of[i].text) - 1);
+    backend_said_put(&said, &buf);
+    assert_in_range(buf.len, 1, BACKEND_SAID_BYTES_MAX);
+    buf_fini(&buf);
+}
+
 static void test_wire_nonsense(void **state)
 {
     static const uint8_t bad[][5] = {
@@ -169,9 +181,9 @@ static void test_choice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lists),  cmocka_unit_test(test_bad_lists),
-        cmocka_unit_test(test_wire),   cmocka_unit_test(test_wire_nonsense),
-        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_lists),         cmocka_unit_test(test_bad_lists),
+        cmocka_unit_test(test_wire),          cmocka_unit_test(test_wire_longest),
+        cmocka_unit_test(test_wire_nonsense), cmocka_unit_test(test_choice),
     };
     return cmocka_run_group_tests_name("backend/choice", tests, NULL, NULL);
 }

@@ -160,13 +160,15 @@ static int events(const char *data)
     set_up(&s, data, "200e-6");
     struct cuda_device *d = s.gpu->device;
     struct CUstream_st *own = s.gpu->stream;
+    uint64_t begin = clock_ns();
     want(s.fake->work(s.user, 100000000), CUDA_OK, "work");
     good(cuda_event_record(d, s.event, s.user, &err), &err);
     good(cuda_stream_wait(d, own, s.event, &err), &err);
     want(s.fake->work(s.user, 200000000), CUDA_OK, "work");
     good(cuda_event_record(d, s.event, s.user, &err), &err);
     want(s.fake->work(own, 30000000), CUDA_OK, "work");
-    want((uint64_t)cuda_event_done(d, s.event, &err), 1, "the event has not passed");
+    int early = cuda_event_done(d, s.event, &err) == 0 && clock_ns() < begin + 300000000;
+    want((uint64_t)early, 0, "the event passed before its work");
     while (cuda_event_done(d, s.event, &err) == 1)
         nap();
     struct fake_cuda_op *ops = s.ops;
@@ -265,7 +267,7 @@ static int launches(const char *data)
     struct setup s;
     struct nccl_api nccl;
     struct ncclComm *comm;
-    int state = NCCL_ABI_IN_PROGRESS, polls = 0;
+    int state = NCCL_ABI_IN_PROGRESS;
     set_up(&s, data, "200e-6");
     make(&s, NULL, 0, 1, false, &nccl, &comm);
     uint64_t begin = clock_ns();
@@ -273,9 +275,9 @@ static int launches(const char *data)
                                       NCCL_ABI_SUM, comm, s.user),
          NCCL_ABI_IN_PROGRESS, "ncclAllReduce");
     uint64_t end = clock_ns();
-    for (; state == NCCL_ABI_IN_PROGRESS; polls++)
+    while (state == NCCL_ABI_IN_PROGRESS)
         want((uint64_t)nccl.ncclCommGetAsyncError(comm, &state), NCCL_ABI_SUCCESS, "poll");
-    want(clock_ns() < begin + ASYNC_NS || polls < 2, 0, "it was launched too early");
+    want(clock_ns() < begin + ASYNC_NS, 0, "it was launched too early");
     finish(&s, s.user);
     want(s.n, 1, "operations");
     want(s.ops[0].issued < begin + ASYNC_NS || s.ops[0].issued > end + ASYNC_NS, 0, "issued");

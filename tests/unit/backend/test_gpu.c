@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_gpu: a rank's GPU (core/backend/gpu) on the fake driver: opened with and without kernels,
- * copies that block, inputs for which its stream waits, and each call of the driver failing in
- * turn.
+ * copies that block, inputs for which its stream waits, the memory that communicators of NCCL's
+ * take, and each call of the driver failing in turn.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -120,6 +120,93 @@ static void test_await(void **state)
     assert_int_equal(fake->live(), 0);
 }
 
+/* ---- the memory of communicators ------------------------------------------------------------- */
+
+#define MIB ((size_t)1 << 20)
+
+/* What NCCL allocates. */
+static void take(struct gpu *gpu, size_t bytes, cuda_address *ret)
+{
+    assert_int_equal(gpu->device->api->mem_alloc(ret, bytes), CUDA_OK);
+}
+
+static void explained(struct gpu *gpu, const struct gpu_room_part *part, int code, const char *text,
+                      const char *want)
+{
+    struct err err;
+    err_set(&err, code, "%s", text);
+    gpu_room_explain(gpu, part, &err);
+    assert_int_equal(err.code, -code);
+    assert_string_equal(err.msg, want);
+}
+
+static void check_explain(struct gpu *gpu)
+{
+    static const char numbers[] =
+        "GPU 0 has 3.0 MiB of 16.0 MiB of memory left, and this rank has 2 "
+        "communicators there (the largest so far took 5.0 MiB)";
+    const struct gpu_room_part enough = {.state = GPU_ROOM_MAKING},
+                               little = {.state = GPU_ROOM_MAKING, .little = true},
+                               ready = {.state = GPU_ROOM_READY, .little = true};
+    char want[512];
+    explained(gpu, &enough, EIO, "unhandled cuda error", "unhandled cuda error");
+    explained(gpu, &ready, EIO, "unhandled cuda error", "unhandled cuda error");
+    explained(gpu, &little, ETIMEDOUT, "it did not end", "it did not end");
+    snprintf(want, sizeof(want), "unhandled cuda error: %s", numbers);
+    explained(gpu, &little, EIO, "unhandled cuda error", want);
+    snprintf(want, sizeof(want), "Cuda failure 2 'out of memory': %s", numbers);
+    explained(gpu, &ready, EIO, "Cuda failure 2 'out of memory'", want);
+    snprintf(want, sizeof(want), "Failed to CUDA calloc async 2432 bytes: %s", numbers);
+    explained(gpu, &enough, EIO, "Failed to CUDA calloc async 2432 bytes", want);
+    gpu_room_explain(gpu, &little, NULL);
+}
+
+/* The largest is kept. Two that are made at a time are not measured. */
+static void test_room(void **state)
+{
+    struct gpu *gpu = NULL;
+    struct cuda_visit visit = {0};
+    struct gpu_room_part part[5] = {{0}};
+    cuda_address at[4];
+    setenv("FAKE_CUDA", "memory=16777216", 1);
+    assert_int_equal(gpu_open(0, &gpu, NULL), 0);
+    assert_int_equal(cuda_enter(gpu->device, &visit, NULL), 0);
+    const struct gpu_room *r = &gpu->room;
+    gpu_room_begin(gpu, &part[0]);
+    assert_true(part[0].left == 16 * MIB && !part[0].little);
+    take(gpu, 5 * MIB, &at[0]);
+    gpu_room_made(gpu, &part[0]);
+    assert_true(r->most == 5 * MIB && r->left == 11 * MIB && r->total == 16 * MIB);
+    gpu_room_begin(gpu, &part[1]);
+    take(gpu, MIB, &at[1]);
+    gpu_room_made(gpu, &part[1]);
+    assert_true(r->most == 5 * MIB && r->left == 10 * MIB && !gpu_room_is_little(r));
+    gpu_room_begin(gpu, &part[2]);
+    gpu_room_begin(gpu, &part[3]);
+    take(gpu, 6 * MIB, &at[2]);
+    gpu_room_made(gpu, &part[3]);
+    gpu_room_made(gpu, &part[2]);
+    assert_true(r->communicators == 4 && r->most == 5 * MIB && r->left == 4 * MIB);
+    gpu_room_begin(gpu, &part[4]);
+    assert_true(part[4].little && r->making == 1);
+    take(gpu, MIB, &at[3]);
+    gpu_room_ended(gpu, &part[4]);
+    for (int i = 0; i < 4; i++)
+        gpu_room_ended(gpu, &part[i / 2]); /* each of two twice */
+    assert_true(r->communicators == 2 && r->making == 0);
+    check_explain(gpu);
+    setenv("FAKE_CUDA", "cuMemGetInfo_v2=2", 1);
+    explained(gpu, &part[2], EIO, "out of memory", "out of memory");
+    assert_true(r->total == 0 && !gpu_room_is_little(r));
+    setenv("FAKE_CUDA", "memory=16777216", 1);
+    for (int i = 0; i < 4; i++)
+        gpu->device->api->mem_free(at[i]);
+    cuda_leave(&visit);
+    gpu_close(gpu);
+    unsetenv("FAKE_CUDA");
+    assert_int_equal(fake->live(), 0);
+}
+
 /* Opens a GPU, uses every function, and closes it. memory was allocated before. */
 static int life(const struct cuda_memory *memory, struct err *err)
 {
@@ -171,9 +258,8 @@ static void test_every_call(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_open),
-        cmocka_unit_test(test_copy),
-        cmocka_unit_test(test_await),
+        cmocka_unit_test(test_open),       cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_await),      cmocka_unit_test(test_room),
         cmocka_unit_test(test_every_call),
     };
     unsetenv("CUDA_VISIBLE_DEVICES");

@@ -134,13 +134,45 @@ static void test_kinds(void **state)
     assert_int_equal(p->out_bytes, 0);
 }
 
+/* Nothing is copied from the device where the inputs are in host memory, and nothing to it where
+ * the outputs are. */
+static void test_host_side(void **state)
+{
+    static const size_t counts[] = {10, 20, 30};
+    const struct coll_tensor t = {place(0), place(1), 60};
+    struct coll_op op = {.kind = HVD_ALLTOALL,
+                         .dtype = HVD_FLOAT32,
+                         .out_host = true,
+                         .tensors = &t,
+                         .n = 1,
+                         .send_counts = counts,
+                         .recv_counts = counts};
+    const struct staged_piece *p = &chunk.pieces[0];
+    struct staged_cut cut = {.op = &op, .mesh = &mesh};
+    assert_true(staged_cut_next(&cut, &chunk));
+    assert_int_equal(p->in_bytes, 240);
+    assert_int_equal(p->out_bytes, 0);
+    assert_ptr_equal(p->out, place(1));
+    op = (struct coll_op){.kind = HVD_ALLGATHER,
+                          .dtype = HVD_FLOAT32,
+                          .in_host = true,
+                          .tensors = &t,
+                          .n = 1,
+                          .recv_counts = counts};
+    cut = (struct staged_cut){.op = &op, .mesh = &mesh};
+    assert_true(staged_cut_next(&cut, &chunk));
+    assert_int_equal(p->in_bytes, 0);
+    assert_ptr_equal(p->in, place(0));
+    assert_int_equal(p->out_bytes, 240);
+    assert_int_equal(p->out_at, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_allreduce),
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_allreduce), cmocka_unit_test(test_many),
+        cmocka_unit_test(test_nothing),   cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_host_side),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

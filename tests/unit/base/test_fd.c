@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -136,15 +137,16 @@ static void test_limits(void **state)
 {
     struct rlimit before, limit;
     struct err err = {0};
-    uint64_t open = 0, most = 0, more = 0;
+    struct fd_use use, more;
     int fd = -1;
     char want[160];
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-    assert_true(fd_count(getpid(), &open, &most));
-    assert_int_equal(most, before.rlim_max);
-    assert_true((fd = dup(0)) >= 0 && fd_count(getpid(), &more, &most));
-    assert_int_equal(more, open + 1);
+    assert_true(fd_count(getpid(), "hvd-test", &use));
+    assert_int_equal(use.most, before.rlim_max);
+    assert_true((fd = dup(0)) >= 0 && fd_count(getpid(), "hvd-test", &more));
+    assert_int_equal(more.open, use.open + 1);
     close(fd);
+    uint64_t open = use.open;
     limit = (struct rlimit){.rlim_cur = open + 2, .rlim_max = before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_int_equal(fd_limit_need(20, &err), 0);
@@ -154,8 +156,29 @@ static void test_limits(void **state)
     snprintf(want, sizeof(want), "this process needs %llu descriptors (%llu are open, ",
              (unsigned long long)(open - 1 + before.rlim_max), (unsigned long long)(open - 1));
     assert_non_null(strstr(err_text(&err), want));
-    assert_false(fd_count(INT32_MAX, &open, &most));
+    assert_false(fd_count(INT32_MAX, "hvd-test", &use));
     setrlimit(RLIMIT_NOFILE, &before);
+}
+
+/* The pages of memfds of one name that were written, in a process that has them open. */
+static void test_memory(void **state)
+{
+    struct fd_use use;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    int one = memfd_create("hvd-test", MFD_CLOEXEC), other = memfd_create("hvd-test2", MFD_CLOEXEC);
+    assert_true(one >= 0 && other >= 0);
+    assert_true(ftruncate(one, 64 << 20) == 0 && ftruncate(other, 64 << 20) == 0);
+    assert_true(fd_count(getpid(), "hvd-test", &use));
+    assert_int_equal(use.memory, 0);
+    assert_int_equal(pwrite(one, "x", 1, 32 << 20), 1);
+    assert_int_equal(pwrite(one, "x", 1, 0), 1);
+    assert_int_equal(pwrite(other, "x", 1, 0), 1);
+    assert_true(fd_count(getpid(), "hvd-test", &use));
+    assert_int_equal(use.memory, 2 * page);
+    close(one);
+    close(other);
+    assert_true(fd_count(getpid(), "hvd-test", &use));
+    assert_int_equal(use.memory, 0);
 }
 
 int main(void)
@@ -164,6 +187,7 @@ int main(void)
         cmocka_unit_test(test_full),    cmocka_unit_test(test_write_deadline),
         cmocka_unit_test(test_file),    cmocka_unit_test(test_passing),
         cmocka_unit_test(test_library), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

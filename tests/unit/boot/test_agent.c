@@ -306,6 +306,62 @@ static void test_broken_rosters(void **state)
     buf_fini(&body);
 }
 
+/* The members 70, 71 ... with these places; without CTL_PLACE where the place is the rank. */
+static void put_places(struct buf *body, const uint32_t *places, uint32_t size)
+{
+    const uint8_t key[BOOT_KEY_SIZE] = {0};
+    buf_reset(body);
+    buf_put_u32(body, 5);
+    buf_put_u32(body, 0);
+    buf_put_u32(body, size);
+    buf_put(body, key, sizeof(key));
+    buf_put_u32(body, 9);
+    buf_put_u64(body, 0);
+    for (uint32_t r = 0; r < size; r++) {
+        buf_put_u8(body, places[r] == r ? 0 : CTL_PLACE);
+        buf_put_u32(body, 70 + r);
+        if (places[r] != r)
+            buf_put_u32(body, places[r]);
+        buf_put_u32(body, 0);
+    }
+}
+
+static void test_places(void **state)
+{
+    static const uint32_t good[] = {0, 2, 7}, bad[][3] = {{0, 0, 2},
+                                                          {1, 1, 2},
+                                                          {3, 2, 4},
+                                                          {0, 1, BOOT_SIZE_MAX},
+                                                          {0, 1, UINT32_MAX}};
+    struct fixture *f = *state;
+    struct buf body = {0};
+    assert_int_equal(boot_open(&f->boot, &f->err), 0);
+    put_places(&body, good, 3);
+    assert_int_equal(boot_agent_roster(&f->boot, body.data, body.len, &f->err), 0);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(f->boot.places[r], good[r]);
+    for (size_t n = 0; n < body.len; n++)
+        assert_int_equal(boot_agent_roster(&f->boot, body.data, n, &f->err), -EPROTO);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        put_places(&body, bad[i], 3);
+        assert_int_equal(boot_agent_roster(&f->boot, body.data, body.len, &f->err), -EPROTO);
+        assert_non_null(strstr(f->err.msg, "place"));
+    }
+    /* A joiner's numbers: the place comes last, if it is not the rank. */
+    const uint32_t numbers[][2] = {{2, 1}, {3, 0}, {7, 0}, {BOOT_SIZE_MAX, 1}};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        buf_reset(&body);
+        put_numbers(&body, 3, 4);
+        assert_int_equal(boot_agent_numbers(&f->boot, body.data, body.len, &f->err), 0);
+        assert_int_equal(f->boot.numbers.place, 3);
+        buf_put_u32(&body, numbers[i][0]);
+        assert_int_equal(boot_agent_numbers(&f->boot, body.data, body.len, &f->err),
+                         numbers[i][1] ? -EPROTO : 0);
+        assert_int_equal(f->boot.numbers.place, numbers[i][1] ? 3 : numbers[i][0]);
+    }
+    buf_fini(&body);
+}
+
 static void test_not_a_socket(void **state)
 {
     struct fixture *f = *state;
@@ -344,6 +400,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_rank_lost, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rank_lost_text, setup, teardown),
         cmocka_unit_test_setup_teardown(test_broken_rosters, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_places, setup, teardown),
         cmocka_unit_test_setup_teardown(test_not_a_socket, setup, teardown),
         cmocka_unit_test_setup_teardown(test_after_fork, setup, teardown),
     };

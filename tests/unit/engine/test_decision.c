@@ -274,6 +274,10 @@ static void test_wire(void **state)
     assert_int_equal(out.final[2], 70000);
     assert_int_equal(buf.len, 4);
     assert_memory_equal(buf.data, "card", 4);
+    in.pieces = REPORT_PIECES_MAX;
+    buf_reset(&buf);
+    report_put(&in, &buf);
+    assert_int_equal(buf.len, REPORT_BYTES_MAX);
     put_head(&buf, 15, 0);
     assert_int_equal(report_take(&buf, &out, &err), 0);
     put_head(&buf, 16, 0);

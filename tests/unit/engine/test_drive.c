@@ -19,11 +19,12 @@
 static struct shm shm;
 static struct mesh mesh;
 static struct coll coll;
-static struct engine engine = {.circle = {.mesh = &mesh, .coll = &coll}};
+static struct engine engine = {.circle = {.engine = &engine, .mesh = &mesh, .coll = &coll}};
 
 /* shared: other ranks run on this host. */
 static struct engine *rank(bool spin, bool shared, enum coll_wait wait)
 {
+    messages_gpu_init(&engine);
     engine.circle.spin = spin;
     mesh.shm = shared ? &shm : NULL;
     coll.wait = wait;

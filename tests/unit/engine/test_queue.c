@@ -168,7 +168,9 @@ static void test_end_of_a_world(void **state)
     struct err err, why;
     hvd_handle taken, own, fresh, h;
     struct hvd_request a = request("a"), b = request("b"), c = request("c");
-    queue_set_world(q, 7, 1, 3);
+    queue_lock(q);
+    queue_set_world(q, 7, 1, 3, true);
+    queue_unlock(q);
     assert_int_equal(queue_submit(q, &a, 1, 0, &taken, NULL), 0);
     queue_take(q);
     assert_int_equal(queue_submit_own(q, &b, true, 0, &own, NULL), 0);
@@ -192,13 +194,110 @@ static void test_end_of_a_world(void **state)
     assert_ptr_equal(queue_take(q), queue_find(q, h));
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, await_open, q), 0);
-    queue_set_world(q, 8, 0, 5);
+    queue_lock(q);
+    queue_set_world(q, 8, 0, 5, true);
+    queue_unlock(q);
     pthread_join(thread, NULL);
     a.epoch = 7;
     assert_int_equal(queue_submit(q, &a, 1, 0, &h, &err), -ESTALE);
     a.epoch = 8;
     assert_int_equal(queue_submit(q, &a, 1, 0, &h, &err), 0);
     assert_int_equal(queue_find(q, h)->ranks, 5);
+    queue_destroy(q);
+}
+
+/* An operation of a set, which the driver has taken. */
+static struct slot *submit_in(struct queue *q, int set, const char *name)
+{
+    hvd_handle h;
+    struct hvd_request r = request(name);
+    r.set = set;
+    assert_int_equal(queue_submit(q, &r, 1, 0, &h, NULL), 0);
+    struct slot *s = queue_take(q);
+    assert_ptr_equal(s, queue_find(q, h));
+    s->state = SLOT_NEGOTIATING;
+    return s;
+}
+
+static struct slot *send_in(struct queue *q, int set)
+{
+    hvd_handle h;
+    const struct hvd_message m = {.direction = HVD_SEND,
+                                  .peer = 0,
+                                  .tag = 1,
+                                  .set = set,
+                                  .device = -1,
+                                  .data = data,
+                                  .bytes = 8};
+    assert_int_equal(queue_submit_messages(q, &m, 1, &h, NULL), 0);
+    struct slot *s = queue_take(q);
+    assert_ptr_equal(s, queue_find(q, h));
+    s->state = SLOT_BATCHED;
+    return s;
+}
+
+/* Ranks come to a set in world 8. What was submitted before to the old members alone ends. */
+static void test_end_stale(void **state)
+{
+    struct queue *q = new_queue();
+    struct err why;
+    hvd_handle own, inbox;
+    struct hvd_request a = request("own"), b = request("inbox");
+    (void)state;
+    a.set = b.set = 3;
+    for (int set = 3; set <= 4; set++) {
+        assert_int_equal(queue_add_set(q, set, 1, 3, NULL), 0);
+        queue_open_set(q, set);
+    }
+    queue_lock(q);
+    queue_set_world(q, 7, 1, 3, true);
+    queue_unlock(q);
+    struct slot *stale = submit_in(q, 3, "stale"), *batched = submit_in(q, 3, "batched");
+    struct slot *other = submit_in(q, 4, "other"), *world = submit_in(q, 0, "world");
+    struct slot *message = send_in(q, 3);
+    batched->state = SLOT_BATCHED;
+    assert_int_equal(queue_submit_own(q, &a, false, 0, &own, NULL), 0);
+    queue_take(q)->state = SLOT_NEGOTIATING;
+    queue_lock(q);
+    queue_set_world(q, 8, 1, 3, true);
+    queue_unlock(q);
+    struct slot *fresh = submit_in(q, 3, "fresh");
+    queue_lock(q);
+    queue_set_world(q, 7, 1, 3, true);
+    queue_unlock(q);
+    assert_int_equal(queue_submit(q, &b, 1, 0, &inbox, NULL), 0);
+    err_set(&why, EOWNERDEAD, "ranks have come");
+    queue_end_stale(q, 3, 8, &why);
+    const struct slot *ended[] = {stale, batched};
+    for (int i = 0; i < 2; i++) {
+        assert_true(ended[i]->done);
+        assert_int_equal(ended[i]->status, -EOWNERDEAD);
+        assert_string_equal(ended[i]->text, "ranks have come");
+    }
+    const struct slot *stay[] = {
+        other, world, message, fresh, queue_find(q, own), queue_find(q, inbox)};
+    for (int i = 0; i < 6; i++)
+        assert_false(stay[i]->done);
+    assert_int_equal(queue_pending(q, 3), 4);
+    queue_destroy(q);
+}
+
+/* The next world has begun, but the ranks do not know the same sets yet: requests wait. */
+static void test_world_that_is_closed(void **state)
+{
+    struct queue *q = new_queue();
+    struct err err;
+    hvd_handle h;
+    struct hvd_request a = request("a"), b = request("b");
+    (void)state;
+    queue_lock(q);
+    queue_set_world(q, 7, 0, 3, false);
+    queue_unlock(q);
+    assert_int_equal(queue_submit(q, &a, 1, 0, &h, &err), -ESTALE);
+    assert_int_equal(queue_submit_own(q, &b, false, 0, &h, NULL), 0);
+    queue_open(q);
+    queue_await_open(q);
+    assert_int_equal(queue_submit(q, &a, 1, 0, &h, &err), 0);
     queue_destroy(q);
 }
 
@@ -280,6 +379,8 @@ int main(void)
         cmocka_unit_test(test_fail_all),
         cmocka_unit_test(test_claim),
         cmocka_unit_test(test_end_of_a_world),
+        cmocka_unit_test(test_end_stale),
+        cmocka_unit_test(test_world_that_is_closed),
         cmocka_unit_test(test_steady_state_allocates_nothing),
         cmocka_unit_test(test_many),
         cmocka_unit_test(test_ids),

@@ -8,35 +8,15 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "core/boot/boot.h"
-#include "core/engine/world.h"
-#include "core/transport/mesh.h"
-
-enum { MAX = 8 };
+#include "tests/unit/engine/worlds.h"
 
 /* Makes a world. members: a bit per member, in the order of ranks; news: those that joined in
  * this epoch. */
 static struct world *make(uint32_t epoch, uint32_t members, uint32_t news, struct world *older)
 {
-    uint32_t list[MAX];
-    bool is_new[MAX];
-    int local_size = 0;
-    for (uint32_t m = 0; m < MAX; m++) {
-        if (!(members & 1U << m))
-            continue;
-        is_new[local_size] = news & 1U << m;
-        list[local_size++] = m;
-    }
-    const struct boot boot = {.is_new = is_new};
-    const struct mesh mesh = {.epoch = epoch,
-                              .size = local_size,
-                              .hosts = 1,
-                              .local_size = local_size,
-                              .local_size_of = &local_size,
-                              .members = list};
-    struct world *w = world_make(&boot, &mesh);
+    struct world *w =
+        worlds_make(epoch, (struct worlds_masks){.members = members, .fresh = news}, older);
     assert_non_null(w);
-    w->older = older;
     return w;
 }
 
@@ -50,6 +30,8 @@ static void test_first(void **state)
     assert_true(w->is_new);
     assert_int_equal(world_rank_of(w, 3), 2);
     assert_int_equal(world_rank_of(w, 2), -1);
+    assert_int_equal(w->places[2], 3);
+    assert_int_equal(w->place, 0);
     world_destroy(w);
 }
 
@@ -71,6 +53,9 @@ static void test_joined(void **state)
         {{0x7, 0x7, 0x7}, {0, 0x4, 0}, 1},
         /* A joiner of the world before got the state at that boundary. */
         {{0x7, 0x7, 0x7}, {0x4, 0}, 0},
+        /* It heard of its admission after the next loss. */
+        {{0x7, 0x7, 0x7}, {0x4, 0x4, 0}, 0},
+        {{0x3, 0x7, 0x7}, {0, 0x4, 0x4}, 1},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -82,11 +67,116 @@ static void test_joined(void **state)
     }
 }
 
+/* A member has worked if it was in each world since then and in no broken unit, that world
+ * included. */
+static void test_worked(void **state)
+{
+    const struct {
+        uint32_t members[3], fresh[3], broken[3], kept, worked;
+    } rows[] = {
+        {{0x7, 0x7, 0x7}, {0}, {0}, 0x7, 0x7},
+        {{0x7, 0x7, 0x7}, {0}, {0, 0x2, 0}, 0x7, 0x5},
+        {{0x7, 0x7, 0x7}, {0}, {0x1, 0, 0x4}, 0x7, 0x2},
+        /* A member is lost, and a joiner breaks nothing. */
+        {{0x7, 0x5, 0xd}, {0, 0, 0x8}, {0}, 0x5, 0x5},
+        /* It dropped out, and came again. */
+        {{0x7, 0x6, 0x7}, {0, 0, 0x1}, {0}, 0x6, 0x6},
+        {{0x7, 0x7, 0x7}, {0, 0x1, 0}, {0}, 0x6, 0x6},
+        /* A joiner of the first world got its state there. */
+        {{0x7, 0x7, 0x7}, {0x2, 0, 0}, {0}, 0x7, 0x7},
+        {{0x7, 0x7, 0x7}, {0x2, 0x2, 0x2}, {0}, 0x7, 0x7},
+        {{0x7, 0x5, 0x7}, {0x2, 0, 0x2}, {0}, 0x5, 0x5},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct world *w = NULL;
+        for (uint32_t k = 0; k < 3; k++) {
+            const struct worlds_masks m = {.members = rows[i].members[k],
+                                           .fresh = rows[i].fresh[k],
+                                           .broken = rows[i].broken[k]};
+            w = worlds_make(8 + k, m, w);
+            assert_non_null(w);
+        }
+        for (uint32_t m = 0; m < WORLDS_MAX; m++) {
+            assert_int_equal(world_has_kept(w, 8, m), rows[i].kept >> m & 1);
+            assert_int_equal(world_has_worked(w, 8, m), rows[i].worked >> m & 1);
+        }
+        world_destroy(w);
+    }
+}
+
+/* A joiner that is still one in the next epoch has not come anew, unless its process has begun
+ * anew.
+ */
+static void test_still_joining(void **state)
+{
+    const struct worlds_masks joins = {.members = 0x3, .fresh = 0x2, .starts = 0x2},
+                              goes_on = {.members = 0x3, .fresh = 0x2};
+    (void)state;
+    struct world *w = worlds_make(9, goes_on, worlds_make(8, joins, NULL));
+    assert_non_null(w);
+    assert_true(world_has_kept(w, 8, 1));
+    world_destroy(w);
+    w = worlds_make(9, joins, worlds_make(8, joins, NULL));
+    assert_non_null(w);
+    assert_false(world_has_kept(w, 8, 1));
+    world_destroy(w);
+}
+
+/* What happened before `since` does not count. */
+static void test_worked_since(void **state)
+{
+    const struct worlds_masks all = {.members = 0x7}, broken = {.members = 0x7, .broken = 0x2};
+    struct world *w = worlds_make(10, all, worlds_make(9, all, worlds_make(8, broken, NULL)));
+    (void)state;
+    assert_non_null(w);
+    assert_int_equal(w->older->older->nbroken, 1);
+    assert_false(world_has_worked(w, 8, 1));
+    assert_true(world_has_worked(w, 9, 1));
+    assert_true(world_has_worked(w, 8, 0));
+    world_destroy(w);
+}
+
+static void test_places(void **state)
+{
+    (void)state;
+    for (uint32_t mask = 1; mask < 1 << WORLDS_MAX; mask++) {
+        struct world *w = make(5, mask, 0, NULL);
+        int rank = 0;
+        for (int place = -1; place <= WORLDS_MAX; place++) {
+            bool filled = place >= 0 && mask >> place & 1;
+            assert_int_equal(world_at_place(w, place), filled ? rank : -1);
+            rank += filled;
+        }
+        world_destroy(w);
+    }
+}
+
+/* A process that was in `since` is the same one later, also if it was in no world in between. */
+static void test_process(void **state)
+{
+    const struct worlds_masks masks[] = {{.members = 0xf}, {.members = 0x3}, {0xf, 0xc, 0, 0x8}};
+    struct world *w = NULL;
+    (void)state;
+    for (uint32_t k = 0; k < 3; k++) {
+        w = worlds_make(8 + k, masks[k], w);
+        assert_non_null(w);
+    }
+    assert_true(world_has_process(w, 8, 0));
+    assert_true(world_has_process(w, 8, 2));  /* it has come again */
+    assert_false(world_has_process(w, 8, 3)); /* another process has its number */
+    assert_true(world_has_process(w, 10, 3));
+    assert_false(world_has_process(w, 8, 4));
+    world_destroy(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first),
-        cmocka_unit_test(test_joined),
+        cmocka_unit_test(test_first),        cmocka_unit_test(test_joined),
+        cmocka_unit_test(test_worked),       cmocka_unit_test(test_still_joining),
+        cmocka_unit_test(test_worked_since), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

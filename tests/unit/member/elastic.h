@@ -106,6 +106,19 @@ static inline const struct note *next_note(struct roster *r, enum note_type type
     return NULL;
 }
 
+/* The places of the current world, by rank: "0 2 5". */
+static inline void places_are(const struct roster *r, const char *want)
+{
+    char text[256] = "";
+    for (int i = 0; i < r->world.n; i++) {
+        const struct card *c = &r->world.cards[i];
+        size_t n = strlen(text);
+        snprintf(text + n, sizeof(text) - n, "%s%d", n ? " " : "", c->place);
+        assert_int_equal(r->members.list[c->member].place, c->place);
+    }
+    assert_string_equal(text, want);
+}
+
 /* The current world is this one: "0 2 5*" lists the members in order of ranks, with * for those
  * without state. */
 static inline void world_is(struct roster *r, uint32_t epoch, const char *want)

@@ -125,7 +125,7 @@ static void test_welcome(void **state)
 
 static struct card make_card(int rank, const char *bytes)
 {
-    struct card c = {.member = rank, .rank = rank, .agent = "a", .host = "h"};
+    struct card c = {.member = rank, .rank = rank, .place = rank, .agent = "a", .host = "h"};
     buf_put(&c.bytes, bytes, strlen(bytes));
     return c;
 }
@@ -151,12 +151,57 @@ static void test_cards_and_roster(void **state)
     buf_fini(&cards[1].bytes);
 }
 
+/* A roster of two ranks with these places; -1: the field is absent. */
+static int read_places(int first, int second, struct roster_body *ret, struct err *err)
+{
+    const int places[] = {first, second};
+    char field[2][32] = {"", ""};
+    auto_free char *text = NULL;
+    for (int i = 0; i < 2; i++)
+        if (places[i] >= 0)
+            snprintf(field[i], sizeof(field[i]), "\"place\":%d,", places[i]);
+    assert_true(asprintf(&text,
+                         "{\"epoch\":1,\"size\":2,\"key\":"
+                         "\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\",\"members\":["
+                         "{\"rank\":0,%s\"member\":0,\"card\":\"\"},"
+                         "{\"rank\":1,%s\"member\":1,\"card\":\"\"}]}",
+                         field[0], field[1]) > 0);
+    return roster_read(text, strlen(text), ret, err);
+}
+
+/* A roster says a place only where it is not the rank. Places rise with the ranks. */
+static void test_places(void **state)
+{
+    static const int bad[][2] = {{0, 0}, {1, -1}, {2, 1}, {0, MEMBER_RANKS_MAX}};
+    struct card cards[] = {make_card(0, "zero"), make_card(1, "one")};
+    struct roster_body in = {.epoch = 3, .n = 2, .cards = cards}, out;
+    struct err err;
+    (void)state;
+    auto_free char *plain = roster_write(&in);
+    assert_null(strstr(plain, "place"));
+    cards[1].place = 3;
+    auto_free char *text = roster_write(&in);
+    assert_int_equal(roster_read(text, strlen(text), &out, NULL), 0);
+    assert_int_equal(out.cards[0].place, 0);
+    assert_int_equal(out.cards[1].place, 3);
+    roster_body_fini(&out);
+    assert_int_equal(read_places(-1, 7, &out, &err), 0);
+    assert_int_equal(out.cards[1].place, 7);
+    roster_body_fini(&out);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(read_places(bad[i][0], bad[i][1], &out, &err), -EINVAL);
+        assert_non_null(strstr(err_text(&err), "has place"));
+    }
+    buf_fini(&cards[0].bytes);
+    buf_fini(&cards[1].bytes);
+}
+
 static void test_notes(void **state)
 {
     struct note notes[] = {
         {.type = NOTE_LOST, .member = 3, .code = -9, .text = "rank 3 died", .epoch = 7},
         {.type = NOTE_STOP, .member = -1, .code = 2000, .text = "x"},
-        {.type = NOTE_NUMBERS, .member = 7, .numbers = {(4u << 20) | 9, 3, 4, 2, 1, 2}}};
+        {.type = NOTE_NUMBERS, .member = 7, .numbers = {(4u << 20) | 9, 3, 4, 2, 1, 2, 5}}};
     struct notes_body in = {5, 3, notes}, out;
     auto_free char *text = notes_write(&in);
     (void)state;
@@ -172,7 +217,7 @@ static void test_notes(void **state)
 }
 
 /* Numbers that are out of range. */
-static void test_broken_places(void **state)
+static void test_broken_numbers(void **state)
 {
     static const char *const bad[] = {
         "7",
@@ -183,6 +228,10 @@ static void test_broken_places(void **state)
         "{\"epoch\":1,\"rank\":3,\"size\":4,\"local_size\":5,\"cross_rank\":1,\"cross_size\":2}",
         "{\"epoch\":1,\"rank\":3,\"size\":4,\"local_size\":2,\"cross_rank\":2,\"cross_size\":2}",
         "{\"epoch\":1,\"rank\":3,\"size\":4,\"local_size\":2,\"cross_rank\":1,\"cross_size\":9}",
+        "{\"epoch\":1,\"rank\":3,\"size\":4,\"local_size\":2,\"cross_rank\":1,\"cross_size\":2,"
+        "\"place\":2}",
+        "{\"epoch\":1,\"rank\":3,\"size\":4,\"local_size\":2,\"cross_rank\":1,\"cross_size\":2,"
+        "\"place\":65536}",
     };
     struct notes_body out;
     struct err err;
@@ -214,27 +263,124 @@ static void test_report(void **state)
     assert_int_equal(out.items[0].code, -11);
     assert_string_equal(out.items[0].tail, "caf? ?\n\ttab");
     assert_true(out.items[0].bytes == 1ull << 40);
-    assert_true(out.items[0].sets == 0 && out.items[0].descriptors_max == 0);
+    assert_true(out.items[0].sets.n == 0 && out.items[0].sets.descriptors_max == 0);
     report_body_fini(&out);
 }
 
 static void test_report_of_sets(void **state)
 {
-    struct report_item item = {.type = REPORT_PROGRESS,
-                               .member = 1,
-                               .pid = 7,
-                               .batches = 5,
-                               .sets = 3,
-                               .descriptors = 40,
-                               .descriptors_max = 1024};
+    struct report_item item = {
+        .type = REPORT_PROGRESS,
+        .member = 1,
+        .pid = 7,
+        .batches = 5,
+        .sets = {.n = 3,
+                 .descriptors = 40,
+                 .descriptors_max = 1024,
+                 .segments = 1ull << 33,
+                 .memory_left = 5,
+                 .memory_limit = 1ull << 40,
+                 .communicators = 4,
+                 .gpu_memory_left = 1ull << 34,
+                 .gpu_memory = 1ull << 36,
+                 .broken = 2,
+                 .listed = 2,
+                 .list = {{1, 1700000000123, "set 1"}, {1000003, 4, "set 1000003 (tp0) \xff"}}}};
     struct report_body in = {.agent = "a", .seq = 2, .n = 1, .items = &item}, out;
     (void)state;
     auto_free char *text = report_write(&in);
     assert_non_null(text);
     assert_int_equal(report_read(text, strlen(text), &out, NULL), 0);
-    assert_true(out.items[0].batches == 5 && out.items[0].sets == 3);
-    assert_true(out.items[0].descriptors == 40 && out.items[0].descriptors_max == 1024);
+    const struct set_report *got = &out.items[0].sets;
+    assert_true(out.items[0].batches == 5 && got->n == 3);
+    assert_true(got->descriptors == 40 && got->descriptors_max == 1024);
+    assert_true(got->segments == 1ull << 33 && got->memory_left == 5);
+    assert_true(got->memory_limit == 1ull << 40 && got->broken == 2 && got->listed == 2);
+    assert_true(got->communicators == 4 && got->gpu_memory_left == 1ull << 34);
+    assert_true(got->gpu_memory == 1ull << 36);
+    assert_int_equal(got->list[0].since, 1700000000123);
+    assert_int_equal(got->list[1].number, 1000003);
+    assert_string_equal(got->list[1].text, "set 1000003 (tp0) ?");
     report_body_fini(&out);
+    static const char old[] =
+        "{\"agent\":\"a\",\"seq\":1,\"ranks\":[{\"state\":\"progress\",\"member\":0,\"sets\":2,"
+        "\"descriptors\":9,\"descriptors_max\":10}]}";
+    assert_int_equal(report_read(old, strlen(old), &out, NULL), 0);
+    assert_true(out.items[0].sets.n == 2 && out.items[0].sets.descriptors == 9);
+    assert_true(out.items[0].sets.memory_limit == 0 && out.items[0].sets.broken == 0);
+    assert_true(out.items[0].sets.communicators == 0 && out.items[0].sets.gpu_memory == 0);
+    report_body_fini(&out);
+}
+
+static void test_report_of_broken_sets_refused(void **state)
+{
+    static const char *const lists[] = {"[7]", "[{\"set\":-1,\"since\":1,\"text\":\"x\"}]",
+                                        "[{\"set\":1,\"since\":\"1\",\"text\":\"x\"}]",
+                                        "[{\"set\":1,\"since\":1}]"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        struct report_body out;
+        char text[512];
+        snprintf(text, sizeof(text),
+                 "{\"agent\":\"a\",\"seq\":1,\"ranks\":[{\"state\":\"progress\",\"member\":0,"
+                 "\"sets\":2,\"broken\":1,\"broken_sets\":%s}]}",
+                 lists[i]);
+        assert_int_equal(report_read(text, strlen(text), &out, NULL), -EINVAL);
+    }
+}
+
+/* The frame of a rank, of this version and of older ones. What the agent counts is not in it. */
+static void test_frame_of_sets(void **state)
+{
+    struct set_report r = {.n = 9, .descriptors = 5, .broken = 1, .listed = 1};
+    struct buf body = {0};
+    (void)state;
+    buf_put_u32(&body, 2);
+    assert_int_equal(set_report_take(body.data, body.len, &r), 0);
+    assert_true(r.n == 2 && r.descriptors == 5 && r.broken == 0 && r.listed == 0);
+    buf_put_u32(&body, 1);
+    buf_put_u32(&body, 7);
+    buf_put_u64(&body, 1234);
+    assert_int_equal(set_report_take(body.data, body.len, &r), -EPROTO);
+    assert_true(r.n == 2 && r.broken == 0);
+    buf_put_str(&body, "set 7 has lost 1 of its 2 ranks");
+    assert_int_equal(set_report_take(body.data, body.len, &r), 0);
+    assert_true(r.broken == 1 && r.listed == 1 && r.list[0].number == 7);
+    assert_int_equal(r.list[0].since, 1234);
+    assert_string_equal(r.list[0].text, "set 7 has lost 1 of its 2 ranks");
+    buf_reset(&body);
+    buf_put_u32(&body, 1);
+    buf_put_u32(&body, 2); /* more than there are */
+    assert_int_equal(set_report_take(body.data, body.len, &r), -EPROTO);
+    buf_fini(&body);
+}
+
+/* A frame that ends before them is an older rank's. Without communicators there is no memory. */
+static void test_frame_of_communicators(void **state)
+{
+    struct set_report r = {.descriptors = 5, .communicators = 8, .gpu_memory = 9};
+    struct buf body = {0};
+    (void)state;
+    buf_put_u32(&body, 2);
+    buf_put_u32(&body, 0);
+    assert_int_equal(set_report_take(body.data, body.len, &r), 0);
+    assert_true(r.n == 2 && r.communicators == 0 && r.gpu_memory == 0 && r.descriptors == 5);
+    buf_put_u32(&body, 3);
+    assert_int_equal(set_report_take(body.data, body.len, &r), -EPROTO);
+    buf_put_u64(&body, UINT64_MAX);
+    assert_int_equal(set_report_take(body.data, body.len, &r), -EPROTO);
+    assert_int_equal(r.communicators, 0);
+    buf_put_u64(&body, 1ull << 36);
+    assert_int_equal(set_report_take(body.data, body.len, &r), 0);
+    assert_true(r.communicators == 3 && r.gpu_memory_left == 0 && r.gpu_memory == 1ull << 36);
+    buf_put_u32(&body, 7); /* of a later version */
+    assert_int_equal(set_report_take(body.data, body.len, &r), 0);
+    buf_reset(&body);
+    for (int i = 0; i < 3; i++)
+        buf_put_u32(&body, i == 0); /* a set, none is broken, no communicator */
+    assert_int_equal(set_report_take(body.data, body.len, &r), 0);
+    assert_true(r.n == 1 && r.communicators == 0 && r.gpu_memory == 0);
+    buf_fini(&body);
 }
 
 static void test_changes(void **state)
@@ -391,9 +537,13 @@ int main(void)
         cmocka_unit_test(test_welcome),
         cmocka_unit_test(test_cards_and_roster),
         cmocka_unit_test(test_notes),
-        cmocka_unit_test(test_broken_places),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_broken_numbers),
         cmocka_unit_test(test_report),
         cmocka_unit_test(test_report_of_sets),
+        cmocka_unit_test(test_report_of_broken_sets_refused),
+        cmocka_unit_test(test_frame_of_sets),
+        cmocka_unit_test(test_frame_of_communicators),
         cmocka_unit_test(test_changes),
         cmocka_unit_test(test_foreign_bytes),
         cmocka_unit_test(test_long_card_is_refused),

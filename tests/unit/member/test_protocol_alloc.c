@@ -49,7 +49,8 @@ static const char roster_text[] =
     "\"key\":\"CQgHAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\","
     "\"members\":["
     "{\"rank\":0,\"member\":3,\"new\":true,\"agent\":\"a\",\"host\":\"h\",\"card\":\"emVybw==\"},"
-    "{\"rank\":1,\"member\":4,\"new\":true,\"agent\":\"a\",\"host\":\"h\",\"card\":\"b25l\"}]}";
+    "{\"rank\":1,\"member\":4,\"new\":true,\"agent\":\"a\",\"host\":\"h\",\"card\":\"b25l\","
+    "\"place\":2}]}";
 static const char notes_text[] =
     "{\"seq\":5,\"events\":[{\"type\":\"lost\",\"member\":3,\"code\":-9,\"epoch\":7,\"text\":"
     "\"" LONG_TEXT "\"},"
@@ -106,6 +107,7 @@ static int write_roster(void)
     struct card cards[] = {make_card(0, "zero"), make_card(1, "one")};
     for (int i = 0; i < 2; i++) {
         cards[i].member = 3 + i;
+        cards[i].place = 2 * i;
         cards[i].is_new = true;
     }
     struct roster_body b = {.epoch = 3,

@@ -24,7 +24,7 @@ static struct roster_body world_of(uint32_t epoch, int n, const int *members)
     struct roster_body w = {.epoch = epoch, .n = n, .key = {1, 2, 3}};
     w.cards = calloc((size_t)n, sizeof(*w.cards));
     for (int i = 0; i < n; i++) {
-        w.cards[i].rank = i;
+        w.cards[i].rank = w.cards[i].place = i;
         w.cards[i].member = members[i];
         snprintf(w.cards[i].agent, sizeof(w.cards[i].agent), "a%d", members[i] % 2);
     }
@@ -357,6 +357,32 @@ static void test_arrivals(void **state)
     roster_fini(&r);
 }
 
+/* Rank 0 was lost while no hvdrun was there, or before: the survivors keep their places, and the
+ * new hvdrun gives the free one away. */
+static void test_places(void **state)
+{
+    struct roster r;
+    struct rejoin_member even[] = {active(2, 2)}, odd[] = {active(1, 2), waiting(3, 0, CARD_ENTER)};
+    static const int left[] = {1, 2};
+    struct roster_body world[] = {world_of(2, 2, left), world_of(2, 2, left)};
+    (void)state;
+    for (int a = 0; a < 2; a++)
+        for (int i = 0; i < 2; i++)
+            world[a].cards[i].place = i + 1;
+    take_over(&r, 3, 4, 0, NULL);
+    r.elastic.keep_places = true;
+    assert_int_equal(come_back(&r, 0, world[0], 1, even), 0);
+    assert_int_equal(come_back(&r, 1, world[1], 2, odd), 0);
+    world_is(&r, 2, "1 2");
+    places_are(&r, "1 2");
+    after(&r, 600);
+    hello(&r, 1, CARD_BOUNDARY);
+    hello(&r, 2, CARD_BOUNDARY);
+    world_is(&r, TERM2(3), "3* 1 2");
+    places_are(&r, "0 1 2");
+    roster_fini(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,6 +397,7 @@ int main(void)
         cmocka_unit_test(test_leavers_that_were_not_told),
         cmocka_unit_test(test_what_cannot_be_is_refused),
         cmocka_unit_test(test_arrivals),
+        cmocka_unit_test(test_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,15 +56,18 @@ static void test_wire(void **state)
     struct rankset ranks;
     struct buf b = {0}, again = {0};
     struct signature gather = make(HVD_ALLGATHER, 3), toall = make(HVD_ALLTOALL, 0),
-                     sum = make(HVD_ALLREDUCE, 9);
+                     sum = make(HVD_ALLREDUCE, 9), adasum = make(HVD_ALLREDUCE, 9);
+    adasum.op = HVD_ADASUM;
+    adasum.by_host = true;
     assert_int_equal(rankset_init(&ranks, SIZE), 0);
     add(&claims, false, &gather, 0, 1);
     add(&claims, false, &toall, 2, 2);
     add(&claims, false, &sum, 3, 5);
     add(&claims, true, &sum, 6, 6);
+    add(&claims, false, &adasum, 7, 7);
     claims_write(claims, &b);
     assert_int_equal(read_back(&b, b.len, &sum, &copy, &ranks), 0);
-    assert_int_equal(rankset_count(&ranks), 7);
+    assert_int_equal(rankset_count(&ranks), 8);
     claims_write(copy, &again);
     assert_int_equal(b.len, again.len);
     assert_memory_equal(b.data, again.data, b.len);

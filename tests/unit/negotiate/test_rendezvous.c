@@ -129,8 +129,8 @@ static void build(struct world *w)
     }
     for (int r = 0; r < w->size; r++) {
         struct node *n = &w->nodes[r];
-        assert_int_equal(rendezvous_create(w->size, r, n->parent, n->children, n->nchildren, &ops,
-                                           n, &n->v, &err),
+        assert_int_equal(rendezvous_create(w->size, r, n->parent, n->children, n->nchildren, 0,
+                                           &ops, n, &n->v, &err),
                          0);
     }
 }
@@ -321,7 +321,8 @@ static void test_cut_off(void **state)
         n->children[0] = r + 1;
         n->nchildren = r < 2;
         assert_int_equal(
-            rendezvous_create(3, r, n->parent, n->children, n->nchildren, &ops, n, &n->v, &err), 0);
+            rendezvous_create(3, r, n->parent, n->children, n->nchildren, 0, &ops, n, &n->v, &err),
+            0);
     }
     assert_true(step(&w.nodes[2]));
     while (w.nqueue > 0)
@@ -347,7 +348,7 @@ static void test_busy(void **state)
     const int ranks[] = {0, 1};
     const struct rendezvous_point point = {.name = "a", .ranks = ranks, .n = 2};
     struct err err = {.code = 0};
-    assert_int_equal(rendezvous_create(2, 0, -1, n.children, 1, &ops, &n, &n.v, &err), 0);
+    assert_int_equal(rendezvous_create(2, 0, -1, n.children, 1, 0, &ops, &n, &n.v, &err), 0);
     assert_int_equal(rendezvous_enter(n.v, &point, "", 0, LIMIT, 1, &n, &err), 0);
     assert_int_equal(rendezvous_enter(n.v, &point, "", 0, LIMIT, 1, &n, &err), -EBUSY);
     assert_int_equal(rendezvous_failed(n.v), 0);

@@ -71,7 +71,7 @@ static int rejoin_as(struct job_coordinator *c, const char *nonce, int pod, uint
     struct join_body body = {.slots = 1, .pid = 1, .rejoin = &rejoin};
     struct card *cards = calloc((size_t)size + 1, sizeof(*cards));
     for (int i = 0; i < size; i++) {
-        cards[i].rank = cards[i].member = i;
+        cards[i].rank = cards[i].place = cards[i].member = i;
         snprintf(cards[i].agent, sizeof(cards[i].agent), "p%d.x", i);
         snprintf(cards[i].host, sizeof(cards[i].host), "job-%d", i);
     }

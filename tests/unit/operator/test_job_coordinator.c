@@ -136,23 +136,57 @@ static void test_refused(void **state)
 
 static void keep_worker(void *arg, const struct plane_worker *worker)
 {
-    if (strcmp(worker->pod_uid, "p0") == 0)
-        *(struct plane_worker *)arg = *worker;
+    struct plane_worker *seen = arg;
+    if (strcmp(worker->pod_uid, seen->pod_uid) == 0)
+        *seen = *worker;
+}
+
+/* The worker in this pod, as the page shows it. */
+static struct plane_worker view(struct job_coordinator *c, const char *pod_uid)
+{
+    struct plane_worker seen = {0};
+    struct plane p = {0};
+    snprintf(seen.pod_uid, sizeof(seen.pod_uid), "%s", pod_uid);
+    list_init(&p.jobs);
+    list_append(&p.jobs, &c->node);
+    plane_workers(&p, c->uid, keep_worker, &seen);
+    list_remove(&c->node);
+    return seen;
 }
 
 static struct plane_worker report(struct job_coordinator *c, const struct report_item *item)
 {
     struct report_item one = *item;
     struct report_body body = {.agent = "p0.x", .seq = 100 + item->batches, .n = 1, .items = &one};
-    struct plane_worker seen = {0};
-    struct plane p = {0};
     auto_free char *text = NULL;
     assert_int_equal(job_agents_post(c, 0, "/v1/report", report_write(&body), &text), 204);
-    list_init(&p.jobs);
-    list_append(&p.jobs, &c->node);
-    plane_workers(&p, c->uid, keep_worker, &seen);
-    list_remove(&c->node);
-    return seen;
+    return view(c, "p0");
+}
+
+/* Worker 0 is lost: its place is free for the next worker, and the page shows the others' places.
+ */
+static void test_places(void **state)
+{
+    struct job_coordinator *c = NULL;
+    struct gather gather = {0};
+    struct plane_job job = job_agents_job(3, 1, 4);
+    struct plane_pod over = job_agents_pod(0, false, true);
+    (void)state;
+    job.keep_places = true;
+    assert_int_equal(job_coordinator_create(&c, &job, 1, &gather, NULL, NULL, NULL), 0);
+    assert_true(c->roster.elastic.keep_places);
+    job_coordinator_destroy(c);
+    c = job_agents_train(3, 1, 4);
+    assert_false(c->roster.elastic.keep_places);
+    c->roster.elastic.keep_places = true;
+    assert_string_equal(view(c, "p1").ranks, "1");
+    assert_int_equal(job_coordinator_pod(c, &over, NULL), 0);
+    job_coordinator_tick(c, false, clock_ns());
+    job_agents_card(c, 1, CARD_REVOKED);
+    job_agents_card(c, 2, CARD_REVOKED);
+    assert_string_equal(view(c, "p1").ranks, "0 (place 1)");
+    assert_string_equal(view(c, "p2").ranks, "1 (place 2)");
+    job_coordinator_destroy(c);
 }
 
 /* A view has the sets and descriptors of a rank, until it says that it is in none. */
@@ -161,20 +195,35 @@ static void test_sets_in_a_view(void **state)
     struct job_coordinator *c = job_agents_train(2, 1, 4);
     struct report_item item = {.type = REPORT_PROGRESS,
                                .batches = 9,
-                               .sets = 2,
-                               .descriptors = 40,
-                               .descriptors_max = 1024};
+                               .sets = {.n = 2,
+                                        .descriptors = 40,
+                                        .descriptors_max = 1024,
+                                        .segments = 4096,
+                                        .memory_left = 5,
+                                        .memory_limit = 6,
+                                        .communicators = 3,
+                                        .gpu_memory_left = 7,
+                                        .gpu_memory = 8,
+                                        .broken = 1,
+                                        .listed = 1,
+                                        .list = {{3, 1234, "set 3 has lost 1 of its 2 ranks"}}}};
     (void)state;
     struct plane_worker seen = report(c, &item);
     assert_int_equal(seen.batches, 9);
     assert_int_equal(seen.sets, 2);
     assert_int_equal(seen.descriptors, 40);
     assert_int_equal(seen.descriptors_max, 1024);
+    assert_int_equal(seen.segments, 4096);
+    assert_true(seen.memory_left == 5 && seen.memory_limit == 6);
+    assert_true(seen.communicators == 3 && seen.gpu_memory_left == 7 && seen.gpu_memory == 8);
+    assert_true(seen.broken == 1 && seen.broken_since == 1234);
+    assert_string_equal(seen.broken_set, "set 3 has lost 1 of its 2 ranks");
     item = (struct report_item){.type = REPORT_PROGRESS, .batches = 10};
     seen = report(c, &item);
     assert_int_equal(seen.batches, 10);
     assert_int_equal(seen.sets, 0);
     assert_int_equal(seen.descriptors_max, 0);
+    assert_true(seen.memory_limit == 0 && seen.broken == 0 && seen.communicators == 0);
     job_coordinator_destroy(c);
 }
 
@@ -188,6 +237,7 @@ int main(void)
         cmocka_unit_test(test_not_elastic_any_more),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_sets_in_a_view),
+        cmocka_unit_test(test_places),
     };
     if (sodium_init() < 0)
         return 1;

@@ -44,6 +44,7 @@ static void test_jobs_and_pods(void **state)
                                   .min = 2,
                                   .max = 4,
                                   .slots = 8,
+                                  .keep_places = true,
                                   .start_timeout = 7,
                                   .began = true};
     const struct plane_pod pod = {.uid = "p-1",
@@ -61,7 +62,7 @@ static void test_jobs_and_pods(void **state)
     assert_string_equal(job2.uid, "u-1");
     assert_string_equal(job2.name, "digits");
     assert_memory_equal(job2.key_hash, job.key_hash, sizeof(job.key_hash));
-    assert_true(job2.began && job2.max == 4 && job2.slots == 8);
+    assert_true(job2.began && job2.max == 4 && job2.slots == 8 && job2.keep_places);
     json_object_set_new(a, "keyHash", json_string("0102"));
     assert_int_equal(plane_read_job(a, &job2, NULL), -EINVAL);
     json_object_del(a, "keyHash");
@@ -147,7 +148,16 @@ static void test_view(void **state)
                                        .batches = 7,
                                        .sets = 2,
                                        .descriptors = 40,
-                                       .descriptors_max = 1024}};
+                                       .descriptors_max = 1024,
+                                       .segments = 1ull << 33,
+                                       .memory_left = 3,
+                                       .memory_limit = 4,
+                                       .communicators = 5,
+                                       .gpu_memory_left = 1ull << 34,
+                                       .gpu_memory = 1ull << 36,
+                                       .broken = 1,
+                                       .broken_since = 1234,
+                                       .broken_set = "set 3"}};
     struct plane_epoch epochs[1] = {{.number = 4, .size = 2, .lost = true, .cost = 0.5}};
     struct plane_finding findings[1] = {{.pod = "d-0", .finding = {.status = FINDING_FAIL}}};
     const struct plane_view v = {.uid = "u",
@@ -167,7 +177,7 @@ static void test_view(void **state)
     assert_int_equal(got.workers[0].sets, 0);
     assert_int_equal(got.workers[1].sets, 2);
     assert_int_equal(got.workers[1].descriptors, 40);
-    assert_int_equal(got.workers[1].descriptors_max, 1024);
+    assert_memory_equal(&got.workers[1], &workers[1], sizeof(workers[1]));
     assert_true(got.workers[0].connected && got.epochs[0].lost);
     assert_int_equal(got.facts.epoch, 9);
     assert_true(got.findings[0].finding.status == FINDING_FAIL);

@@ -352,6 +352,8 @@ static void test_refused(void **state)
         {"'workers':'2'", "spec.workers: want an integer"},
         {"'workers':2,'minWorkers':3", "spec.workers: 2 is less than minWorkers 3"},
         {"'workers':4,'maxWorkers':3", "spec.workers: 4 is more than maxWorkers 3"},
+        {"'workers':4,'keepPlaces':true", "spec.keepPlaces: it needs minWorkers or maxWorkers"},
+        {"'maxWorkers':4,'keepPlaces':1", "spec.keepPlaces: want true or false"},
         {"'slotsPerWorker':0", "spec.slotsPerWorker: want an integer from 1 to 1024"},
         {"'gang':{'backend':'kueue'}", "spec.gang.backend: want one of auto gates native"},
         {"'gang':{'timeoutSeconds':0}", "spec.gang.timeoutSeconds"},
@@ -454,13 +456,13 @@ static void test_defaults(void **state)
     static const struct {
         const char *spec;
         int workers, min, max;
-        bool elastic;
+        bool elastic, keep_places;
     } rows[] = {
-        {"", 1, 1, 1, false},
-        {"'workers':3", 3, 3, 3, false},
-        {"'minWorkers':2", 2, 2, 2, true},
-        {"'workers':3,'maxWorkers':5", 3, 3, 5, true},
-        {"'workers':3,'minWorkers':1,'maxWorkers':5", 3, 1, 5, true},
+        {"", 1, 1, 1, false, false},
+        {"'workers':3", 3, 3, 3, false, false},
+        {"'minWorkers':2", 2, 2, 2, true, false},
+        {"'workers':3,'maxWorkers':5", 3, 3, 5, true, false},
+        {"'workers':3,'minWorkers':1,'maxWorkers':5,'keepPlaces':true", 3, 1, 5, true, true},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -470,6 +472,7 @@ static void test_defaults(void **state)
         assert_int_equal(job.min, rows[i].min);
         assert_int_equal(job.max, rows[i].max);
         assert_int_equal(job.elastic, rows[i].elastic);
+        assert_int_equal(job.keep_places, rows[i].keep_places);
         assert_true(job.ours);
         assert_int_equal(job.podspec.requests.amount[RESOURCES_CPU], 2000);
         hvdjob_fini(&job);

@@ -244,6 +244,45 @@ static void test_members(void **state)
     free_driver(d);
 }
 
+/* A worker that trains, with a broken set. */
+static void test_broken_set(void **state)
+{
+    struct driver *d = new_driver();
+    struct entry *e = add_job(d, 1, JOB_RUNNING, "");
+    struct pod *fine = add_pod(e, 0, POD_RUNNING), *broken = add_pod(e, 1, POD_RUNNING);
+    struct plane_worker workers[2] = {{.state = "active", .connected = true, .sets = 1},
+                                      {.state = "active",
+                                       .connected = true,
+                                       .sets = 2,
+                                       .segments = 4096,
+                                       .memory_left = 5,
+                                       .memory_limit = 6,
+                                       .communicators = 3,
+                                       .gpu_memory_left = 7,
+                                       .gpu_memory = 8,
+                                       .broken = 1,
+                                       .broken_since = 1234,
+                                       .broken_set = "set 3 has lost 1 of its 2 ranks"}};
+    const struct plane_view view = {.nworkers = 2, .workers = workers};
+    (void)state;
+    snprintf(workers[0].pod_uid, sizeof(workers[0].pod_uid), "%s", fine->uid);
+    snprintf(workers[1].pod_uid, sizeof(workers[1].pod_uid), "%s", broken->uid);
+    auto_json json_t *j = page_members(d, &view, &e->job->job);
+    json_t *list = json_object_get(j, "list"), *first = json_array_get(list, 0),
+           *second = json_array_get(list, 1);
+    assert_int_equal(number(j, "bad"), 1);
+    assert_int_equal(number(first, "worker"), 1);
+    assert_string_equal(text_of(first, "state"), "a set is broken");
+    assert_string_equal(text_of(first, "brokenSet"), "set 3 has lost 1 of its 2 ranks");
+    assert_true(number(first, "broken") == 1 && number(first, "brokenSince") == 1234);
+    assert_true(number(first, "segments") == 4096 && number(first, "memoryLimit") == 6);
+    assert_true(number(first, "communicators") == 3 && number(first, "gpuMemoryLeft") == 7);
+    assert_int_equal(number(first, "gpuMemory"), 8);
+    assert_string_equal(text_of(second, "state"), "trains");
+    assert_null(json_object_get(second, "broken"));
+    free_driver(d);
+}
+
 /* Without agents: the findings in the status. */
 static void test_written_findings(void **state)
 {
@@ -454,12 +493,19 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_routes),    cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_jobs),      cmocka_unit_test(test_text_is_cut_between_letters),
-        cmocka_unit_test(test_members),   cmocka_unit_test(test_written_findings),
-        cmocka_unit_test(test_thousands), cmocka_unit_test(test_ten_thousand_pods),
-        cmocka_unit_test(test_access),    cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_busy),      cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_routes),
+        cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_jobs),
+        cmocka_unit_test(test_text_is_cut_between_letters),
+        cmocka_unit_test(test_members),
+        cmocka_unit_test(test_broken_set),
+        cmocka_unit_test(test_written_findings),
+        cmocka_unit_test(test_thousands),
+        cmocka_unit_test(test_ten_thousand_pods),
+        cmocka_unit_test(test_access),
+        cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_busy),
+        cmocka_unit_test(test_no_memory),
     };
     if (!FAIL_ALLOC)
         printf("SKIP: operator/page/memory: no sanitizer: it has its own malloc\n");

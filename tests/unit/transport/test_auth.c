@@ -264,6 +264,26 @@ static void test_slow(void **state)
     close(fd[1]);
 }
 
+/* What came in time is read by an acceptor that had no processor until after its deadline. */
+static void test_read_late(void **state)
+{
+    struct shake s;
+    shake_init(&s, &from0to1, key, key);
+    s.a.deadline = clock_ns() + CLOCK_S;
+    assert_int_equal(auth_progress(&s.c, s.fd[0], &s.err[0]), 1);
+    assert_int_equal(auth_progress(&s.a, s.fd[1], &s.err[1]), 1);
+    assert_int_equal(auth_progress(&s.c, s.fd[0], &s.err[0]), 1);
+    assert_false(auth_has_proven(&s.a));
+    assert_int_equal(auth_progress(&s.a, s.fd[1], &s.err[1]), 1);
+    assert_true(auth_has_proven(&s.a));
+    assert_true(s.a.deadline > clock_ns() + 30 * CLOCK_S);
+    assert_int_equal(auth_progress(&s.c, s.fd[0], &s.err[0]), 0);
+    assert_int_equal(auth_go(s.fd[0]), 0);
+    s.a.deadline = clock_ns() - 1;
+    assert_int_equal(auth_progress(&s.a, s.fd[1], &s.err[1]), 0);
+    shake_fini(&s);
+}
+
 /* If any bit of the connector's messages is flipped, the handshake fails. */
 static void test_flipped_bits(void **state)
 {
@@ -291,11 +311,12 @@ static void test_flipped_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),      cmocka_unit_test(test_not_without_go),
-        cmocka_unit_test(test_wrong_key), cmocka_unit_test(test_misfits),
-        cmocka_unit_test(test_replay),    cmocka_unit_test(test_reflection),
-        cmocka_unit_test(test_garbage),   cmocka_unit_test(test_version),
-        cmocka_unit_test(test_slow),      cmocka_unit_test(test_flipped_bits),
+        cmocka_unit_test(test_good),         cmocka_unit_test(test_not_without_go),
+        cmocka_unit_test(test_wrong_key),    cmocka_unit_test(test_misfits),
+        cmocka_unit_test(test_replay),       cmocka_unit_test(test_reflection),
+        cmocka_unit_test(test_garbage),      cmocka_unit_test(test_version),
+        cmocka_unit_test(test_slow),         cmocka_unit_test(test_read_late),
+        cmocka_unit_test(test_flipped_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,6 +47,12 @@ static void test_round_trip(void **state)
     assert_int_equal(c.flags, d.flags);
     assert_int_equal(d.naddrs, 2);
     assert_memory_equal(c.addrs, d.addrs, 2 * sizeof(c.addrs[0]));
+    c.naddrs = SOCK_MAX_ADDRS;
+    for (size_t i = 0; i < c.naddrs; i++)
+        c.addrs[i] = c.addrs[1];
+    buf_reset(&b);
+    card_encode(&c, &b);
+    assert_int_equal(b.len, CARD_BYTES_MAX);
     buf_fini(&b);
 }
 

@@ -13,6 +13,7 @@ from .. import (  # noqa: F401
     Average,
     HorovodInternalError,
     HvdError,
+    RankLostError,
     Max,
     Min,
     BitAnd,
@@ -38,8 +39,12 @@ from .optimizer import DistributedOptimizer  # noqa: F401
 from .process_sets import (  # noqa: F401
     ProcessSet,
     add_process_set,
+    define_rule,
+    find_process_set,
     form_process_set,
     global_process_set,
+    known_process_sets,
     remove_process_set,
+    split_process_set,
 )
 from .sync_batch_norm import SyncBatchNorm  # noqa: F401

@@ -54,7 +54,7 @@ class AdasumMixin:
         flight = []
         compression = self._hvd_options["compression"]
         for (param, name), old in zip(named, before):
-            change = (param - old).cpu().contiguous()  # Adasum of tensors on a GPU goes through the host's memory
+            change = (param - old).contiguous()
             sent, context = compression.compress(change)
             handle = allreduce_async_(sent, op=_lib.ADASUM, name=name, process_set=self._hvd_options["process_set"])
             flight.append((handle, sent, context))
@@ -62,7 +62,7 @@ class AdasumMixin:
         for (param, _), old, (handle, sent, context) in zip(named, before, flight):
             try:
                 synchronize(handle)
-                param.copy_(old + compression.decompress(sent, context).to(param.device))
+                param.copy_(old + compression.decompress(sent, context))
             except Exception as reason:
                 failure = failure or reason
         if failure:

@@ -273,8 +273,9 @@ def join(device=-1):
     broadcast from it fails on every rank that submits it. In Horovod joined ranks take part in allreduce alone, and
     give it zeros also for Min, Max and Product.
 
-    No other thread may submit anything meanwhile. Not in an elastic job. Raises RuntimeError between backward() and
-    step(), HvdError when a rank has shut down without it (5 s after that), HorovodInternalError when a rank was lost.
+    No other thread may submit anything meanwhile. Raises RuntimeError between backward() and step(), HvdError when a
+    rank has shut down without it (5 s after that), HorovodInternalError when a rank was lost. In an elastic job the
+    ranks that are left go on instead; commit() on other ranks changes nothing while a rank is in this call.
     device: not used."""
     if any(flights):
         raise RuntimeError("join() between backward() and step(): call step() or synchronize() first")

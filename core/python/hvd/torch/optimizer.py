@@ -377,8 +377,14 @@ class _DistributedMixin:
         return super().zero_grad(*args, **kwargs)
 
     def load_state_dict(self, *args, **kwargs):
-        """The wrapped optimizer's load_state_dict(). Waits for gradients in flight and drops them;
-        accumulated backward passes do not count any more."""
+        """The wrapped optimizer's load_state_dict(), after drop_gradients()."""
+        self.drop_gradients()
+        return super().load_state_dict(*args, **kwargs)
+
+    def drop_gradients(self):
+        """For a step that is not to be made, as after RankLostError: waits for the gradients in flight and drops them,
+        also those that could not be exchanged. Accumulated backward passes do not count any more. zero_grad() is
+        possible afterwards, and the next step begins anew."""
         self._hvd_wait(discard=True)
         for gradient in self._hvd_gradients.values():
             gradient.sent, gradient.tensor = False, None
@@ -387,7 +393,6 @@ class _DistributedMixin:
             if gradient.group is not None:
                 gradient.group.ready = 0
         self._hvd_synchronized, self._hvd_should_synchronize = False, True
-        return super().load_state_dict(*args, **kwargs)
 
     def add_param_group(self, group):
         """The wrapped optimizer's add_param_group(). The new parameters' gradients are exchanged, too,
