@@ -182,10 +182,15 @@ class Case(operators.Installed):
         """Numbers of ranks, in the order in which ranks reported them."""
         return [int(line.split(" world ")[1].split()[0]) for line in kubelet.logs().splitlines() if " world " in line]
 
+    def authority(self):
+        """What the Secret with the operator's certificate authority holds, name -> bytes. Waits until the operator has made it."""
+        path = f"/api/v1/namespaces/{operators.SYSTEM}/secrets?fieldSelector=metadata.name%3Dhvd-operator-ca"
+        data = wait_until("the operator's Secret", 60, lambda: self.cluster.api.get(path)["items"])[0]["data"]
+        return {name: base64.b64decode(value) for name, value in data.items()}
+
     def ask(self, path, token, method="GET", body=None):
         """Status of a request to the coordinator from an outsider, who has the CA of the pods."""
-        secret = self.cluster.api.get(f"/api/v1/namespaces/{operators.SYSTEM}/secrets/hvd-operator-ca")
-        context = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca.crt"]).decode())
+        context = ssl.create_default_context(cadata=self.authority()["ca.crt"].decode())
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         end = time.monotonic() + 30
         while True:

@@ -4,7 +4,6 @@
 # needs: kubernetes
 """hvd-operator and hvd-plane as two processes: each is killed alone while a job trains; and what a plane can do that somebody
 has taken over."""
-import base64
 import hashlib
 import hmac
 import json
@@ -119,11 +118,6 @@ class Plane(agents.Case):
         self.operator.plane = plane
         self.check(job, kubelet, pids)
 
-    def keys(self):
-        path = f"/api/v1/namespaces/{operators.SYSTEM}/secrets?fieldSelector=metadata.name%3Dhvd-operator-ca"
-        data = wait_until("the operator's Secret", 60, lambda: self.cluster.api.get(path)["items"])[0]["data"]
-        return {name: base64.b64decode(value) for name, value in data.items()}
-
     def test_taken_over(self):
         """A plane that somebody has taken over gets neither the CA's key nor a job's, and cannot hold up the operator. It
         can lie about the jobs that it serves, until the next plane."""
@@ -136,7 +130,7 @@ class Plane(agents.Case):
             self.assertEqual(set(config), {"type", "certificate", "key", "term", "gatherMs", "reviews"})
             taken.send({"type": "listening", "port": self.port})
             (told,) = taken.wait_for("job")
-            keys = self.keys()
+            keys = self.authority()
             secret = hmac.new(keys["secret"], b"hvd job key 1:" + uid.encode(), hashlib.sha256).hexdigest()
             self.assertEqual(told["keyHash"], hashlib.sha256(f"hvd1.{secret}".encode()).hexdigest())
             for hidden in (keys["ca.key"].splitlines()[1], secret.encode(), keys["secret"], keys["secret"].hex().encode()):
@@ -326,10 +320,6 @@ class Certificates(agents.Case):
     """The certificate of the plane is valid for 6 s, and the certificate authority is replaced every 8 s."""
     options = ("--certificate-life", "6", "--ca-life", "8")
 
-    def keys(self):
-        data = self.cluster.api.get(f"/api/v1/namespaces/{operators.SYSTEM}/secrets/hvd-operator-ca")["data"]
-        return {name: base64.b64decode(value).decode(errors="replace") for name, value in data.items()}
-
     def served(self):
         return ssl.get_server_certificate(("127.0.0.1", self.port))
 
@@ -350,10 +340,10 @@ class Certificates(agents.Case):
         """The operator may not write the Secret any more: an Event on the Lease says so, once. Predecessors that no pod needs
         are dropped once it may."""
         self.operator.wait_ready()
-        wait_until("a rotation", 40, lambda: "cross.crt" in self.keys())
+        wait_until("a rotation", 40, lambda: "cross.crt" in self.authority())
         self.refuse(True)
         self.addCleanup(self.refuse, False)
-        ca = self.keys()["ca.crt"]
+        ca = self.authority()["ca.crt"]
         (event,) = wait_until("the Event", 40, self.warnings)
         self.assertEqual((event["type"], event["regarding"]["kind"]), ("Warning", "Lease"))
         self.assertIn("hvd-operator-ca", event["note"])
@@ -361,22 +351,22 @@ class Certificates(agents.Case):
         time.sleep(5)
         self.assertEqual(len(self.warnings()), 1)
         self.assertNotIn("series", event)
-        self.assertEqual(self.keys()["ca.crt"], ca)
+        self.assertEqual(self.authority()["ca.crt"], ca)
         self.refuse(False)
-        wait_until("a rotation", 40, lambda: self.keys()["ca.crt"] != ca)
-        self.assertEqual(self.keys()["cross.crt"].count("BEGIN"), 1)
+        wait_until("a rotation", 40, lambda: self.authority()["ca.crt"] != ca)
+        self.assertEqual(self.authority()["cross.crt"].count(b"BEGIN"), 1)
 
     def test_rotation_while_a_job_trains(self):
         job, kubelet = self.start_job("long", 2, 1000000, 20, minWorkers=1, maxWorkers=4)
         self.wait("a world of two", 60, job, kubelet, lambda: 2 in self.worlds(kubelet))
-        pids, first, served = {name: kubelet.of(name).pid for name in job.running()}, self.keys(), {self.served()}
+        pids, first, served = {name: kubelet.of(name).pid for name in job.running()}, self.authority(), {self.served()}
         self.wait("two rotations", 60, job, kubelet,
-                  lambda: served.add(self.served()) or self.keys().get("cross.crt", "").count("BEGIN") == 2)
-        now = self.keys()
+                  lambda: served.add(self.served()) or self.authority().get("cross.crt", b"").count(b"BEGIN") == 2)
+        now = self.authority()
         self.wait("a third certificate", 20, job, kubelet, lambda: served.add(self.served()) or len(served) > 2)
         self.assertEqual(now["secret"], first["secret"])
         self.assertIn(first["ca.crt"], now["old.crt"])
-        self.assertNotIn(first["ca.key"].splitlines()[1], "".join(now.values()), "the key of the first CA is destroyed")
+        self.assertNotIn(first["ca.key"].splitlines()[1], b"".join(now.values()), "the key of the first CA is destroyed")
         # Open connections stayed; nobody had to join again.
         self.assertEqual(self.operator.metric("hvd_agent_rejoins_total"), 0)
         self.assertEqual(self.operator.metric("hvd_agent_losses_total"), 0)

@@ -22,7 +22,8 @@
 #define TERM2(n) (2u << ROSTER_TERM_SHIFT | (n))
 
 static struct gather gather;
-static uint64_t begun; /* clock_ns() when the job was made; ticks get later times */
+static uint64_t
+    begun; /* clock_ns() when the job began to wait for its agents; ticks get later times */
 static char said[512]; /* the last response */
 
 static void on_changed(void *arg, struct job_coordinator *job)
@@ -42,8 +43,8 @@ static struct job_coordinator *make(int workers)
     struct plane_job job = job_agents_job(workers, 1, 8);
     job.began = true;
     gather = (struct gather){.base_ms = GATHER_MS};
-    begun = clock_ns();
     assert_int_equal(job_coordinator_create(&c, &job, 3, &gather, on_changed, NULL, NULL), 0);
+    begun = c->gather_begun;
     for (int i = 0; i < workers; i++)
         pod_is(c, i, false);
     gather_update(&gather, job_coordinator_awaits(c), false, begun);
