@@ -2,10 +2,11 @@
  *
  * Messages between GPUs by NCCL, beside collectives of the world and of sets that overlap, in an
  * order of its own on each rank: they arrive once and whole, nothing waits for ever, and those
- * below the threshold, of sets, or with an end in the host's memory, go through the host.
+ * below the threshold, or with an end in the host's memory, go through the host. How they end when
+ * ranks shut down: test_gpu_messages_ends.
  *
  * timeout: 300
- * takes: 30 s, waiting
+ * takes: 20 s, waiting
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -196,13 +197,13 @@ static uint64_t by_nccl(void)
     return s.messages_nccl;
 }
 
-/* How many messages of a round NCCL sends to this rank, and from it: none of the pair's set. */
+/* How many messages of a round NCCL sends to this rank, and from it. */
 static uint64_t expected(const struct job *j, int round)
 {
     uint64_t n = 0;
-    for (int k = 0; k < SIZES; k++) {
+    for (int k = 0; k < LETTERS; k++) {
         int from = world_rank(j, k, false), to = world_rank(j, k, true);
-        if (sizes[k] < LEAST)
+        if (sizes[k % SIZES] < LEAST)
             continue;
         n += !is_in_host(from, k + 1, round) && !is_in_host(j->rank, k, round);
         n += !is_in_host(j->rank, k + 1, round) && !is_in_host(to, k, round);
@@ -283,297 +284,6 @@ static void test_threshold(void **state)
     gpu_job_run(2, gpu_job_nccl("2.27", "HVD_NCCL_MESSAGE_THRESHOLD=4M"), no);
 }
 
-/* ---- ends ---- */
-
-enum { LARGE = 3 << 20 };
-
-static int post(struct gpu_side *g, bool sends, int peer, int set, int64_t bytes, hvd_handle *ret)
-{
-    const struct hvd_message m = {.direction = sends ? HVD_SEND : HVD_RECV,
-                                  .peer = peer,
-                                  .tag = 9,
-                                  .set = set,
-                                  .device = g->d->ordinal,
-                                  .stream = g->stream,
-                                  .data = sends ? g->in.at : g->out.at,
-                                  .bytes = bytes};
-    return hvd_exchange(&m, 1, ret) < 0 ? FAIL("%s", hvd_error()) : 0;
-}
-
-/* Fills what is sent with sevens, and the memory for what comes with others. */
-static int fill_large(struct gpu_side *g)
-{
-    memset(g->host, 7, LARGE);
-    return gpu_side_send(g, 0, LARGE) < 0 || gpu_side_read(g, g->in.at, 1) < 0
-               ? FAIL("%s", g->err.msg)
-               : 0;
-}
-
-static bool has_come(struct gpu_side *g)
-{
-    if (gpu_side_read(g, g->out.at, LARGE) < 0)
-        return false;
-    for (int i = 0; i < LARGE; i++)
-        if (g->host[i] != 7)
-            return false;
-    return true;
-}
-
-/* A result of 0 stands for the whole message. */
-static int wait_whole(struct gpu_side *g, hvd_handle h, int *ret_rc)
-{
-    *ret_rc = hvd_wait(h);
-    if (*ret_rc == 0 && !has_come(g))
-        return FAIL("a receive has ended well, and its bytes have not come");
-    return 0;
-}
-
-static int small_sum(struct gpu_side *g, const char *name, int set, hvd_handle *ret)
-{
-    const int64_t n = 10;
-    struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, name, HVD_FLOAT32, 1, &n);
-    r.input = r.output = (uint8_t *)g->in.at + LARGE;
-    r.set = set;
-    return hvd_submit(&r, 1, ret) < 0 ? FAIL("%s", hvd_error()) : 0;
-}
-
-/* From here on NCCL runs the messages between ranks 0 and 1. */
-static int begin(struct gpu_side *g, int rank, int size)
-{
-    hvd_handle h;
-    int rc = gpu_job_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 10, true, 1);
-    for (int i = 0; i < 10 && rc == 0 && rank < 2; i++)
-        if ((rc = post(g, rank == 0, 1 - rank, 0, LARGE, &h)) == 0 && hvd_wait(h) < 0)
-            rc = FAIL("%s", hvd_error());
-    return rc == 0 && rank < 2 && by_nccl() == 0 ? FAIL("NCCL runs no message") : rc;
-}
-
-/* Rank 1 never receives. Rank 0's send fails when rank 1 has shut down, and what NCCL has run
- * before stays as it is. */
-static int departs(struct gpu_side *g, int rank, int size)
-{
-    hvd_handle h;
-    int rc = sum_and_send(g, rank);
-    if (rc != 0 || rank == 1)
-        return rc;
-    uint64_t before = clock_ns();
-    if (post(g, true, 1, 0, LARGE, &h) != 0)
-        return 1;
-    rc = hvd_wait(h);
-    if (rc != -ESHUTDOWN)
-        return FAIL("%d: %s", rc, hvd_error());
-    return clock_ns() - before > 60 * CLOCK_S ? FAIL("it took long") : 0;
-}
-
-/* The sender shuts down while NCCL runs its message. */
-static int shuts_down(struct gpu_side *g, int rank, int size)
-{
-    hvd_handle h;
-    int rc = begin(g, rank, size);
-    if (rc == 0 && rank == 0)
-        rc = fill_large(g);
-    if (rank == 0)
-        g->fake->delay(1500000);
-    if (rc != 0 || post(g, rank == 0, 1 - rank, 0, LARGE, &h) != 0)
-        return 1;
-    if (rank == 1)
-        return wait_whole(g, h, &rc);
-    return hvd_wait_stream(h, g->stream) < 0 ? FAIL("%s", hvd_error()) : 0;
-}
-
-/* Rank 2 shuts down. Rank 0 has an operation that lacks it, and is in the middle of a message with
- * rank 1, which has none. */
-static int third_departs(struct gpu_side *g, int rank, int size)
-{
-    hvd_handle h, sum;
-    int rc = begin(g, rank, size);
-    if (rc != 0)
-        return rc;
-    if (rank == 2) {
-        nap_ms(600);
-        return 0;
-    }
-    if (rank == 0 && fill_large(g) != 0)
-        return 1;
-    g->fake->delay(rank == 0 ? 2000000 : 0);
-    if (post(g, rank == 0, 1 - rank, 0, LARGE, &h) != 0)
-        return 1;
-    if (rank == 0)
-        hvd_wait_stream(h, g->stream);
-    if (rank == 1)
-        return wait_whole(g, h, &rc);
-    if (small_sum(g, "lacks", 0, &sum) != 0)
-        return hvd_wait(h) < 0 ? 0 : FAIL("%s", hvd_error());
-    rc = hvd_wait(sum);
-    hvd_wait(h);
-    return rc < 0 ? 0 : FAIL("a sum without rank 2");
-}
-
-/* A receive waits for work of the program that takes longer than the sender stays. */
-static int busy(struct gpu_side *g, int rank, int size)
-{
-    hvd_handle h;
-    int rc = begin(g, rank, size);
-    if (rc == 0 && rank == 0)
-        rc = fill_large(g);
-    if (rank == 1) {
-        g->fake->delay(3000000);
-        gpu_side_send(g, 0, 1);
-        g->fake->delay(0);
-    }
-    if (rc != 0 || post(g, rank == 0, 1 - rank, 0, LARGE, &h) != 0)
-        return 1;
-    if (rank == 0)
-        return hvd_wait(h) < 0 ? FAIL("the send: %s", hvd_error()) : 0;
-    if (wait_whole(g, h, &rc) != 0)
-        return 1;
-    return rc < 0 ? FAIL("the receive: %s", hvd_error()) : 0;
-}
-
-static int sum_in(struct gpu_side *g, int set)
-{
-    hvd_handle h;
-    int rc = small_sum(g, "in set", set, &h);
-    return rc == 0 && hvd_wait(h) < 0 ? FAIL("%s", hvd_error()) : rc;
-}
-
-/* Rank 1 shuts down with a send whose memory its program still fills: it is not announced, so
- * nobody has launched it. Only its receive fails: ranks 0 and 2 go on in their set. */
-static int early(struct gpu_side *g, int rank, int size)
-{
-    const int others[] = {0, 2};
-    int set, rc = hvd_set_add(others, 2, &set) < 0 ? FAIL("%s", hvd_error()) : 0;
-    hvd_handle h;
-    rc = rc == 0 ? begin(g, rank, size) : rc;
-    if (rc != 0)
-        return rc;
-    if (rank == 1) {
-        g->fake->delay(3000000);
-        gpu_side_send(g, 0, 1);
-        nap_ms(100); /* the work has begun */
-        g->fake->delay(0);
-    }
-    if (rank < 2 && post(g, rank == 1, 1 - rank, 0, LARGE, &h) != 0)
-        return 1;
-    nap_ms(rank == 1 ? 300 : 0);
-    if (rank == 1)
-        return 0;
-    rc = rank == 0 ? hvd_wait(h) : -ESHUTDOWN;
-    if (rc != -ESHUTDOWN)
-        return FAIL("%d (%s)", rc, hvd_error());
-    return sum_in(g, set);
-}
-
-/* Rank 2 sends, and shuts down when the message has left. Rank 1 has it in its order of launches,
- * and cannot launch it before NCCL has begun an operation of another set. */
-static int late(struct gpu_side *g, int rank, int size)
-{
-    const int pair[] = {0, 1};
-    int set, rc = hvd_set_add(pair, 2, &set) < 0 ? FAIL("%s", hvd_error()) : 0;
-    hvd_handle h, sum;
-    rc = rc == 0 && rank < 2 ? sum_in(g, set) : rc;
-    rc = rc == 0 ? gpu_job_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 10, true, 1) : rc;
-    for (int i = 0; i < 10 && rc == 0 && rank > 0; i++)
-        if ((rc = post(g, rank == 2, 3 - rank, 0, LEAST, &h)) == 0 && hvd_wait(h) < 0)
-            rc = FAIL("%s", hvd_error());
-    if (rc != 0 || (rank > 0 && by_nccl() == 0))
-        return FAIL("NCCL runs no message");
-    if (rank < 2) {
-        if (rank == 1)
-            setenv("FAKE_NCCL_LAUNCH_MS", "2500", 1);
-        if (small_sum(g, "slow", set, &sum) != 0)
-            return 1;
-        nap_ms(400);
-        setenv("FAKE_NCCL_LAUNCH_MS", "0", 1);
-    } else {
-        nap_ms(600);
-        rc = fill_large(g);
-    }
-    if (rc == 0 && rank > 0)
-        rc = post(g, rank == 2, 3 - rank, 0, LEAST, &h);
-    if (rc == 0 && rank > 0 && hvd_wait(h) < 0)
-        rc = FAIL("the message: %s", hvd_error());
-    return rc == 0 && rank < 2 && hvd_wait(sum) < 0 ? FAIL("%s", hvd_error()) : rc;
-}
-
-/* Ranks 1 and 2 exchange a message when rank 0, which writes the order, has shut down. */
-static int without_root(struct gpu_side *g, int rank, int size)
-{
-    hvd_handle h;
-    int rc = gpu_job_sum(g, rank, size, HVD_FLOAT32, HVD_SUM, 10, true, 1);
-    if (rc != 0 || rank == 0)
-        return rc;
-    nap_ms(1500);
-    if (rank == 1 && fill_large(g) != 0)
-        return 1;
-    if (post(g, rank == 1, 3 - rank, 0, LARGE, &h) != 0)
-        return 1;
-    uint64_t before = clock_ns();
-    if (rank == 1)
-        rc = hvd_wait(h);
-    else if (wait_whole(g, h, &rc) != 0)
-        return 1;
-    if (clock_ns() - before > 60 * CLOCK_S)
-        return FAIL("it took long");
-    return rc < 0 ? FAIL("%s", hvd_error()) : 0;
-}
-
-struct ending {
-    int size;
-    int (*body)(struct gpu_side *g, int rank, int size);
-};
-
-static void run(const struct ending *e)
-{
-    const struct gpu_job job = {.way = "nccl", .gpu = -1, .body = e->body};
-    gpu_job_run(e->size, gpu_job_nccl("2.27", THRESHOLD), job);
-}
-
-static void test_ends(void **state)
-{
-    static const struct ending ends[] = {{3, early},       {2, departs}, {3, late},
-                                         {2, shuts_down},  {2, busy},    {3, third_departs},
-                                         {3, without_root}};
-    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i += effort_rows())
-        run(&ends[i]);
-}
-
-/* ---- beside operations that need no negotiation any more ---- */
-
-/* Rank 0 submits a sum before it sends, rank 1 receives before it submits that. The first message
- * goes through the host, later ones may fly. */
-static int frozen(struct gpu_side *g, int rank, int size)
-{
-    hvd_handle h, sum;
-    int rc = fill_large(g), ended;
-    for (int k = 0; k < 6 && rc == 0; k++) {
-        for (int i = 0; i < (k < 3 ? 200 : 1) && rc == 0; i++)
-            if ((rc = small_sum(g, "w", 0, &sum)) == 0 && hvd_wait(sum) < 0)
-                rc = FAIL("%s", hvd_error());
-        if (rc == 0 && rank == 0)
-            rc = small_sum(g, "w", 0, &sum);
-        if (rc == 0)
-            rc = post(g, rank == 0, 1 - rank, 0, LARGE, &h);
-        ended = 0;
-        if (rc == 0 && rank == 0)
-            ended = hvd_wait(h);
-        else if (rc == 0)
-            rc = wait_whole(g, h, &ended);
-        if (rc == 0 && ended < 0)
-            rc = FAIL("%s", hvd_error());
-        if (rc == 0 && rank == 1)
-            rc = small_sum(g, "w", 0, &sum);
-        if (rc == 0 && hvd_wait(sum) < 0)
-            rc = FAIL("%s", hvd_error());
-    }
-    return rc;
-}
-
-static void test_frozen(void **state)
-{
-    run(&(struct ending){2, frozen});
-}
-
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -581,8 +291,6 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mixed),
         cmocka_unit_test(test_threshold),
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_frozen),
     };
     return cmocka_run_group_tests_name("multi/gpu_messages_nccl", tests, NULL, NULL);
 }
