@@ -211,6 +211,13 @@ static void forgive_all(struct coordinator_agents *as, uint64_t now)
     as->measured = now;
 }
 
+static int beat_ms(const struct coordinator_agents *as)
+{
+    const char *text = job_getenv(as->core->job, "HVD_HEARTBEAT_MS");
+    int ms = text ? atoi(text) : LIFELINE_BEAT_MS;
+    return ms < LIFELINE_BEAT_MS_MIN || ms > LIFELINE_BEAT_MS_MAX ? LIFELINE_BEAT_MS : ms;
+}
+
 /* How many ns an agent may be silent. Remote agents of elastic jobs send heartbeats, which permits
  * a shorter limit. */
 static uint64_t silent_limit(const struct coordinator_agents *as, int agent)
@@ -218,7 +225,7 @@ static uint64_t silent_limit(const struct coordinator_agents *as, int agent)
     const uint64_t most = SILENT_S * CLOCK_S;
     if (!as->core->job->elastic || as->core->job->hosts.list[agent].local)
         return most;
-    uint64_t limit = gaps_limit(&as->core->roster.agents.list[agent].gaps);
+    uint64_t limit = gaps_limit(&as->core->roster.agents.list[agent].gaps, beat_ms(as));
     return limit < most ? limit : most;
 }
 
@@ -260,13 +267,6 @@ int coordinator_agents_read_settings(struct coordinator_agents *as, struct err *
                 1, LOST_MAX_S, &seconds, err);
     as->lost_seconds = (int)seconds;
     return rc;
-}
-
-static int beat_ms(const struct coordinator_agents *as)
-{
-    const char *text = job_getenv(as->core->job, "HVD_HEARTBEAT_MS");
-    int ms = text ? atoi(text) : LIFELINE_BEAT_MS;
-    return ms < LIFELINE_BEAT_MS_MIN || ms > LIFELINE_BEAT_MS_MAX ? LIFELINE_BEAT_MS : ms;
 }
 
 static int launch_one(struct coordinator_agents *as, int i, char **remote_env, struct err *err)

@@ -27,10 +27,15 @@ void gaps_forgive(struct gaps *s, uint64_t now)
         s->heard = now;
 }
 
-uint64_t gaps_limit(const struct gaps *s)
+static uint64_t longer(uint64_t a, uint64_t b)
 {
-    uint64_t longest = s->longest[0] > s->longest[1] ? s->longest[0] : s->longest[1];
+    return a > b ? a : b;
+}
+
+uint64_t gaps_limit(const struct gaps *s, int beat_ms)
+{
+    uint64_t least = longer(GAPS_LEAST_MS, GAPS_LEAST_BEATS * (uint64_t)beat_ms) * CLOCK_MS;
     if (s->longest[1] == 0 && s->n < ENOUGH)
         return UINT64_MAX;
-    return 4 * longest > GAPS_LEAST_MS * CLOCK_MS ? 4 * longest : GAPS_LEAST_MS * CLOCK_MS;
+    return longer(4 * longer(s->longest[0], s->longest[1]), least);
 }

@@ -45,9 +45,14 @@ struct api_call {
     struct http_call *http;
     struct loop_timer timer;
     struct err err; /* why the call could not be sent */
+    char why[256];  /* of the last attempt without a response that no time limit ended */
     api_done_f *done;
     void *arg;
     struct list node;
+};
+
+struct text {
+    char text[600];
 };
 
 static void attempt(struct api_call *call);
@@ -140,16 +145,31 @@ static bool again(struct api_call *call, const struct http_answer *from,
     return true;
 }
 
+/* Why there is no response. The last attempt may have had little time: then an earlier one knows
+ * more. */
+static const char *reason(struct api_call *call, const struct http_answer *from, struct text *text)
+{
+    if (!from->late) {
+        snprintf(call->why, sizeof(call->why), "%s", from->why);
+        return from->why;
+    }
+    if (!call->why[0])
+        return from->why;
+    snprintf(text->text, sizeof(text->text), "%s; before: %s", from->why, call->why);
+    return text->text;
+}
+
 static void on_done(void *arg, const struct http_answer *from)
 {
     struct api_call *call = arg;
+    struct text text;
     auto_json json_t *status = NULL;
     struct api_answer answer = {.status = from->status,
                                 .retry_after_s = from->retry_after_s,
                                 .cut = from->cut,
                                 .late = from->late,
                                 .reason = "",
-                                .message = from->status ? "" : from->why,
+                                .message = from->status ? "" : reason(call, from, &text),
                                 .body = from->body,
                                 .len = from->len};
     call->http = NULL;
@@ -194,7 +214,8 @@ static void attempt(struct api_call *call)
     if (!q->data && ms > ATTEMPT_MS)
         ms = ATTEMPT_MS;
     if (rc == 0 && ms == 0)
-        rc = err_set(&call->err, ETIMEDOUT, "no time left for %s %s", q->method, q->path);
+        rc = err_set(&call->err, ETIMEDOUT, "no time left for %s %s%s%s", q->method, q->path,
+                     call->why[0] ? "; before: " : "", call->why);
     struct http_request order = {.method = q->method,
                                  .path = q->path,
                                  .auth = auth,

@@ -71,7 +71,7 @@ class Beside(Installed):
             self.says(job, "cpu 4 asked, 2 of 8 free")
         finally:
             self.cluster.ask("start kube-controller-manager")
-        wait_until("the DaemonSet's pods", 60, lambda: self.cluster.api.get(f"{path}/logs").get("status", {}).get(
+        wait_until("the DaemonSet's pods", 120, lambda: self.cluster.api.get(f"{path}/logs").get("status", {}).get(
             "numberReady") == self.nodes)
         small = self.job("small", self.nodes, cpu="2")
         small.wait_running(self.nodes)

@@ -47,7 +47,7 @@ bench_without_nccl() {
 
 # On the fake driver nothing is measured; two ranks under hvdrun.
 all_measurements() {
-    env HVD_TEST_FAKE=1 FAKE_CUDA=count=2 tests/gpu/run.sh bench >"$TMP/words" 2>&1 || return 1
+    env HVD_TEST_FAKE=1 FAKE_CUDA=count=2 tests/gpu/run.sh bench >"$TMP/words" 2>&1 || { cat "$TMP/words"; return 1; }
     cat "$TMP/words"
     says 1 'NCCL .* 1 rank$' && says 1 'NCCL .* 2 ranks$' && says 1 'no figures are written'
 }

@@ -17,8 +17,8 @@ make_hosts || exit 1
 A=${hosts[0]} B=${hosts[1]}
 export HVD_RSH_AGENT="ip netns exec"
 prefix=(ip netns exec "$A")
-# With this heartbeat hvdrun does not treat an agent of the other host as lost when that agent gets no processor for half
-# a second. Checks of that case set their own value.
+# With this heartbeat hvdrun does not treat an agent of the other host as lost when that agent gets no processor for three
+# seconds. Checks of that case set their own value.
 export HVD_HEARTBEAT_MS=1000
 
 # The agent on host B is killed: its rank is lost, and the replacement waits for room. The host returns, and the

@@ -21,7 +21,7 @@ split N             bodies are sent N bytes at a time; 0: whole
 expire              the next list request with a continue token is answered with 410
 fail CODE N AFTER   the next N requests get CODE, with Retry-After unless AFTER is -1
 drop N              the next N requests are read, then the connection is closed
-hang N              the next N requests are never answered
+hang N              the next N requests (after those that are dropped) are never answered
 token T             requests need this bearer token; "-": none
 stream MODE         on; off: refused (422); mute: never sends the bookmark that ends a streamed list
 count               answers with counters: lists=.. streams=.. watches=.. requests=.. connections=.. gzip=..
@@ -189,7 +189,8 @@ class Handler(BaseHTTPRequestHandler):
         with lock:
             world.counts["requests"] += 1
             fail = world.fail.pop() if world.fail else None
-            drop, hang = world.drop > 0, world.hang > 0
+            drop = world.drop > 0
+            hang = not drop and world.hang > 0
             world.drop -= drop
             world.hang -= hang
             want = world.token

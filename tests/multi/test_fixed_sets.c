@@ -27,7 +27,15 @@
 #include "tests/harness/rank.h"
 #include "tests/harness/world.h"
 
-enum { MEMBERS = 5, IN_SET = 4, STEPS = 30, OPS = 3, LARGE = 20000, LIMIT = 60000 /* ms */ };
+enum {
+    MEMBERS = 5,
+    IN_SET = 4,
+    STEPS = 30,
+    BEFORE = 15, /* steps that run before the ranks are killed, at most */
+    OPS = 3,
+    LARGE = 20000,
+    LIMIT = 60000 /* ms */
+};
 
 struct end {
     bool there;
@@ -37,6 +45,7 @@ struct end {
 
 struct board {
     _Atomic int at[ELASTIC_MAX];
+    _Atomic int killed;                    /* the ranks have been killed, or need not be */
     bool forms;                            /* the set is made by its members alone */
     struct end of[STEPS][OPS][MEMBERS];    /* of the fixed set */
     struct end again[STEPS][OPS][MEMBERS]; /* of the one that replaces it */
@@ -136,6 +145,13 @@ static int run_step(struct member *m, int was)
     return rc == 0 && broken && !m->replaced ? replace(m, &was) : rc;
 }
 
+/* On a busy machine all steps could be over before the test gets to killing a rank. */
+static void await_kill(struct board *b)
+{
+    for (int ms = 0; ms < LIMIT && !atomic_load(&b->killed); ms++)
+        nap_ms(1);
+}
+
 static int train(int member, void *arg)
 {
     struct member *m = calloc(1, sizeof(*m));
@@ -144,6 +160,8 @@ static int train(int member, void *arg)
     int rc = hvd_init() < 0 ? FAIL("%s", hvd_error()) : make_sets(m), was = m->fixed ? m->fixed : 1;
     for (; rc == 0 && m->step < STEPS; m->step++) {
         atomic_store(&m->board->at[member], m->step);
+        if (m->step == BEFORE)
+            await_kill(m->board);
         rc = run_step(m, was);
     }
     atomic_store(&m->board->at[member], STEPS);
@@ -196,6 +214,7 @@ static void run_job(struct board *b, const char *const (*places)[MEMBERS], const
         nap_ms((unsigned)(rank_random(&seed) % 3));
         kill(job.members[killed[1]].pid, SIGKILL);
     }
+    atomic_store(&b->killed, 1);
     if (!elastic_run(&job, elastic_all_over, NULL, LIMIT))
         fail_msg("%s: the job has not ended within a minute", what);
     uint32_t left = elastic_survivors(&job), sure = 0x1fu & ~(1u << killed[0]);

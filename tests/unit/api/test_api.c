@@ -162,9 +162,19 @@ static void test_no_answer(void **state)
     struct heard h = ask(get);
     assert_int_equal(h.status, 0);
     assert_non_null(strstr(h.message, "imed out"));
+    /* What an earlier attempt has met is not forgotten. */
+    get.timeout_ms = 3000;
+    get.idempotent = true;
+    kube_server_do("drop 2"); /* curl itself retries once, see api.h */
+    kube_server_do("hang 1");
+    h = ask(get);
+    assert_int_equal(h.status, 0);
+    assert_non_null(strstr(h.message, "imed out"));
+    assert_non_null(strstr(h.message, "; before: "));
     /* A request without a response does not delay other requests. */
     struct heard slow = {0};
     get.timeout_ms = 5000;
+    get.idempotent = false;
     kube_server_do("hang 1");
     long asked = kube_server_count("requests");
     assert_int_equal(api_send(api, &get, on_done, &slow, NULL, NULL), 0);

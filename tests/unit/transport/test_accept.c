@@ -233,7 +233,7 @@ static void test_absent(void **state)
         struct mesh_ranks m = {.n = 3,
                                .hosts = hosts[i],
                                .met = absent,
-                               .timeout_ms = 1000,
+                               .timeout_ms = 2500,
                                .body = never,
                                .no_mesh = names_two};
         mesh_ranks_run(&m);
