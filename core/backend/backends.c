@@ -156,10 +156,10 @@ int backends_make_set_device(struct backends *b, struct device **ret, struct err
     return device_create(&b->ways, &b->gpu, ret, err);
 }
 
-int backends_tell(const struct backends *b, const char *name, struct hvd_backend *ret,
-                  struct err *err)
+int backends_tell(const struct backends *b, const struct device *device, const char *name,
+                  struct hvd_backend *ret, struct err *err)
 {
-    enum device_way way = b ? device_way(b->device) : DEVICE_NONE;
+    enum device_way way = device_way(device);
     int backend = backend_find(name ? name : "");
     *ret = (struct hvd_backend){.built = true, .threads = true};
     switch (backend) {
@@ -178,7 +178,7 @@ int backends_tell(const struct backends *b, const char *name, struct hvd_backend
         ret->threads = b;
         ret->open = way == (backend == BACKEND_NCCL ? DEVICE_NCCL : DEVICE_STAGED);
         if (ret->open)
-            device_describe(b->device, ret->text, sizeof(ret->text));
+            device_describe(device, ret->text, sizeof(ret->text));
         return 0;
     default:
         return err_set(err, EINVAL, "there is no back end \"%s\"", name ? name : "");

@@ -66,10 +66,10 @@ static inline bool backends_cannot_cancel(const struct backends *b)
     return b->mpi;
 }
 
-/* Fills ret for hvd_backend(): the back end of this name. b NULL: none is open. -EINVAL: unknown
- * name. */
-int backends_tell(const struct backends *b, const char *name, struct hvd_backend *ret,
-                  struct err *err);
+/* Fills ret for hvd_backend(): the back end of this name. b NULL: none is open. device: that of the
+ * world or a set, or NULL. -EINVAL: unknown name. */
+int backends_tell(const struct backends *b, const struct device *device, const char *name,
+                  struct hvd_backend *ret, struct err *err);
 
 /* For a back end for tensors of GPUs that backends_tell() has found not open: sets ret->built to
  * whether this machine has what the back end needs, and ret->text to what it has, or lacks. Loads

@@ -380,7 +380,7 @@ int hvd_backend(const char *name, struct hvd_backend *ret_backend)
     struct err none;
     struct hvd_backend b;
     bool on = life_peek(&e, &w, &none) == 0;
-    int rc = e ? engine_backend(e, name, &b, &last) : backends_tell(NULL, name, &b, &last);
+    int rc = e ? engine_backend(e, name, &b, &last) : backends_tell(NULL, NULL, name, &b, &last);
     if (on)
         life_end();
     if (rc < 0)

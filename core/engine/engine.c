@@ -307,8 +307,12 @@ void engine_stats(struct engine *e, struct hvd_stats *ret)
 
 int engine_backend(struct engine *e, const char *name, struct hvd_backend *ret, struct err *err)
 {
+    struct circle *c;
+    int rc = 0;
     drive_lock(e);
-    int rc = backends_tell(&e->backends, name, ret, err);
+    ret->open = false;
+    for (size_t i = 0; rc == 0 && !ret->open && (c = engine_circle(e, i)) != NULL; i++)
+        rc = backends_tell(&e->backends, c->device, name, ret, err);
     drive_leave(e);
     return rc;
 }
@@ -346,11 +350,7 @@ static bool owes_batches(struct engine *e)
 
 static bool owes_messages(struct engine *e)
 {
-    struct circle *c;
-    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
-        if (messages_nccl_owes(c))
-            return true;
-    return false;
+    return messages_nccl_owes(&e->circle);
 }
 
 /* Whether other ranks may be in an operation that this rank has not finished. */

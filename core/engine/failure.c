@@ -137,12 +137,8 @@ void engine_send_bye(struct engine *e, enum bye_for whose, const struct err *why
  * not take what comes then for the bytes, nor wait for messages that they have agreed upon. */
 static void tell_of_messages(struct engine *e, const char *why)
 {
-    struct circle *c;
-    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
-        if (c->messages.nccl.first) {
-            engine_abort_all(e, why);
-            return;
-        }
+    if (e->circle.messages.nccl.first)
+        engine_abort_all(e, why);
 }
 
 void engine_fail(struct engine *e, const struct err *err)

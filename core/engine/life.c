@@ -45,6 +45,7 @@ static struct {
     _Atomic int leaving; /* life_shutdown() waits for the lock */
     _Atomic int child;   /* this process was forked while lib.engine or lib.pending was set */
     struct engine *_Atomic whole; /* the engine until it is destroyed, for the child of fork */
+    _Atomic int over; /* life_shutdown() has ended the engine, and nobody has begun another one */
     uint64_t seq;
     bool atfork;
 } lib = {.life = PTHREAD_MUTEX_INITIALIZER};
@@ -181,6 +182,7 @@ static int init_locked(struct err *err)
     if (!l)
         return err_set(err, ENOMEM, "no memory");
     l->boot.agent_fd = -1;
+    atomic_store(&lib.over, 0);
     int rc = settings_read(&l->set, err);
     if (rc == 0)
         backends_early(&l->set.backend);
@@ -205,6 +207,15 @@ int life_init(struct err *err)
     int rc = init_locked(err);
     life_unlock();
     return rc;
+}
+
+static int nobody(struct err *err)
+{
+    if (atomic_load(&lib.child))
+        return err_set(err, EPERM, "this process was forked from a rank: it has no engine");
+    return err_set(err, ENOTCONN, "%s",
+                   atomic_load(&lib.over) ? "hvd_shutdown() was called before this"
+                                          : "hvd_init() was not called");
 }
 
 bool life_is_on(void)
@@ -232,7 +243,7 @@ static int enter_locked(struct err *err)
     if (atomic_load(&lib.engine))
         return 0;
     if (!l)
-        return err_set(err, ENOTCONN, "hvd_init() was not called");
+        return nobody(err);
     if (l->failure.code) {
         *err = l->failure;
         return l->failure.code;
@@ -254,13 +265,6 @@ static int enter_locked(struct err *err)
 }
 
 /* ---- calls ---------------------------------------------------------------------------------- */
-
-static int nobody(struct err *err)
-{
-    if (atomic_load(&lib.child))
-        return err_set(err, EPERM, "this process was forked from a rank: it has no engine");
-    return err_set(err, ENOTCONN, "hvd_init() was not called");
-}
 
 /* Called outside a counted call: life_shutdown() holds the lock while it waits for counted calls to
  * end. */
@@ -370,8 +374,10 @@ int life_shutdown(struct err *err)
     struct engine *e = atomic_load(&lib.engine);
     struct pending_join *l = atomic_load(&lib.pending);
     bool on = e || l;
-    if (on)
+    if (on) {
         shutdown_locked(e, l);
+        atomic_store(&lib.over, 1);
+    }
     atomic_fetch_sub(&lib.leaving, 1);
     life_unlock();
     return on ? 0 : nobody(err);

@@ -3,15 +3,14 @@
  * messages_nccl: messages from GPU to GPU by NCCL (SETS.md, Point to point): p2p finds out which
  * send meets which receive, and both ranks launch the message when the order of launches says so
  * (launch_order.h). A sender and a receiver are a group there: two ranks that send each other
- * messages are two groups. A message goes by the communicator of its set, once a collective has
- * made that; in an elastic job only messages of the world (set 0) do. A message is no batch of the
- * set's GPU lane (gpu_lane.h), whose batches concern all ranks of the set, but lies between them on
- * the stream. Called with the progress lock held.
+ * messages are two groups. Only messages of the world (set 0) go by NCCL, with the world's
+ * communicator, once a collective has made it. A message is no batch of the world's GPU lane
+ * (gpu_lane.h), whose batches concern all ranks, but lies between them on the stream. Called with
+ * the progress lock held.
  *
  * Until a message is announced it can be given up. When both ranks have announced it, it has its
  * place in the order, and either may have launched it, which cannot be taken back. A rank that
- * fails then tells the others before it aborts the communicator. A set that fails alone, for lack
- * of a rank that has shut down, waits for such messages first.
+ * gives it up then tells the other one before it aborts the communicator.
  */
 #ifndef HVD_ENGINE_MESSAGES_NCCL_H
 #define HVD_ENGINE_MESSAGES_NCCL_H
@@ -27,7 +26,7 @@ struct slot;
 
 struct flying; /* a message */
 
-/* Of a circle, in this epoch. */
+/* Of a circle, in this epoch; empty but for the world's. */
 struct messages_nccl {
     struct flying *first; /* in the order in which p2p has begun them */
     uint64_t *groups;     /* [ngroups] of all messages that could fly in this epoch; NULL: none */
@@ -63,9 +62,6 @@ bool messages_nccl_has_news(const struct messages_nccl *m);
 /* Whether a message with the peer is launched and not over, or has its place in the order: the peer
  * may have launched it, and cannot take it back. */
 bool messages_nccl_binds(const struct circle *c, int peer);
-
-/* The same for a message with any rank. */
-bool messages_nccl_is_bound(const struct circle *c);
 
 /* Whether a message is announced and not over: the other rank may have launched it. A message that
  * is not announced can be given up. */

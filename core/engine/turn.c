@@ -151,7 +151,7 @@ static void check_farewell(struct circle *c, uint64_t now)
     const struct batch *on_gpu = c->batches.gpu.first;
     if ((next || on_gpu) && can_end(c, next) && can_end(c, on_gpu))
         return;
-    if (messages_nccl_is_bound(c)) /* messages with other ranks end first */
+    if (!on_gpu && messages_nccl_aloft(&c->messages.nccl)) /* messages with other ranks end first */
         return;
     /* The departed rank has run more of the plan than this rank, so these batches can still be
      * finished here. */

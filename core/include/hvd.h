@@ -472,7 +472,7 @@ HVD_API int hvd_stats(struct hvd_stats *ret_stats);
 struct hvd_backend {
     uint64_t size_of_struct; /* in: sizeof(struct hvd_backend) of the caller */
     bool built;   /* hvd was built with it; for nccl and staged: this machine has what they need */
-    bool open;    /* this job uses it */
+    bool open;    /* this job uses it, in the world or in a set of this rank's */
     bool threads; /* the program may call the library itself on any thread while hvd uses it */
     char text[512]; /* if open: library, version and file, as in the log; otherwise, for nccl
                      * and staged: what this machine has of them, or why they cannot be used */

@@ -132,7 +132,11 @@ static int wrong_time(int rank, int size, void *arg)
         return FAIL("stats");
     if (hvd_shutdown() != 0)
         return FAIL("shutdown: %s", hvd_error());
-    return hvd_poll(1) == -ENOTCONN ? 0 : FAIL("poll after shutdown");
+    if (hvd_poll(1) != -ENOTCONN)
+        return FAIL("poll after shutdown");
+    if (hvd_shutdown() != -ENOTCONN || !strstr(hvd_error(), "hvd_shutdown() was called"))
+        return FAIL("text: %s", hvd_error());
+    return 0;
 }
 
 static void test_wrong_time(void **state)
