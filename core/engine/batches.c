@@ -181,7 +181,8 @@ bool batches_may_begin(const struct circle *c, const struct batch *batch)
 bool batches_can_end(const struct circle *c, const struct batch *batch)
 {
     const struct control *t = &c->control;
-    return t->ndeparted == 0 || !batch->frozen || batch->index < t->departed_at;
+    uint64_t end = batch->frozen ? t->departed_at : t->departed_log;
+    return t->ndeparted == 0 || batch->certain || batch->index < end;
 }
 
 static bool begin_next(struct circle *c)
@@ -287,8 +288,10 @@ bool batches_progress(struct circle *c)
     struct batches *b = &c->batches;
     bool moved = false;
     for (;;) {
-        if (e->trouble.code || c->refused.code)
+        if (e->trouble.code)
             return true;
+        if (c->refused.code)
+            return moved;
         if (!b->active && !begin_next(c))
             return moved;
         struct batch *batch = b->active;
