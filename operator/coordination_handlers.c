@@ -77,6 +77,13 @@ static void on_pod(void *arg, const struct pod *pod, bool gone)
         link_send(c->link, plane_write_pod(pod->owner, &update));
 }
 
+static void on_push(void *arg)
+{
+    struct coordination *c = arg;
+    if (c->listens)
+        link_push(c->link);
+}
+
 static void on_facts(void *arg, const char *uid, struct job_facts *ret)
 {
     const struct coordination *c = arg;
@@ -105,6 +112,7 @@ struct driver_handlers coordination_handlers(struct coordination *c)
     return (struct driver_handlers){.job = on_job,
                                     .job_gone = on_job_gone,
                                     .pod = on_pod,
+                                    .push = on_push,
                                     .facts = on_facts,
                                     .key = c->config.by_key ? on_key : NULL,
                                     .arg = c};

@@ -163,6 +163,8 @@ static void begin_run(struct apply *a)
         const struct step *s = &a->steps[a->next + (int)i];
         a->config.leaves(a->config.arg, a->e, s->name, s->uid);
     }
+    if (kind == ACTION_DELETE_POD)
+        a->config.all_leave(a->config.arg);
 }
 
 /* Begins the step. Returns whether its request is in flight now; if not, it is done or failed. */

@@ -35,6 +35,7 @@ struct apply_config {
     void (*wrote)(void *arg); /* a request succeeded; may be NULL */
     /* Called for each pod of a run of deletions, before the first of them is sent. */
     void (*leaves)(void *arg, struct entry *e, const char *name, const char *uid);
+    void (*all_leave)(void *arg); /* after the last of these calls */
     void *arg;
 };
 

@@ -30,6 +30,9 @@ struct driver_handlers {
     void (*job)(void *arg, const struct hvdjob *job);
     void (*job_gone)(void *arg, const char *uid);
     void (*pod)(void *arg, const struct pod *pod, bool gone);
+    /* Pods of which pod() has told are about to be deleted. What it has told must be on its way
+     * before that: an agent hears of its pod's end from its kubelet, and leaves by itself. */
+    void (*push)(void *arg);
     /* What the job's agents have reported, for its status. The driver frees *ret with
      * job_facts_fini(). */
     void (*facts)(void *arg, const char *uid, struct job_facts *ret);

@@ -133,6 +133,13 @@ static void on_leaves(void *arg, struct entry *e, const char *name, const char *
     driver_notify_leaving(arg, e, name, uid);
 }
 
+static void on_all_leave(void *arg)
+{
+    const struct driver *d = arg;
+    if (d->handlers.push)
+        d->handlers.push(d->handlers.arg);
+}
+
 static void on_ended(void *arg, struct entry *e, enum apply_end end, const struct err *err)
 {
     struct driver *d = arg;
@@ -191,6 +198,7 @@ static void apply(struct driver *d, struct entry *e, struct actions *actions)
                                   .ended = on_ended,
                                   .wrote = on_wrote,
                                   .leaves = on_leaves,
+                                  .all_leave = on_all_leave,
                                   .arg = d};
     struct err err = {0};
     enum job_phase before = e->job->job.status.phase;

@@ -129,6 +129,12 @@ int link_send(struct link *l, json_t *message)
     return 0;
 }
 
+void link_push(struct link *l)
+{
+    if (!l->is_broken && l->out.len > 0)
+        flush(l);
+}
+
 /* ---- receiving ------------------------------------------------------------------------------- */
 
 static int take(struct link *l, const char *text, size_t n, struct err *err)

@@ -41,6 +41,10 @@ int link_open(struct link **ret, const struct link_config *config, struct err *e
  * link. After that messages are dropped. */
 int link_send(struct link *l, json_t *message);
 
+/* Sends what is queued at once, as far as the socket takes it; the loop does that later, after
+ * other events. */
+void link_push(struct link *l);
+
 /* Drops what is still queued. May be called from within message() and broken(). NULL is fine. */
 void link_close(struct link *l);
 

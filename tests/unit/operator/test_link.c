@@ -413,6 +413,30 @@ static void test_link(void **state)
     loop_fini(&loop);
 }
 
+/* Without a turn of the loop. */
+static void test_link_push(void **state)
+{
+    struct loop loop;
+    struct end a = {0};
+    int fds[2];
+    char bytes[64];
+    (void)state;
+    assert_int_equal(loop_init(&loop), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    open_end(&loop, &a, fds[0]);
+    assert_int_equal(link_send(a.link, json_pack("{s:s}", "type", "x")), 0);
+    assert_int_equal(link_send(a.link, json_pack("{s:s}", "type", "y")), 0);
+    assert_int_equal(recv(fds[1], bytes, sizeof(bytes), MSG_DONTWAIT), -1);
+    link_push(a.link);
+    ssize_t n = recv(fds[1], bytes, sizeof(bytes), MSG_DONTWAIT);
+    assert_int_equal(n, 2 * (4 + strlen("{\"type\":\"x\"}")));
+    link_push(a.link);
+    assert_int_equal(recv(fds[1], bytes, sizeof(bytes), MSG_DONTWAIT), -1);
+    link_close(a.link);
+    close(fds[1]);
+    loop_fini(&loop);
+}
+
 static void test_link_closes_in_message(void **state)
 {
     struct loop loop;
@@ -489,11 +513,17 @@ static void test_link_is_not_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_jobs_and_pods), cmocka_unit_test(test_facts),
-        cmocka_unit_test(test_view),          cmocka_unit_test(test_mirror_facts),
-        cmocka_unit_test(test_mirror_views),  cmocka_unit_test(test_mirror_refuses),
-        cmocka_unit_test(test_link),          cmocka_unit_test(test_link_closes_in_message),
-        cmocka_unit_test(test_link_refuses),  cmocka_unit_test(test_link_is_not_read),
+        cmocka_unit_test(test_jobs_and_pods),
+        cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_view),
+        cmocka_unit_test(test_mirror_facts),
+        cmocka_unit_test(test_mirror_views),
+        cmocka_unit_test(test_mirror_refuses),
+        cmocka_unit_test(test_link),
+        cmocka_unit_test(test_link_push),
+        cmocka_unit_test(test_link_closes_in_message),
+        cmocka_unit_test(test_link_refuses),
+        cmocka_unit_test(test_link_is_not_read),
     };
     if (sodium_init() < 0)
         return 1;
