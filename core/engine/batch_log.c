@@ -45,7 +45,6 @@ struct batch *batches_new(struct circle *c, size_t n)
     }
     batch->next = NULL;
     batch->frozen = batch->generation = batch->may_move = batch->behind = batch->done = false;
-    batch->certain = false;
     batch->steps = 0;
     batch->n = 0;
     batch->start_ns = 0;
@@ -69,12 +68,11 @@ static void append(struct batches *b, struct batch *batch)
 }
 
 /* Adds the batch to its lane. Every rank keeps the log's order in both lanes, whether it knows the
- * lane of a batch at once or only when its turn comes. Behind an operation for which the set will
- * fail, no batch is added to the lane for GPUs: no rank runs it. */
+ * lane of a batch at once or only when its turn comes. */
 static void route(struct circle *c, struct batch *batch, bool owed)
 {
     struct batches *b = &c->batches;
-    bool known = b->moving == 0 && device_is_ready(c->device) && !c->refused.code;
+    bool known = b->moving == 0 && device_is_ready(c->device);
     batch->behind = b->closed && !owed;
     b->closed = b->closed || batch_is_last(batch);
     known = known && !batch_needs_counts(batch);
@@ -116,10 +114,8 @@ static void take_rows(struct circle *c, struct slot *s, const struct negotiate_t
 static int check(struct circle *c, const struct batch *batch, const struct slot *s)
 {
     struct engine *e = c->engine;
-    /* This rank has left, or a rank without which the set cannot go on. A farewell has told the
-     * others that the batch is not run. */
-    if (!s && (atomic_load(&e->drive.closing) || c->state == CIRCLE_FAILED))
-        return -ESHUTDOWN;
+    if (!s && atomic_load(&e->drive.closing))
+        return err_set(&e->trouble, ESHUTDOWN, "it has shut down");
     if (!s)
         return err_set(&e->trouble, EPROTO, "a batch with a tensor that is not known here");
     if (batch->n > 0 && !signature_fusable(&batch->slots[0]->facts.sig, &s->facts.sig))
@@ -152,9 +148,7 @@ void batches_on_batch(void *ctx, const struct negotiate_batch *from)
     }
     batch->number = from->number;
     batch->frozen = from->frozen;
-    batch->certain = from->owed;
-    batch->index = from->frozen ? from->index : b->logged;
-    b->logged += !from->frozen && !from->owed;
+    batch->index = from->index;
     if (from->frozen)
         b->frozen = from->index + 1;
     route(c, batch, from->owed);
@@ -202,12 +196,6 @@ void batches_on_dropped(void *ctx, uint64_t number)
     give_back(c, batch);
 }
 
-static void leave_plan(struct batch *batch)
-{
-    batch->certain = batch->certain || batch->frozen;
-    batch->frozen = false;
-}
-
 void batches_on_thawed(void *ctx)
 {
     struct circle *c = ctx;
@@ -216,14 +204,14 @@ void batches_on_thawed(void *ctx)
      * and must not count these. */
     b->frozen = 0;
     if (b->active)
-        leave_plan(b->active);
+        b->active->frozen = false;
     for (struct batch *q = b->first; q; q = q->next)
-        leave_plan(q);
+        q->frozen = false;
     for (struct batch *q = b->gpu.first; q; q = q->next)
-        leave_plan(q);
+        q->frozen = false;
     struct batch *mark = batches_new(c, 0);
     if (!mark)
         return;
-    mark->generation = mark->certain = true;
+    mark->generation = true;
     append(b, mark);
 }

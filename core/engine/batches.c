@@ -181,8 +181,7 @@ bool batches_may_begin(const struct circle *c, const struct batch *batch)
 bool batches_can_end(const struct circle *c, const struct batch *batch)
 {
     const struct control *t = &c->control;
-    uint64_t end = batch->frozen ? t->departed_at : t->departed_log;
-    return t->ndeparted == 0 || batch->certain || batch->index < end;
+    return t->ndeparted == 0 || !batch->frozen || batch->index < t->departed_at;
 }
 
 static bool begin_next(struct circle *c)
@@ -288,10 +287,8 @@ bool batches_progress(struct circle *c)
     struct batches *b = &c->batches;
     bool moved = false;
     for (;;) {
-        if (e->trouble.code)
+        if (e->trouble.code || c->refused.code)
             return true;
-        if (c->refused.code)
-            return moved;
         if (!b->active && !begin_next(c))
             return moved;
         struct batch *batch = b->active;

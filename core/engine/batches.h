@@ -36,11 +36,9 @@ struct batch {
     /* not a batch: marks the place in the log where a new mesh generation begins */
     bool generation;
     uint64_t number; /* negotiation's */
-    bool certain;    /* from a plan that was left: every rank runs it before it shuts down */
-    uint64_t index; /* of a frozen batch: counted from the start of the plan; of one that is neither
-                     * frozen nor certain: among those, from the start of the epoch */
-    bool may_move;  /* in the host's lane: it may belong to the GPU lane */
-    bool behind;    /* in the log it is behind the last operation, see batches.closed */
+    uint64_t index;  /* of a frozen batch, counted from the start of the plan */
+    bool may_move;   /* in the host's lane: it may belong to the GPU lane */
+    bool behind;     /* in the log it is behind the last operation, see batches.closed */
     uint64_t start_ns;
     size_t bytes;   /* bytes of all inputs */
     bool done;      /* in the host's lane: its operation has ended, perhaps in a repair */
@@ -72,8 +70,6 @@ struct batches {
     bool held;
     bool closed;     /* the last operation, which sets held when it is done, is in the log here */
     uint64_t frozen; /* frozen batches handed out since the plan began */
-    uint64_t logged; /* batches handed out in this epoch that are neither frozen nor certain: the
-                      * same ones, in the same order, on all ranks */
     struct batch *free;
 };
 

@@ -28,7 +28,6 @@ static int create_negotiation(struct circle *c, struct err *err)
         .stall_ns = set->stall_ns,
         .stall_shutdown_ns = set->stall_shutdown_ns,
     };
-    c->batches.logged = 0;
     return negotiate_create(&config, &turn_negotiate_ops, c, &c->neg, err);
 }
 
@@ -65,7 +64,6 @@ int circle_negotiate(struct circle *c, struct err *err)
 void circle_dissolve(struct circle *c)
 {
     launch_order_leave(c);
-    c->refused.code = 0; /* the next circle negotiates that operation anew */
     if (c->neg)
         negotiate_destroy(c->neg);
     c->neg = NULL;

@@ -47,7 +47,7 @@ int control_init(struct circle *c, struct err *err)
     struct control *t = &c->control;
     size_t size = (size_t)c->size;
     *t = (struct control){.parent = parent_of(c->mesh)};
-    t->departed_at = t->departed_log = UINT64_MAX;
+    t->departed_at = UINT64_MAX;
     t->children = calloc(size, sizeof(*t->children));
     t->links = calloc(size + 1, sizeof(struct link *));
     t->departed = calloc(size, sizeof(*t->departed));
@@ -177,7 +177,7 @@ int control_send_asked(struct circle *c, int to, const struct buf *msg)
 
 /* Records that the rank has left and forwards its farewell: upwards, or from the root downwards.
  * from: index of the link by which it came. */
-static void farewell(struct circle *c, int rank, uint64_t frozen, uint64_t logged, int from)
+static void farewell(struct circle *c, int rank, uint64_t frozen, int from)
 {
     struct control *t = &c->control;
     bool down = from == t->nchildren || !t->links[t->nchildren];
@@ -189,14 +189,11 @@ static void farewell(struct circle *c, int rank, uint64_t frozen, uint64_t logge
         }
         if (rank != c->rank && frozen < t->departed_at)
             t->departed_at = frozen;
-        if (rank != c->rank && logged < t->departed_log)
-            t->departed_log = logged;
     }
     buf_reset(&t->out);
     buf_put_u8(&t->out, CONTROL_FAREWELL);
     buf_put_u32(&t->out, (uint32_t)rank);
     buf_put_u64(&t->out, frozen);
-    buf_put_u64(&t->out, logged);
     if (t->out.failed)
         return;
     if (!down)
@@ -209,7 +206,7 @@ static void farewell(struct circle *c, int rank, uint64_t frozen, uint64_t logge
 
 void control_farewell(struct circle *c)
 {
-    farewell(c, c->rank, batches_frozen_done(&c->batches), c->batches.logged, -1);
+    farewell(c, c->rank, batches_frozen_done(&c->batches), -1);
 }
 
 static int dispatch(struct circle *c, int from, const struct buf *msg, struct err *err)
@@ -243,12 +240,12 @@ static int dispatch(struct circle *c, int from, const struct buf *msg, struct er
         return rc < 0 ? err_set(err, EPROTO, "invalid report of a blocked rank") : 0;
     }
     uint32_t rank = reader_u32(&r);
-    uint64_t frozen = reader_u64(&r), logged = reader_u64(&r);
+    uint64_t frozen = reader_u64(&r);
     if (type != CONTROL_FAREWELL || !reader_ok(&r) || rank >= (uint32_t)c->size)
         return err_set(err, EPROTO, "invalid control message");
     /* Ignores this rank's own farewell when the root sends it back to a leaf. */
     if ((int)rank != c->rank || from != t->nchildren || t->nchildren > 0)
-        farewell(c, (int)rank, frozen, logged, from);
+        farewell(c, (int)rank, frozen, from);
     return 0;
 }
 

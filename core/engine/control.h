@@ -39,8 +39,7 @@ struct control {
      * of frozen batches that one has run. This rank can run no frozen batch from this number on.
      * UINT64_MAX: no peer has departed. */
     uint64_t departed_at;
-    uint64_t departed_log; /* the same for batches that are not frozen (batches.logged) */
-    uint64_t departed_ns;  /* clock time of the first farewell */
+    uint64_t departed_ns; /* clock time of the first farewell */
 };
 
 int control_init(struct circle *c, struct err *err);

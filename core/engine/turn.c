@@ -149,8 +149,7 @@ static void check_farewell(struct circle *c, uint64_t now)
         return;
     const struct batch *next = c->batches.active ? c->batches.active : c->batches.first;
     const struct batch *on_gpu = c->batches.gpu.first;
-    /* What NCCL runs ends first, for the reason at check_refused(). */
-    if (on_gpu ? can_end(c, on_gpu) : next && can_end(c, next))
+    if ((next || on_gpu) && can_end(c, next) && can_end(c, on_gpu))
         return;
     if (!on_gpu && messages_nccl_aloft(&c->messages.nccl)) /* messages with other ranks end first */
         return;
@@ -253,18 +252,14 @@ static int negotiation_failed(struct engine *e)
     return rc == 0 ? rendezvous_failed(e->circle.rendezvous) : rc;
 }
 
-/* Sets of which all ranks have refused an operation. They fail when the GPU has run the operations
- * before it: a rank that failed earlier would abort the communicator, and NCCL on a rank that has
- * not heard of the refusal would go on without the data of the first one. */
+/* Sets of which all ranks have refused an operation. */
 static void check_refused(struct engine *e)
 {
     struct circle *c;
     for (size_t i = 0; !e->failed && (c = engine_circle(e, i)) != NULL; i++) {
         struct err why = c->refused;
-        if (!why.code || (circle_works(c) && !gpu_lane_idle(&c->batches.gpu)))
-            continue;
         c->refused.code = 0;
-        if (circle_works(c))
+        if (why.code && circle_works(c))
             circle_fail(c, &why);
     }
 }

@@ -67,38 +67,6 @@ static void test_kept(void **state)
     assert_null(b->next);
 }
 
-static void log_one(struct engine *e, uint64_t id, bool owed)
-{
-    const struct negotiate_tensor t = {.id = id};
-    assert_int_equal(ids_put(&e->circle.ids, id, &slots[id]), 0);
-    batches_on_batch(&e->circle, &(struct negotiate_batch){
-                                     .number = 10 + id, .tensors = &t, .n = 1, .owed = owed});
-}
-
-/* It also says how many other batches of the log were run. Those of a plan that was left are run by
- * all ranks in any case. */
-static void test_farewell(void **state)
-{
-    struct engine *e = *state;
-    struct control *t = &e->circle.control;
-    log_one(e, 0, false);
-    log_one(e, 1, true);
-    hand_out(e, 2);
-    batches_on_thawed(&e->circle);
-    log_one(e, 3, false);
-    assert_int_equal(e->circle.batches.logged, 2);
-    for (uint64_t log = 0; log < 3; log++) {
-        t->ndeparted = 1;
-        t->departed_at = 0;
-        t->departed_log = log;
-        const struct batch *b = e->circle.batches.first;
-        assert_int_equal(batches_can_end(&e->circle, b), log > 0);
-        for (int i = 0; i < 3; i++)
-            assert_true(batches_can_end(&e->circle, b = b->next)); /* two batches and a mark */
-        assert_int_equal(batches_can_end(&e->circle, b->next), log > 1);
-    }
-}
-
 static void test_dropped(void **state)
 {
     struct engine *e = *state;
@@ -117,7 +85,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_kept, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_farewell, setup, teardown),
         cmocka_unit_test_setup_teardown(test_dropped, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
