@@ -27,7 +27,7 @@ from runner.report import Report  # noqa: E402
 from runner.schedule import Schedule  # noqa: E402
 from runner.yardstick import Yardstick  # noqa: E402
 
-WAITING = 2                     # waiting jobs for each core
+WAITING = 1.5                   # waiting jobs for each core: with more, their own time limits fail on a slow machine
 
 
 class Run:
@@ -35,7 +35,7 @@ class Run:
         self.build, self.python = build, os.environ.get("PY") or "/usr/bin/python3"
         work = jobs(words, build, self.python)
         cores = len(os.sched_getaffinity(0))
-        self.schedule = Schedule(work, 1, 0) if alone else Schedule(work, cores, WAITING * cores)
+        self.schedule = Schedule(work, 1, 0) if alone else Schedule(work, cores, int(WAITING * cores))
         self.report = Report(work, os.environ.get("HVD_TEST_STRICT") == "1", lambda text: print(text, flush=True),
                              Yardstick().slowness)
         self.ends, self.processes = queue.SimpleQueue(), set()

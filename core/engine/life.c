@@ -45,7 +45,7 @@ static struct {
     _Atomic int leaving; /* life_shutdown() waits for the lock */
     _Atomic int child;   /* this process was forked while lib.engine or lib.pending was set */
     struct engine *_Atomic whole; /* the engine until it is destroyed, for the child of fork */
-    _Atomic int over; /* life_shutdown() has ended the engine, and nobody has begun another one */
+    _Atomic int over; /* life_shutdown() ends the engine, or has; no life_init() has begun since */
     uint64_t seq;
     bool atfork;
 } lib = {.life = PTHREAD_MUTEX_INITIALIZER};
@@ -375,8 +375,8 @@ int life_shutdown(struct err *err)
     struct pending_join *l = atomic_load(&lib.pending);
     bool on = e || l;
     if (on) {
-        shutdown_locked(e, l);
         atomic_store(&lib.over, 1);
+        shutdown_locked(e, l);
     }
     atomic_fetch_sub(&lib.leaving, 1);
     life_unlock();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gaps: how long an agent may be silent before it counts as lost: four times the longest gap
- * between its last 500 to 1000 messages (about their 99.9th percentile), at least three heartbeats
- * and 300 ms. An agent that has much to tell sends its messages close together, so these gaps alone
- * can be shorter than a heartbeat. Pure; one owner, one thread.
+ * between its last 500 to 1000 messages (about their 99.9th percentile), but not less than
+ * three heartbeats or 300 ms. An agent that has much to tell sends its messages close together, so
+ * these gaps alone can be shorter than a heartbeat. Pure; one owner, one thread.
  */
 #ifndef HVD_MEMBER_GAPS_H
 #define HVD_MEMBER_GAPS_H

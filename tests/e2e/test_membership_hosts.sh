@@ -17,7 +17,7 @@ make_hosts || exit 1
 A=${hosts[0]} B=${hosts[1]}
 export HVD_RSH_AGENT="ip netns exec"
 prefix=(ip netns exec "$A")
-# With this heartbeat hvdrun does not treat an agent of the other host as lost when that agent gets no processor for three
+# With this heartbeat hvdrun does not treat an agent of the other host as lost when that agent gets no processor for two
 # seconds. Checks of that case set their own value.
 export HVD_HEARTBEAT_MS=1000
 
