@@ -218,20 +218,21 @@ static int beat_ms(const struct coordinator_agents *as)
     return ms < LIFELINE_BEAT_MS_MIN || ms > LIFELINE_BEAT_MS_MAX ? LIFELINE_BEAT_MS : ms;
 }
 
-/* How many ns an agent may be silent. Remote agents of elastic jobs send heartbeats, which permits
- * a shorter limit. */
-static uint64_t silent_limit(const struct coordinator_agents *as, int agent)
+/* How many ns an agent may be silent. Remote agents of elastic jobs send heartbeats, every `beat`
+ * ms, which permits a shorter limit. */
+static uint64_t silent_limit(const struct coordinator_agents *as, int agent, int beat)
 {
     const uint64_t most = SILENT_S * CLOCK_S;
     if (!as->core->job->elastic || as->core->job->hosts.list[agent].local)
         return most;
-    uint64_t limit = gaps_limit(&as->core->roster.agents.list[agent].gaps, beat_ms(as));
+    uint64_t limit = gaps_limit(&as->core->roster.agents.list[agent].gaps, beat);
     return limit < most ? limit : most;
 }
 
 void coordinator_agents_check(struct coordinator_agents *as)
 {
     uint64_t now = clock_ns();
+    int beat = beat_ms(as);
     forgive_all(as, now);
     for (int i = 0; i < as->core->roster.agents.n; i++) {
         struct launched *l = &as->list[i];
@@ -247,7 +248,7 @@ void coordinator_agents_check(struct coordinator_agents *as)
         if (l->reap_until)
             launch_reap_left(l);
         uint64_t silent = now - a->gaps.heard;
-        if (!a->joined || a->lost || l->ended || silent < silent_limit(as, i))
+        if (!a->joined || a->lost || l->ended || silent < silent_limit(as, i, beat))
             continue;
         coordinator_say(as->core, 0, "the agent on %s has been silent for %.1f s: treated as lost",
                         a->host, (double)silent / CLOCK_S);

@@ -29,7 +29,8 @@ struct gpu_room {
     size_t left, total; /* bytes of the GPU, as of the last look; total 0: not known */
 };
 
-/* What is known of a communicator's memory; zero before gpu_room_begin(). */
+/* The GPU memory that one communicator takes, while that is measured and afterwards. All zero
+ * before gpu_room_begin(). */
 struct gpu_room_part {
     enum { GPU_ROOM_NONE, GPU_ROOM_MAKING, GPU_ROOM_READY } state;
     /* when its making began: */

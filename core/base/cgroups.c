@@ -45,7 +45,7 @@ static void walk_up(const struct walk *w, const char *mount, const char *path, i
     }
 }
 
-/* One line of /proc/self/cgroup: "id:controllers:path". */
+/* Takes one line of /proc/self/cgroup, which has the form "id:controllers:path". */
 static void walk_line(const struct walk *w, char *line)
 {
     char *controllers = strchr(line, ':');

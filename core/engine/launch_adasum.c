@@ -80,7 +80,7 @@ static struct range part_of(const struct circle *c, const struct slot *s, int ra
     return share(s, rank, c->size);
 }
 
-/* What a rank has of its vector before the parts are exchanged. */
+/* The elements of its vector that a rank has before the ranks exchange their parts. */
 static struct range piece_of(const struct circle *c, const struct slot *s, int rank)
 {
     const struct mesh *m = c->mesh;

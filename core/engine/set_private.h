@@ -115,7 +115,7 @@ int set_unit_error(const struct engine *e, const char *who, struct err *ret);
 
 /* ---- set_make.c ---- */
 
-/* What a set is made of. */
+/* The properties from which a rank makes a set. */
 struct set_entry {
     int number;       /* of a joiner; 0: it is not known yet */
     const char *name; /* of hvd_set_form(), or the rule; NULL */

@@ -145,13 +145,14 @@ static bool again(struct api_call *call, const struct http_answer *from,
     return true;
 }
 
-/* Why there is no response. The last attempt may have had little time: then an earlier one knows
- * more. */
+/* Why there is no response; "": there is one. The last attempt may have had little time: then an
+ * earlier one knows more. */
 static const char *reason(struct api_call *call, const struct http_answer *from, struct text *text)
 {
-    if (!from->late) {
-        snprintf(call->why, sizeof(call->why), "%s", from->why);
-        return from->why;
+    if (from->status != 0 || !from->late) {
+        const char *why = from->status != 0 ? "" : from->why;
+        snprintf(call->why, sizeof(call->why), "%s", why);
+        return why;
     }
     if (!call->why[0])
         return from->why;
@@ -169,14 +170,12 @@ static void on_done(void *arg, const struct http_answer *from)
                                 .cut = from->cut,
                                 .late = from->late,
                                 .reason = "",
-                                .message = from->status ? "" : reason(call, from, &text),
+                                .message = reason(call, from, &text),
                                 .body = from->body,
                                 .len = from->len};
     call->http = NULL;
     if (call->api->observe)
         call->api->observe(call->api->observe_arg, call->request.method, from->status);
-    if (from->status != 0)
-        call->why[0] = '\0';
     call->api->counts.throttled += from->status == 429;
     call->api->counts.refused += from->status == 401;
     if (from->status >= 300)

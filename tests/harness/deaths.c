@@ -71,6 +71,27 @@ void deaths_run_all(struct deaths *d, unsigned seeds)
     }
 }
 
+const char *const deaths_places[DEATHS_PLACES][DEATHS_MEMBERS] = {
+    {"HVD_X=1", "HVD_X=1", "HVD_X=1", "HVD_X=1"},
+    {"HVD_SHM=0", "HVD_SHM=0", "HVD_SHM=0", "HVD_SHM=0"},
+    {"HVD_LOCALITY=a", "HVD_LOCALITY=b", "HVD_LOCALITY=b", "HVD_LOCALITY=a"},
+};
+
+void deaths_kill(struct elastic *job, _Atomic bool *killed, int member)
+{
+    atomic_store(&killed[member], true);
+    kill(job->members[member].pid, SIGKILL);
+}
+
+void deaths_kill_at(struct elastic *job, int member, const _Atomic int *at, int step, int ms,
+                    uint64_t *random, const char *what)
+{
+    if (!elastic_run_to(job, at, step, ms))
+        fail_msg("%s: step %d was not reached", what, step);
+    usleep((unsigned)(rank_random(random) % 8000));
+    kill(job->members[member].pid, SIGKILL);
+}
+
 void deaths_expect_end(struct elastic *job, uint32_t left, const char *what)
 {
     if (!elastic_run(job, elastic_all_over, NULL, 60000))

@@ -25,6 +25,19 @@ struct deaths {
     _Atomic int at[ELASTIC_MAX]; /* the step each member is in */
 };
 
+/* The hosts of four members, as a variable of the environment for each: one host, a host each, two
+ * hosts. */
+enum { DEATHS_PLACES = 3 };
+extern const char *const deaths_places[DEATHS_PLACES][DEATHS_MEMBERS];
+
+/* Sets killed[member], which other members may look at, and kills the member. */
+void deaths_kill(struct elastic *job, _Atomic bool *killed, int member);
+
+/* Kills the member less than 8 ms after *at is step or more. Fails the test (cmocka) if that takes
+ * more than ms. what: the job, for the message. */
+void deaths_kill_at(struct elastic *job, int member, const _Atomic int *at, int step, int ms,
+                    uint64_t *random, const char *what);
+
 /* Runs the job, with a boundary every five steps. seed decides when the deaths come. False: it did
  * not end within two minutes. */
 bool deaths_run(struct elastic *job, struct deaths *d, unsigned seed);

@@ -188,17 +188,11 @@ static struct board *fresh_board(void)
     return b;
 }
 
-static const char *const places_of[][MEMBERS] = {
-    {"HVD_X=1", "HVD_X=1", "HVD_X=1", "HVD_X=1"},
-    {"HVD_SHM=0", "HVD_SHM=0", "HVD_SHM=0", "HVD_SHM=0"},
-    {"HVD_LOCALITY=a", "HVD_LOCALITY=b", "HVD_LOCALITY=b", "HVD_LOCALITY=a"},
-};
-
 static void start_job(struct elastic *job, struct board *b, unsigned place)
 {
     elastic_init(job);
     for (int m = 0; m < MEMBERS; m++) {
-        const char *const env[] = {places_of[place % 3][m], NULL};
+        const char *const env[] = {deaths_places[place % 3][m], NULL};
         elastic_add(job, train, b, env);
     }
 }
@@ -341,7 +335,7 @@ static void test_join_beside_a_boundary(void **state)
         struct elastic job;
         elastic_init(&job);
         for (int m = 0; m < 3; m++)
-            elastic_add(&job, join_beside, b, (const char *const[]){places_of[i % 3][m], NULL});
+            elastic_add(&job, join_beside, b, (const char *const[]){deaths_places[i % 3][m], NULL});
         for (int m = 0; m < 3; m++)
             assert_true(elastic_run_to(&job, &b->at[m], 1, LIMIT));
         job.members[2].leaving = true;
@@ -390,7 +384,8 @@ static void test_kill_at_end(void **state)
                  1 + i % 4);
         elastic_init(&job);
         for (int m = 0; m < MEMBERS; m++) {
-            const char *const env[] = {places_of[i % 3][m], m == killed ? variable : NULL, NULL};
+            const char *const env[] = {deaths_places[i % 3][m], m == killed ? variable : NULL,
+                                       NULL};
             elastic_add(&job, train, b, env);
         }
         end(&job, b, 0xfu & ~(1u << killed), variable);

@@ -347,19 +347,6 @@ static void end(struct elastic *job, struct board *b, uint32_t left, const char 
     elastic_fini(job);
 }
 
-static void kill_member(struct elastic *job, struct board *b, int member)
-{
-    atomic_store(&b->killed[member], true);
-    kill(job->members[member].pid, SIGKILL);
-}
-
-/* The members' hosts: one host, a host each, two hosts. */
-static const char *const places_of[][MEMBERS] = {
-    {"HVD_X=1", "HVD_X=1", "HVD_X=1", "HVD_X=1"},
-    {"HVD_SHM=0", "HVD_SHM=0", "HVD_SHM=0", "HVD_SHM=0"},
-    {"HVD_LOCALITY=a", "HVD_LOCALITY=b", "HVD_LOCALITY=b", "HVD_LOCALITY=a"},
-};
-
 /* Two ranks are killed at random moments, together or one after the other. */
 static void test_kill_at_random(void **state)
 {
@@ -378,17 +365,17 @@ static void test_kill_at_random(void **state)
         b->delay_us = seed % 16 == 9 ? 300 : 0;
         elastic_init(&job);
         for (int m = 0; m < MEMBERS; m++) {
-            const char *const env[] = {places_of[seed % 3][m], NULL};
+            const char *const env[] = {deaths_places[seed % 3][m], NULL};
             elastic_add(&job, train, b, env);
         }
         assert_true(
             elastic_run_to(&job, &b->at[second], 5 + (int)(rank_random(&random) % 6), LIMIT));
         nap_ms((unsigned)(rank_random(&random) % 4));
-        kill_member(&job, b, first);
+        deaths_kill(&job, b->killed, first);
         if (seed % 4 > 1)
             assert_true(elastic_run_to(&job, &b->at[second], 12, LIMIT));
         nap_ms((unsigned)(rank_random(&random) % 4));
-        kill_member(&job, b, second);
+        deaths_kill(&job, b->killed, second);
         end(&job, b, 0xfu & ~(1u << first) & ~(1u << second), what);
         dead += b->dead;
         assert_true(b->late > 0);
@@ -416,7 +403,7 @@ static void test_kill_in_repair(void **state)
         for (int m = 0; m < MEMBERS; m++)
             elastic_add(&job, train, b, m == 0 ? env : NULL);
         assert_true(elastic_run_to(&job, &b->at[0], 10, LIMIT));
-        kill_member(&job, b, 2);
+        deaths_kill(&job, b->killed, 2);
         if (!elastic_run(&job, elastic_all_over, NULL, LIMIT))
             fail_msg("killed at %s: the job has not ended within a minute", places[i]);
         if ((elastic_survivors(&job) | 1) != 0xb)
@@ -461,18 +448,18 @@ static void admit(struct elastic *job, struct board *b)
  * is rank 0 for a lost one, and another one takes the place of a member that leaves. */
 static void test_places_are_kept(void **state)
 {
-    for (size_t i = 0; i < sizeof(places_of) / sizeof(places_of[0]); i++) {
+    for (size_t i = 0; i < DEATHS_PLACES; i++) {
         struct board *b = world_board(sizeof(*b));
         struct elastic job;
         b->hold = 10;
         elastic_init(&job);
         job.keep_places = true;
         for (int m = 0; m < MEMBERS; m++) {
-            const char *const env[] = {places_of[i][m], NULL};
+            const char *const env[] = {deaths_places[i][m], NULL};
             elastic_add(&job, train, b, env);
         }
         assert_true(elastic_run_to(&job, &b->at[1], 5, LIMIT));
-        kill_member(&job, b, 0);
+        deaths_kill(&job, b->killed, 0);
         assert_true(elastic_run_to(&job, &b->at[1], 8, LIMIT));
         admit(&job, b);
         job.members[2].leaving = true;

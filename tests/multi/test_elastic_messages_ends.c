@@ -41,19 +41,6 @@ static void end(struct elastic *job, struct board *b, uint32_t left, const char 
     elastic_fini(job);
 }
 
-static void kill_member(struct elastic *job, struct board *b, int member)
-{
-    atomic_store(&b->killed[member], true);
-    kill(job->members[member].pid, SIGKILL);
-}
-
-/* The members' hosts: one host, a host each, two hosts. */
-static const char *const places_of[][MEMBERS] = {
-    {"HVD_X=1", "HVD_X=1", "HVD_X=1", "HVD_X=1"},
-    {"HVD_SHM=0", "HVD_SHM=0", "HVD_SHM=0", "HVD_SHM=0"},
-    {"HVD_LOCALITY=a", "HVD_LOCALITY=b", "HVD_LOCALITY=b", "HVD_LOCALITY=a"},
-};
-
 static int expect(int rc, int want)
 {
     return rc == want ? 0 : FAIL("%d (%s), not %d", rc, hvd_error(), want);
@@ -170,7 +157,7 @@ static void test_one_is_left(void **state)
     for (int m = 0; m < 2; m++)
         assert_true(elastic_run_to(&job, &b->at[m], 1, LIMIT));
     nap_ms(50);
-    kill_member(&job, b, 1);
+    deaths_kill(&job, b->killed, 1);
     end(&job, b, 0x1, "one is left");
 }
 
@@ -226,7 +213,7 @@ static void test_shutdown(void **state)
         struct elastic job;
         elastic_init(&job);
         for (int m = 0; m < 3; m++) {
-            const char *const env[] = {places_of[i][m], NULL};
+            const char *const env[] = {deaths_places[i][m], NULL};
             elastic_add(&job, one_shuts_down, b, env);
         }
         end(&job, b, 0x7, "one shuts down");
@@ -240,13 +227,13 @@ static void test_kill_while_idle(void **state)
         struct elastic job;
         elastic_init(&job);
         for (int m = 0; m < 4; m++) {
-            const char *const env[] = {places_of[i][m], NULL};
+            const char *const env[] = {deaths_places[i][m], NULL};
             elastic_add(&job, one_is_killed, b, env);
         }
         for (int m = 0; m < 4; m++)
             assert_true(elastic_run_to(&job, &b->at[m], 1, LIMIT));
         nap_ms(50);
-        kill_member(&job, b, 2);
+        deaths_kill(&job, b->killed, 2);
         end(&job, b, 0xb, "one is killed");
     }
 }

@@ -26,6 +26,7 @@
 
 #include "tests/fake/cuda/use.h"
 #include "tests/harness/effort.h"
+#include "tests/harness/deaths.h"
 #include "tests/harness/elastic.h"
 #include "tests/harness/gpu_side.h"
 #include "tests/harness/rank.h"
@@ -197,11 +198,7 @@ static void run(const char *const *env, unsigned seed)
         elastic_add(&job, work, b, env);
     for (int i = 0; i < kills; i++) {
         int step = 10 + 20 * i + (int)(rank_random(&random) % 10);
-        if (!elastic_run_to(&job, &b->at[0], step, LIMIT))
-            fail_msg("%s: step %d was not reached", what, step);
-        struct timespec nap = {.tv_nsec = (long)(rank_random(&random) % 8000) * 1000};
-        nanosleep(&nap, NULL);
-        kill(job.members[i == 0 ? 1 : 3].pid, SIGKILL);
+        deaths_kill_at(&job, i == 0 ? 1 : 3, &b->at[0], step, LIMIT, &random, what);
     }
     if (!elastic_run(&job, elastic_all_over, NULL, LIMIT))
         fail_msg("%s: it has not ended in time", what);
