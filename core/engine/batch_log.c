@@ -127,7 +127,6 @@ void batches_on_batch(void *ctx, const struct negotiate_batch *from)
 {
     struct circle *c = ctx;
     struct engine *e = c->engine;
-    struct batches *b = &c->batches;
     if (e->trouble.code)
         return; /* no batch runs after a failure */
     struct batch *batch = batches_new(c, from->n);
@@ -148,9 +147,6 @@ void batches_on_batch(void *ctx, const struct negotiate_batch *from)
     }
     batch->number = from->number;
     batch->frozen = from->frozen;
-    batch->index = from->index;
-    if (from->frozen)
-        b->frozen = from->index + 1;
     route(c, batch, from->owed);
 }
 
@@ -200,9 +196,7 @@ void batches_on_thawed(void *ctx)
 {
     struct circle *c = ctx;
     struct batches *b = &c->batches;
-    /* The batches that are still here stay, but the new generation counts its frozen batches from 0
-     * and must not count these. */
-    b->frozen = 0;
+    /* The batches that are still here stay: every rank runs them. */
     if (b->active)
         b->active->frozen = false;
     for (struct batch *q = b->first; q; q = q->next)

@@ -87,17 +87,6 @@ bool batches_small(const struct batches *b)
     return batch && (!b->active || !b->first) && !batch->next && batch->bytes <= SMALL_BYTES;
 }
 
-uint64_t batches_frozen_done(const struct batches *b)
-{
-    uint64_t least = b->frozen;
-    const struct batch *lists[] = {b->active, b->first, b->gpu.first};
-    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
-        for (const struct batch *q = lists[i]; q; q = q->next)
-            if (q->frozen && q->index < least)
-                least = q->index;
-    return least;
-}
-
 bool batches_owed(const struct batches *b)
 {
     for (const struct batch *q = b->first; q; q = q->next)
@@ -173,15 +162,8 @@ bool batches_may_begin(const struct circle *c, const struct batch *batch)
         return false;
     if (batch_is_last(batch) && (negotiate_owes(c->neg) || (b->gpu.first && !b->gpu.first->behind)))
         return false;
-    if (batch->frozen && backends_cannot_cancel(&e->backends) && atomic_load(&e->drive.closing))
-        return false;
-    return batches_can_end(c, batch);
-}
-
-bool batches_can_end(const struct circle *c, const struct batch *batch)
-{
-    const struct control *t = &c->control;
-    return t->ndeparted == 0 || !batch->frozen || batch->index < t->departed_at;
+    return !batch->frozen || !backends_cannot_cancel(&e->backends) ||
+           !atomic_load(&e->drive.closing);
 }
 
 static bool begin_next(struct circle *c)
@@ -344,7 +326,6 @@ bool batches_run_fast(struct circle *c, const struct negotiate_next *next)
         launch_finish(c, &b->launch);
         c->done++;
         negotiate_done(c->neg, next->number);
-        b->frozen = next->index + 1;
         counter_add(&e->counters.batches, 1);
         count_done(e, s);
         b->held |= s->last;
@@ -361,8 +342,6 @@ bool batches_run_fast(struct circle *c, const struct negotiate_next *next)
     batch->slots[batch->n++] = s;
     batch->frozen = true;
     batch->number = next->number;
-    batch->index = next->index;
-    b->frozen = next->index + 1;
     b->active = batch;
     b->running = true;
     if (rc < 0)
@@ -382,7 +361,6 @@ void batches_dissolve(struct circle *c)
     else if (active)
         batches_recycle(c, active);
     batches_drop(c);
-    b->frozen = 0;
 }
 
 void batches_drop(struct circle *c)

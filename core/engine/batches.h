@@ -36,7 +36,6 @@ struct batch {
     /* not a batch: marks the place in the log where a new mesh generation begins */
     bool generation;
     uint64_t number; /* negotiation's */
-    uint64_t index;  /* of a frozen batch, counted from the start of the plan */
     bool may_move;   /* in the host's lane: it may belong to the GPU lane */
     bool behind;     /* in the log it is behind the last operation, see batches.closed */
     uint64_t start_ns;
@@ -68,8 +67,7 @@ struct batches {
     /* hvd_commit() changes the world and every rank has agreed to that: no user operation may begin
      * in this mesh any more. */
     bool held;
-    bool closed;     /* the last operation, which sets held when it is done, is in the log here */
-    uint64_t frozen; /* frozen batches handed out since the plan began */
+    bool closed; /* the last operation, which sets held when it is done, is in the log here */
     struct batch *free;
 };
 
@@ -92,12 +90,10 @@ void batches_on_thawed(void *ctx);
 bool batches_progress(struct circle *c);
 
 /* False for a user operation while batches.held is set or behind the last operation; for the last
- * operation while the GPU lane has batches that are before it; and for a frozen batch that a
- * departed rank has not run, or that this rank need not run any more (engine_close()). */
+ * operation while the GPU lane has batches that are before it; and with MPI, which cannot cancel
+ * an operation, for a frozen batch when this rank shuts down: the end of the log says whether the
+ * other ranks run it, too. */
 bool batches_may_begin(const struct circle *c, const struct batch *batch);
-
-/* False for a frozen batch that a departed rank has not run: no rank can finish it. */
-bool batches_can_end(const struct circle *c, const struct batch *batch);
 
 /* The batch's operation is done. algorithm: for the timeline. */
 void batches_finish(struct circle *c, struct batch *batch, const char *algorithm);
@@ -128,9 +124,6 @@ static inline bool batches_idle(const struct batches *b)
 {
     return !b->active && !b->first && gpu_lane_idle(&b->gpu);
 }
-
-/* The index of the first batch of the plan that this rank has not finished. */
-uint64_t batches_frozen_done(const struct batches *b);
 
 /* True when this rank has to finish a batch because other ranks may have begun it: the active one,
  * or a queued one that is not frozen. */

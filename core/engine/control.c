@@ -47,7 +47,6 @@ int control_init(struct circle *c, struct err *err)
     struct control *t = &c->control;
     size_t size = (size_t)c->size;
     *t = (struct control){.parent = parent_of(c->mesh)};
-    t->departed_at = UINT64_MAX;
     t->children = calloc(size, sizeof(*t->children));
     t->links = calloc(size + 1, sizeof(struct link *));
     t->departed = calloc(size, sizeof(*t->departed));
@@ -177,7 +176,7 @@ int control_send_asked(struct circle *c, int to, const struct buf *msg)
 
 /* Records that the rank has left and forwards its farewell: upwards, or from the root downwards.
  * from: index of the link by which it came. */
-static void farewell(struct circle *c, int rank, uint64_t frozen, int from)
+static void farewell(struct circle *c, int rank, int from)
 {
     struct control *t = &c->control;
     bool down = from == t->nchildren || !t->links[t->nchildren];
@@ -187,13 +186,10 @@ static void farewell(struct circle *c, int rank, uint64_t frozen, int from)
             t->first_departed = rank;
             t->departed_ns = t->departed[rank];
         }
-        if (rank != c->rank && frozen < t->departed_at)
-            t->departed_at = frozen;
     }
     buf_reset(&t->out);
     buf_put_u8(&t->out, CONTROL_FAREWELL);
     buf_put_u32(&t->out, (uint32_t)rank);
-    buf_put_u64(&t->out, frozen);
     if (t->out.failed)
         return;
     if (!down)
@@ -206,7 +202,7 @@ static void farewell(struct circle *c, int rank, uint64_t frozen, int from)
 
 void control_farewell(struct circle *c)
 {
-    farewell(c, c->rank, batches_frozen_done(&c->batches), -1);
+    farewell(c, c->rank, -1);
 }
 
 static int dispatch(struct circle *c, int from, const struct buf *msg, struct err *err)
@@ -240,12 +236,11 @@ static int dispatch(struct circle *c, int from, const struct buf *msg, struct er
         return rc < 0 ? err_set(err, EPROTO, "invalid report of a blocked rank") : 0;
     }
     uint32_t rank = reader_u32(&r);
-    uint64_t frozen = reader_u64(&r);
     if (type != CONTROL_FAREWELL || !reader_ok(&r) || rank >= (uint32_t)c->size)
         return err_set(err, EPROTO, "invalid control message");
     /* Ignores this rank's own farewell when the root sends it back to a leaf. */
     if ((int)rank != c->rank || from != t->nchildren || t->nchildren > 0)
-        farewell(c, (int)rank, frozen, from);
+        farewell(c, (int)rank, from);
     return 0;
 }
 

@@ -5,10 +5,10 @@
  *
  * A message is one byte of type, then either a message of negotiation, one of rendezvous, one of
  * order, a count of the GPU lane's (whole.h), a blocked rank or a question for one (blocked.h), or
- * a farewell {u32 rank, u64 frozen batches that the rank has finished since the plan began}. A rank
- * that shuts down sends a farewell up to the root, which sends it to every rank, after all batches
- * in which that rank took part. Operations of other ranks that still need it fail with "rank 2 has
- * shut down".
+ * a farewell {u32 rank}. A rank that shuts down sends a farewell up to the root, which sends it to
+ * every rank, behind the end of the log (negotiate_end()). So a rank that has the farewell has all
+ * batches, and the departed rank has finished them. Operations of other ranks that are in no batch
+ * fail with "rank 2 has shut down".
  */
 #ifndef HVD_ENGINE_CONTROL_H
 #define HVD_ENGINE_CONTROL_H
@@ -34,11 +34,7 @@ struct control {
     uint64_t *departed; /* [size] 0: the rank has sent no farewell. Else clock time of that, or of
                          * the last bytes of its messages that came after it */
     int ndeparted;
-    int first_departed; /* the rank whose farewell came first */
-    /* Over all departed ranks (farewell received; a lost rank is not counted): the smallest number
-     * of frozen batches that one has run. This rank can run no frozen batch from this number on.
-     * UINT64_MAX: no peer has departed. */
-    uint64_t departed_at;
+    int first_departed;   /* the rank whose farewell came first */
     uint64_t departed_ns; /* clock time of the first farewell */
 };
 

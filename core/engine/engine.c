@@ -20,7 +20,8 @@
 #include "core/engine/resubmit.h"
 #include "core/engine/turn.h"
 
-#define FINISH_MS 2000 /* how long hvd_shutdown() waits for operations that cannot be cancelled */
+#define FINISH_MS 2000  /* how long hvd_shutdown() waits for operations that cannot be cancelled */
+#define END_MS    10000 /* how long it waits for the other ranks to agree to the end of the log */
 
 /* ---- creation ---- */
 
@@ -319,11 +320,11 @@ int engine_backend(struct engine *e, const char *name, struct hvd_backend *ret, 
 
 /* ---- end ---- */
 
-/* Runs turns until owes(e) is false, the engine has failed, or FINISH_MS have passed. Returns
+/* Runs turns until owes(e) is false, the engine has failed, or so many ms have passed. Returns
  * whether owes(e) is false. */
-static bool finish(struct engine *e, bool (*owes)(struct engine *e))
+static bool finish(struct engine *e, bool (*owes)(struct engine *e), int ms)
 {
-    uint64_t deadline = deadline_in_ms(FINISH_MS);
+    uint64_t deadline = deadline_in_ms(ms);
     struct spin_state spin = {0};
     while (owes(e) && !e->failed && !deadline_passed(deadline)) {
         if (turn(e, TURN_FULL)) {
@@ -341,11 +342,30 @@ static bool finish(struct engine *e, bool (*owes)(struct engine *e))
     return !owes(e);
 }
 
+/* Whether the circle's log may still get batches. Asks for its end. A rank that has departed has
+ * either seen the end, and so has this rank, or its engine has failed. */
+static bool is_open(struct circle *c)
+{
+    if (!circle_works(c) || c->control.ndeparted > 0 || negotiate_end(c->neg))
+        return false;
+    c->next_tick = 0;
+    return true;
+}
+
+static bool may_get_batches(struct engine *e)
+{
+    struct circle *c;
+    bool any = false;
+    for (size_t i = 0; !e->failed && (c = engine_circle(e, i)) != NULL; i++)
+        any = is_open(c) || any;
+    return any;
+}
+
 /* With MPI: batches that other ranks may be in, because MPI cannot cancel an operation, and wants
  * to be finalized by all ranks or by none. */
 static bool owes_batches(struct engine *e)
 {
-    return batches_owed(&e->circle.batches);
+    return backends_cannot_cancel(&e->backends) && batches_owed(&e->circle.batches);
 }
 
 static bool owes_messages(struct engine *e)
@@ -353,21 +373,19 @@ static bool owes_messages(struct engine *e)
     return messages_nccl_owes(&e->circle);
 }
 
-/* Whether other ranks may be in an operation that this rank has not finished. */
-static bool is_in_the_middle(struct engine *e)
+/* Fails if other ranks may be in an operation that this rank has not finished. */
+static int end_operations(struct engine *e, struct err *err)
 {
-    bool can_cancel = !backends_cannot_cancel(&e->backends);
     struct circle *c;
-    if (!can_cancel && !finish(e, owes_batches))
-        return true;
-    if (!finish(e, owes_messages))
-        return true;
-    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
-        bool idle = batches_idle(&c->batches) || (i == 0 && !can_cancel);
-        if (!idle || (!e->failed && negotiate_owes(c->neg)))
-            return true;
-    }
-    return false;
+    if (!finish(e, may_get_batches, END_MS))
+        return err_set(err, ESHUTDOWN,
+                       "hvd_shutdown(): other ranks have not answered for %d s, so it is not known "
+                       "which operations they run",
+                       END_MS / 1000);
+    bool whole = finish(e, owes_batches, FINISH_MS) && finish(e, owes_messages, FINISH_MS);
+    for (size_t i = 0; whole && (c = engine_circle(e, i)) != NULL; i++)
+        whole = batches_idle(&c->batches) && (e->failed || !c->neg || !negotiate_owes(c->neg));
+    return whole ? 0 : err_set(err, ESHUTDOWN, "hvd_shutdown() in the middle of an operation");
 }
 
 void engine_close(struct engine *e)
@@ -377,9 +395,8 @@ void engine_close(struct engine *e)
     atomic_store(&e->sets.over, 1);
     inject_point("closing");
     drive_lock(e);
-    bool in_the_middle = is_in_the_middle(e);
+    bool in_the_middle = end_operations(e, &err) < 0;
     if (in_the_middle) { /* before the operations are aborted: see engine_let_others_hear() */
-        err_set(&err, ESHUTDOWN, "hvd_shutdown() in the middle of an operation");
         mesh_abort(e->circle.mesh, err.msg);
         sets_abort(e, err.msg);
         engine_send_bye(e, BYE_THIS_RANK, &err);

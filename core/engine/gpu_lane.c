@@ -162,23 +162,16 @@ static void call(struct circle *c)
         drive_wake_waiters(e);
 }
 
-static bool may_count(const struct circle *c, size_t landed)
-{
-    const struct gpu_lane *l = &c->batches.gpu;
-    return l->counted < landed && batches_can_end(c, l->landing);
-}
-
 bool gpu_lane_has_news(const struct circle *c)
 {
-    return may_count(c, c->batches.gpu.landed);
+    return c->batches.gpu.counted < c->batches.gpu.landed;
 }
 
-/* Counts batches as whole. A batch that a departed rank has not run is never counted: its event can
- * pass only because another rank has aborted its communicator. */
+/* Counts batches as whole. */
 static void count(struct circle *c, size_t landed)
 {
     struct gpu_lane *l = &c->batches.gpu;
-    while (may_count(c, landed)) {
+    while (l->counted < landed) {
         l->counted++;
         l->landing = l->landing->next;
         whole_add(c);

@@ -19,7 +19,6 @@
 #include "core/negotiate/signature.h"
 
 #define PROGRESS_NS (1 * CLOCK_S) /* least time between two progress reports to the agent */
-#define FAREWELL_NS (1 * CLOCK_S) /* wait for batches of the plan, from the first farewell on */
 
 void turn_prioritize(struct engine *e, struct slot *slot, enum priority priority)
 {
@@ -132,36 +131,19 @@ static bool take_priority_requests(struct engine *e)
     return true;
 }
 
-/* Whether the batch, if there is one, can be finished although ranks have departed. */
-static bool can_end(const struct circle *c, const struct batch *batch)
-{
-    return !batch || batches_can_end(c, batch);
-}
-
-/* After a farewell: operations that cannot be finished without the departed rank fail now instead
- * of waiting. */
-static void check_farewell(struct circle *c, uint64_t now)
+/* After a farewell: operations that are in no batch lack the departed rank, and fail. Batches are
+ * finished before, because every rank runs them. */
+static void check_farewell(struct circle *c)
 {
     struct engine *e = c->engine;
     const struct control *t = &c->control;
     bool fast = c == &e->circle && e->fast_busy && !atomic_load(&e->fast.done);
     if ((c->ids.count == 0 && !fast) || atomic_load(&e->drive.closing))
         return;
-    const struct batch *next = c->batches.active ? c->batches.active : c->batches.first;
-    const struct batch *on_gpu = c->batches.gpu.first;
-    if ((next || on_gpu) && can_end(c, next) && can_end(c, on_gpu))
+    if (!batches_idle(&c->batches) || negotiate_owes(c->neg))
         return;
-    if (!on_gpu && messages_nccl_aloft(&c->messages.nccl)) /* messages with other ranks end first */
+    if (messages_nccl_aloft(&c->messages.nccl)) /* messages with other ranks end first */
         return;
-    /* The departed rank has run more of the plan than this rank, so these batches can still be
-     * finished here. */
-    if (!next && !on_gpu && negotiate_frozen(c->neg) && c->batches.frozen < t->departed_at &&
-        now - t->departed_ns < FAREWELL_NS)
-        return;
-    /* The departed rank will never enter an operation that this rank has begun, so no rank can
-     * finish it. */
-    if (c->batches.running && !can_end(c, next))
-        coll_cancel(c->coll);
     struct err err;
     err_set(&err, ESHUTDOWN, "rank %d has shut down", circle_world_rank(c, t->first_departed));
     if (e->boot.elastic)
@@ -353,7 +335,7 @@ static void check_peers(struct engine *e, uint64_t now)
     struct circle *c;
     for (size_t i = 0; !e->failed && (c = engine_circle(e, i)) != NULL; i++) {
         if (c->control.ndeparted > 0 && circle_works(c))
-            check_farewell(c, now);
+            check_farewell(c);
         if (c->control.ndeparted > 0 && circle_works(c)) /* it may have begun another epoch */
             messages_check_departed(c, now);
         if (e->circle.control.ndeparted > 0 && circle_works(c))

@@ -129,6 +129,13 @@ void decide_anew(struct negotiate *n)
     decide_flush_log(n);
 }
 
+void decide_end(struct negotiate *n)
+{
+    start_log(n);
+    buf_put_u8(&n->down, LOG_END);
+    decide_flush_log(n);
+}
+
 static void fail_member(void *ctx, struct tensor *e, int code, const char *text)
 {
     decide_fail(ctx, e->name, code, text);
@@ -283,6 +290,8 @@ static uint64_t flush_buckets(struct negotiate *n, uint64_t now)
 
 uint64_t decide_tick(struct negotiate *n, uint64_t now)
 {
+    if (n->end.reached)
+        return UINT64_MAX;
     list_for_each(at, next, &n->out)
     {
         int rc = judge(n, list_entry(at, struct tensor, out), now);

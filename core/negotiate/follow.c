@@ -69,7 +69,6 @@ int follow_hand_out(struct negotiate *n, struct tensor **tensors, size_t count,
         .bound = how.bound,
         .frozen = how.frozen,
         .owed = how.owed,
-        .index = how.index,
     };
     n->ops.batch(n->ctx, &batch);
     return 0;
@@ -130,7 +129,7 @@ static int follow_batch(struct negotiate *n, struct reader *r)
 {
     uint8_t bound = reader_u8(r);
     uint32_t count = reader_u32(r);
-    if (r->failed || bound > 1 || count == 0 || count > n->nsubmitted)
+    if (r->failed || bound > 1 || count == 0 || count > n->nsubmitted || n->end.reached)
         return -EPROTO;
     int rc = make_room(n, count);
     for (uint32_t i = 0; i < count && rc == 0; i++)
@@ -208,6 +207,9 @@ int follow_log(struct negotiate *n, struct reader *r)
             fusion_reset(&n->fusion);
             rounds_reset(&n->rounds);
             announce_anew(n, false);
+            break;
+        case LOG_END:
+            n->end.reached = true;
             break;
         default:
             rc = -EPROTO;

@@ -12,6 +12,7 @@ enum log_record {
     LOG_EVICT, /* u64 id */
     LOG_FAIL,  /* str name, i32 negative errno, str text */
     LOG_ANEW,  /* a new generation: every rank announces again what is not in a batch yet */
+    LOG_END,   /* no batch comes any more: a rank leaves (end.c) */
 };
 
 #endif

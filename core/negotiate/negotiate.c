@@ -201,6 +201,8 @@ static int recv_up(struct negotiate *n, int child, uint8_t type, uint64_t genera
         return owed_recv_conflict(n, r);
     if (type == UP_JOIN)
         return join_recv(n, child, r);
+    if (type == UP_END)
+        return end_recv(n, r);
     if (generation > n->generation)
         return -EPROTO; /* only the parent sends messages of a new generation */
     if (generation < n->generation)
@@ -282,6 +284,7 @@ int negotiate_recv(struct negotiate *n, int from, const void *msg, size_t len, u
 uint64_t negotiate_tick(struct negotiate *n, uint64_t now)
 {
     n->now = now;
+    end_tick(n);
     uint64_t due = thaw_tick(n, now), stalled = stall_tick(n, now);
     if (!n->frozen) {
         due = n->root ? decide_tick(n, now) : announce_flush(n, now);
@@ -323,8 +326,7 @@ bool negotiate_try_next(struct negotiate *n, const char *name, const struct sign
     running_add(&n->running, e);
     struct running_batch how = {.frozen = true, .index = n->plan.walked};
     *ret = (struct negotiate_next){.id = tensors_ticket(&n->table, e),
-                                   .number = running_close(&n->running, how),
-                                   .index = how.index};
+                                   .number = running_close(&n->running, how)};
     n->stats.frozen++;
     plan_advance(&n->plan);
     return true;

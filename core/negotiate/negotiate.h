@@ -22,6 +22,8 @@
  * (ops.binds). Bound batches run in a lane of their own, beside all other batches. After a
  * thaw, a rank that lacks a bound batch which another rank was handed owes it (owed.h).
  *
+ * The log ends when the first rank leaves (negotiate_end()), because each batch needs all ranks.
+ *
  * A mismatch between ranks (dtype, shape, op, root ...) fails the tensor on every rank, with a text
  * that lists each rank's request: with -EINVAL, or with -ESTALE if the ranks submitted it in
  * different worlds (signature.world).
@@ -72,10 +74,9 @@ struct negotiate_batch {
     uint64_t number;
     const struct negotiate_tensor *tensors;
     size_t n;
-    bool bound;     /* no rank can cancel it once one rank has begun it */
-    bool frozen;    /* it comes from the plan that is in force */
-    bool owed;      /* it comes from a plan that was left: other ranks have begun it before that */
-    uint64_t index; /* of a frozen batch: its place, counted from the beginning of the plan */
+    bool bound;  /* no rank can cancel it once one rank has begun it */
+    bool frozen; /* it comes from the plan that is in force */
+    bool owed;   /* it comes from a plan that was left: other ranks have begun it before that */
 };
 
 enum { NEGOTIATE_PARENT = -1 };
@@ -187,6 +188,13 @@ int negotiate_recv(struct negotiate *n, int from, const void *msg, size_t len, u
  * messages: all submissions since the last call go in one message. */
 uint64_t negotiate_tick(struct negotiate *n, uint64_t now);
 
+/* This rank leaves. It asks the root to end the log: every rank runs the batches that are in it,
+ * and those of a plan that one rank may have finished, and no others. Returns whether the log has
+ * ended; call it again after each negotiate_tick() until it has. Then this rank may leave when it
+ * has finished all batches that it was handed, and owes none (negotiate_owes()). Operations that
+ * are in no batch by then stay submitted. */
+bool negotiate_end(struct negotiate *n);
+
 /* The batch of this number is finished on this rank: its names may be submitted again. Batches may
  * finish in any order, but none before every rank has begun it. The number of a batch that was
  * dropped or is finished is ignored. */
@@ -206,8 +214,8 @@ bool negotiate_owes(const struct negotiate *n);
 
 /* A batch of one tensor that the caller runs at once, see negotiate_try_next(). */
 struct negotiate_next {
-    uint64_t id;            /* of the tensor, as from negotiate_submit() */
-    uint64_t number, index; /* of the batch, as in struct negotiate_batch */
+    uint64_t id;     /* of the tensor, as from negotiate_submit() */
+    uint64_t number; /* of the batch, as in struct negotiate_batch */
 };
 
 /* The fast path of the steady state. Returns true when the plan is in force, its next batch is just

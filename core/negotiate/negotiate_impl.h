@@ -7,6 +7,7 @@
  *   propose.c    the root makes a plan         thaw.c       following and leaving the plan
  *   owed.c       bound batches after a thaw    stall.c      missing ranks
  *   status.c     a node's answers to stall.c       join.c   ranks that have run out of work
+ *   end.c        the end of the log
  *
  * Everything runs under the engine's progress lock.
  */
@@ -34,10 +35,11 @@ enum message {
     UP_SETTLED,    /* no rank at or below the sender owes a batch: owed.c */
     UP_CONFLICT,   /* str why a rank at or below the sender cannot run a batch that it owes */
     UP_JOIN,       /* u8 flags, u32 the rank that joined last, rankset: join.c */
+    UP_END,        /* a rank at or below the sender leaves: end.c */
     DOWN_LOG = 32, /* records of the log */
     DOWN_PLAN,     /* plan.h; begins a generation */
     DOWN_THAW_ASK,
-    DOWN_THAWED, /* u64 keep, u64 bind; begins a generation */
+    DOWN_THAWED, /* u64 keep, u64 bind, u8 1: the log ends here; begins a generation */
     DOWN_STALL,  /* str: one line of a stall report */
     DOWN_STATUS, /* status.c */
     DOWN_LOST,   /* u32 rank, i32 negative errno, str why no operation can continue: stall.c */
@@ -100,6 +102,12 @@ struct negotiate {
     uint64_t watch_since, watch_mark; /* for detecting batches that make no progress */
     bool watch_busy;
 
+    struct {
+        bool asked;   /* a rank at or below this node leaves */
+        bool sent;    /* the parent has been told; on the root: the end is in the log */
+        bool reached; /* no batch comes any more */
+    } end;
+
     struct owed owed;
     struct stall stall;
     struct join {
@@ -159,6 +167,9 @@ void decide_fail(struct negotiate *n, const char *name, int code, const char *te
 /* Appends the beginning of a new generation to the log and flushes it: every rank announces its
  * tensors again. */
 void decide_anew(struct negotiate *n);
+
+/* Appends the end of the log and flushes it. */
+void decide_end(struct negotiate *n);
 
 /* propose.c */
 void propose_plan(struct negotiate *n);
@@ -233,6 +244,12 @@ int join_follow_joined(struct negotiate *n, struct reader *r);
 /* Sends changes of the join's state to the parent. The root ends the join when all ranks are
  * drained, or reports that nothing happens. Returns when to call it next. */
 uint64_t join_tick(struct negotiate *n, uint64_t now);
+
+/* end.c */
+int end_recv(struct negotiate *n, const struct reader *r);
+
+/* Tells the parent that a rank leaves. The root ends the log, or asks for a thaw before. */
+void end_tick(struct negotiate *n);
 
 /* status.c */
 int status_follow(struct negotiate *n, struct reader *r);

@@ -78,7 +78,7 @@ void thaw_prioritize(struct negotiate *n, struct tensor *e)
 
 int thaw_follow_plan(struct negotiate *n, struct reader *r, uint64_t now)
 {
-    if (n->frozen || n->owed.open)
+    if (n->frozen || n->owed.open || n->end.reached)
         return -EPROTO;
     int rc = plan_read(&n->plan, &n->table, n->generation + 1, r);
     if (rc < 0)
@@ -182,14 +182,16 @@ static void back_off(struct negotiate *n, uint64_t keep)
 int thaw_follow_thawed(struct negotiate *n, struct reader *r, uint64_t now)
 {
     uint64_t keep = reader_u64(r), bind = reader_u64(r);
-    if (!n->thawing || !n->thaw_answered || !reader_ok(r) || keep > n->plan.walked)
+    uint8_t ends = reader_u8(r);
+    if (!n->thawing || !n->thaw_answered || !reader_ok(r) || ends > 1 || keep > n->plan.walked)
         return -EPROTO;
     if (keep < n->plan.done_to)
         return -EPROTO; /* impossible: a finished batch has been started on every rank */
     drop_batches(n, keep);
     n->frozen = n->thawing = n->thaw_asked = false;
     n->generation++;
-    n->stats.thaws++;
+    n->end.reached = ends;
+    n->stats.thaws += !ends;
     if (n->root)
         back_off(n, keep);
     int rc = owed_begin(n, keep, bind);
@@ -210,6 +212,8 @@ static void say(struct negotiate *n, enum message type)
         buf_put_u64(b, n->thaw_keep);
         buf_put_u64(b, n->thaw_bind);
     }
+    if (type == DOWN_THAWED)
+        buf_put_u8(b, n->end.asked);
     if (b->failed) {
         n->failed = -ENOMEM;
         return;

@@ -161,7 +161,7 @@ static bool try_fast(struct sim_rank *r, struct sim_tensor *t, const char *name,
     struct sim_lane *lane = &r->lanes[SIM_HOST];
     if (!r->eager || !negotiate_try_next(r->n, name, sig, &next))
         return false;
-    if (lane->first || sim_binds(sig) || next.index != r->frozen || next.number < r->next)
+    if (lane->first || sim_binds(sig) || next.number < r->next)
         sim_fail(r->sim, "rank %d: the fast path, but another batch is next", r->rank);
     struct sim_batch *b = malloc(sizeof(*b) + sizeof(uint64_t));
     *b = (struct sim_batch){.number = next.number, .frozen = true, .n = 1};
@@ -169,7 +169,6 @@ static bool try_fast(struct sim_rank *r, struct sim_tensor *t, const char *name,
     lane->first = b;
     lane->end = &b->next;
     r->next = next.number + 1;
-    r->frozen++;
     r->fast++;
     t->id = next.id;
     return true;
@@ -252,6 +251,31 @@ static bool join_step(struct sim_rank *r)
     return true;
 }
 
+static bool has_batches(const struct sim_rank *r)
+{
+    return r->lanes[SIM_HOST].first || r->lanes[SIM_BOUND].first;
+}
+
+/* The rank leaves when it has run all batches. If others have begun one that it cannot run any
+ * more, the real engine aborts the job. */
+static bool leave_step(struct sim_rank *r)
+{
+    struct sim *s = r->sim;
+    if (!negotiate_end(r->n) || has_batches(r))
+        return false;
+    s->aborted = s->aborted || negotiate_owes(r->n);
+    s->left++;
+    r->at++;
+    s->progress++;
+    return true;
+}
+
+/* What the rank waits for lacks a rank that has left, and no batch comes any more. */
+static bool waits_in_vain(struct sim_rank *r)
+{
+    return r->sim->left > 0 && negotiate_end(r->n) && !has_batches(r) && !negotiate_owes(r->n);
+}
+
 /* Runs the rank's next instruction. Returns false when the rank waits. */
 static bool program_step(struct sim_rank *r)
 {
@@ -268,10 +292,15 @@ static bool program_step(struct sim_rank *r)
     case SIM_WAIT:
         if (t->state == SIM_UNDER_WAY) {
             negotiate_prioritize(r->n, t->id, true, s->now);
-            return false;
+            if (!waits_in_vain(r))
+                return false;
+            r->at = r->nsteps - 1; /* the program fails, and leaves, too */
+            break;
         }
         r->at++;
         break;
+    case SIM_LEAVE:
+        return leave_step(r);
     case SIM_PRIORITIZE:
         if (t->state == SIM_UNDER_WAY)
             negotiate_prioritize(r->n, t->id, true, s->now);
@@ -354,10 +383,11 @@ static bool settle(struct sim *s)
 
 static bool finished(const struct sim *s)
 {
+    if (s->aborted)
+        return true;
     for (int i = 0; i < s->n; i++) {
         const struct sim_rank *r = &s->ranks[i];
-        if (!r->lost[0] &&
-            (r->at < r->nsteps || r->lanes[SIM_HOST].first || r->lanes[SIM_BOUND].first))
+        if (!r->lost[0] && (r->at < r->nsteps || has_batches(r)))
             return false;
     }
     return true;
@@ -400,10 +430,10 @@ bool sim_run(struct sim *s)
             sim_fail(s, "deadlock: the programs are at their end, batches are not");
         }
     }
-    for (int i = 0; i < s->n && !s->why[0] && !s->ranks[i].lost[0]; i++)
+    for (int i = 0; i < s->n && !s->why[0] && !s->ranks[i].lost[0] && !s->aborted; i++)
         for (int k = 0; k < SIM_NAMES; k++) {
             const struct sim_tensor *t = &s->ranks[i].tensors[k], *t0 = &s->ranks[0].tensors[k];
-            if (t->submitted != t->ran + t->failed || t->ran != t0->ran)
+            if ((t->submitted != t->ran + t->failed && !s->left) || t->ran != t0->ran)
                 sim_fail(s, "rank %d: t%d submitted %llu, ran %llu, failed %llu", i, k,
                          (unsigned long long)t->submitted, (unsigned long long)t->ran,
                          (unsigned long long)t->failed);

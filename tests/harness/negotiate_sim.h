@@ -26,8 +26,9 @@ enum { SIM_RANKS = 9, SIM_NAMES = 64, SIM_JOINS = 64, SIM_STALL_TEXT = 2000 };
 /* One instruction of a rank's program. */
 struct sim_step {
     /* PRIORITIZE: another thread waits, and the program goes on. JOIN: it has run out of work, and
-     * goes on when all ranks have. */
-    enum { SIM_SUBMIT, SIM_WAIT, SIM_PRIORITIZE, SIM_SLEEP, SIM_JOIN } what;
+     * goes on when all ranks have. LEAVE: the program's last step; what others wait for then fails,
+     * and they leave, too. */
+    enum { SIM_SUBMIT, SIM_WAIT, SIM_PRIORITIZE, SIM_SLEEP, SIM_JOIN, SIM_LEAVE } what;
     int name;       /* tensor "t<name>" */
     uint32_t group; /* SUBMIT: this and the next steps, `group` in all, are a group */
     /* Version of the shape; the same on every rank unless a mismatch is intended. */
@@ -86,7 +87,6 @@ struct sim_rank {
     uint64_t awake, due;
     struct sim_tensor tensors[SIM_NAMES];
     struct sim_lane lanes[SIM_LANES];
-    uint64_t frozen;        /* frozen batches handed out since the plan began */
     uint64_t next, dropped; /* batch numbers: the smallest next one; the last dropped one */
     bool deaf;              /* does nothing, like a stopped process */
     bool eager;             /* tries the fast path first */
@@ -121,6 +121,8 @@ struct sim {
     struct sim_log logs[SIM_LANES];
     int last[SIM_JOINS]; /* 1 + the rank that was the last in each join; 0: it is not over */
     uint64_t progress;
+    int left;     /* ranks that have left */
+    bool aborted; /* a rank that leaves owes a batch */
     char why[2400];
 };
 

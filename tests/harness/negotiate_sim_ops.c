@@ -58,9 +58,6 @@ static void check_batch(struct sim_rank *r, const struct negotiate_batch *from)
         sim_fail(s, "rank %d: batch number %llu after %llu", r->rank,
                  (unsigned long long)from->number, (unsigned long long)r->next);
     r->next = from->number + 1;
-    if (from->frozen && from->index != r->frozen++)
-        sim_fail(s, "rank %d: frozen batch %llu follows %llu others", r->rank,
-                 (unsigned long long)from->index, (unsigned long long)r->frozen - 1);
     uint64_t bytes = 0;
     for (size_t i = 0; i < from->n; i++) {
         const struct sim_tensor *t = sim_by_id(r, from->tensors[i].id);
@@ -149,7 +146,6 @@ static void on_dropped(void *ctx, uint64_t number)
 static void on_thawed(void *ctx)
 {
     struct sim_rank *r = ctx;
-    r->frozen = 0;
     r->dropped = UINT64_MAX;
     for (struct sim_batch *b = r->lanes[SIM_HOST].first; b; b = b->next)
         b->frozen = false;
