@@ -251,14 +251,13 @@ static void end_step(struct circle *c)
  * whether it did, or has failed. */
 static bool move(struct circle *c)
 {
-    struct engine *e = c->engine;
     struct batches *b = &c->batches;
     if (next_step(c) != STEP_LAST)
         return false;
     b->active->may_move = false;
     b->moving--;
     if (!gpu_lane_takes(c, b->active))
-        return e->trouble.code || c->refused.code;
+        return c->refused.code;
     gpu_lane_add(c, TAKE(b->active));
     return true;
 }
@@ -375,5 +374,6 @@ void batches_drop(struct circle *c)
     }
     b->end = &b->first;
     b->running = b->closed = false;
+    c->refused.code = 0;
     gpu_lane_drop(c);
 }

@@ -43,8 +43,10 @@ struct circle {
     enum circle_state state;
     bool ending; /* the set is being removed, and has no operations any more */
     struct err failure;
-    struct err refused; /* code not 0: the set is about to fail, alike on all of its ranks */
-    int set;            /* the set's number; 0: the world */
+    /* Code not 0: it fails, alike on all of its ranks, when the batches before this one are done.
+     * It is one of the first on GPUs: of later ones the root knows it before (ops.refuses). */
+    struct err refused;
+    int set; /* the set's number; 0: the world */
     /* of a set; NULL: the world */
     const char *name;        /* "set 1 (ranks 0, 2)" */
     const int *world_ranks;  /* [size] the ranks' numbers in the world's mesh */

@@ -133,12 +133,19 @@ void engine_send_bye(struct engine *e, enum bye_for whose, const struct err *why
     e->said_bye = true;
 }
 
-/* This rank is about to abort the communicator by which NCCL runs messages: the other ranks must
- * not take what comes then for the bytes, nor wait for messages that they have agreed upon. */
-static void tell_of_messages(struct engine *e, const char *why)
+/* Whether other ranks may wait for this rank in a message that NCCL runs and that they have agreed
+ * upon, or in a batch of a set. (The world fails alike on all ranks. If a rank was lost, the mesh
+ * has told them.) */
+static bool others_wait(struct engine *e)
 {
+    struct circle *c;
     if (e->circle.messages.nccl.first)
-        engine_abort_all(e, why);
+        return true;
+    for (size_t i = 1; !e->broken && (c = engine_circle(e, i)) != NULL; i++)
+        if (circle_works(c) && c->size > 1 &&
+            (!batches_idle(&c->batches) || negotiate_owes(c->neg)))
+            return true;
+    return false;
 }
 
 void engine_fail(struct engine *e, const struct err *err)
@@ -155,7 +162,8 @@ void engine_fail(struct engine *e, const struct err *err)
         engine_send_bye(e, BYE_OTHER_RANK, err);
     /* A rank that was asked to leave has not failed. */
     log_line(err->code == -ESHUTDOWN ? LOG_INFO : LOG_WARN, "%s", err->msg);
-    tell_of_messages(e, err->msg);
+    if (others_wait(e))
+        engine_abort_all(e, err->msg);
     engine_fail_all(e, err);
 }
 
@@ -229,7 +237,8 @@ void circle_fail_before(struct circle *c, uint32_t world, const struct err *why)
     c->failure = *why;
     coll_stop(c->coll);
     launch_order_leave(c);
-    gpu_lane_settle(c, c->batches.gpu.finished);
+    if (gpu_lane_in_use(c))
+        gpu_lane_settle(c, c->batches.gpu.finished);
     device_drain(c->device);
     batches_drop(c);
     messages_fail(c, why);

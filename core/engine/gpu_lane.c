@@ -27,15 +27,13 @@ void gpu_lane_fini(struct circle *c)
 
 bool gpu_lane_takes(struct circle *c, const struct batch *batch)
 {
-    struct engine *e = c->engine;
     struct gpu_lane *l = &c->batches.gpu;
     const struct slot *s = batch->slots[0];
     launch_fill_op(c, &l->launch, &s->facts.sig);
     l->launch.op.device = s->device;
-    struct err *err = c->set == 0 ? &e->trouble : &c->refused;
-    int rc = device_by_nccl(c->device, &l->launch.op, err);
+    int rc = device_by_nccl(c->device, &l->launch.op, &c->refused);
     if (rc < 0)
-        err_prefix(err, "%s", s->name);
+        err_prefix(&c->refused, "%s", s->name);
     return rc == 1;
 }
 

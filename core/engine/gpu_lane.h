@@ -47,8 +47,8 @@ int gpu_lane_init(struct circle *c, struct err *err);
 void gpu_lane_fini(struct circle *c);
 
 /* Returns whether NCCL runs the batch; else it goes through the host's memory. The same on every
- * rank. Call it when the epoch's GPUs are set up (device_is_ready()). If neither is possible the
- * world has failed, or the set: e->trouble or c->refused is set. */
+ * rank. Call it when the epoch's GPUs are set up (device_is_ready()). If neither is possible
+ * c->refused is set: the circle fails when the batches before this one are done. */
 bool gpu_lane_takes(struct circle *c, const struct batch *batch);
 
 /* Adds a batch behind all others. */

@@ -234,14 +234,18 @@ static int negotiation_failed(struct engine *e)
     return rc == 0 ? rendezvous_failed(e->circle.rendezvous) : rc;
 }
 
-/* Sets of which all ranks have refused an operation. */
+/* Fails circles of which all ranks have refused an operation. What NCCL runs of them ends before:
+ * other ranks may not have heard of the operation yet, and need this rank. */
 static void check_refused(struct engine *e)
 {
     struct circle *c;
     for (size_t i = 0; !e->failed && (c = engine_circle(e, i)) != NULL; i++) {
         struct err why = c->refused;
-        c->refused.code = 0;
-        if (why.code && circle_works(c))
+        if (!why.code || !circle_works(c) || !gpu_lane_idle(&c->batches.gpu))
+            continue;
+        if (c == &e->circle)
+            engine_fail(e, &why);
+        else
             circle_fail(c, &why);
     }
 }

@@ -193,17 +193,27 @@ static void on_lost(void *ctx, int rank, const struct err *err)
         e->trouble = *err;
 }
 
+/* device_by_nccl() of such an operation, once the root knows it: 0 before. */
+static int by_nccl(struct circle *c, const struct signature *sig, struct err *err)
+{
+    struct launch *l = &c->batches.gpu.launch;
+    if (sig->device < 0 || !device_is_ready(c->device))
+        return 0;
+    launch_fill_op(c, l, sig);
+    return device_by_nccl(c->device, &l->op, err);
+}
+
 /* NCCL cannot take back what it has begun. The root's GPUs are set up when the log repeats itself:
  * names are submitted again only when they are done. */
 static bool on_binds(void *ctx, const struct signature *sig)
 {
-    struct circle *c = ctx;
-    struct launch *l = &c->batches.gpu.launch;
     struct err unsaid = {0};
-    if (sig->device < 0 || !device_is_ready(c->device))
-        return false;
-    launch_fill_op(c, l, sig);
-    return device_by_nccl(c->device, &l->op, &unsaid) == 1;
+    return by_nccl(ctx, sig, &unsaid) == 1;
+}
+
+static bool on_refuses(void *ctx, const struct signature *sig, struct err *ret_why)
+{
+    return by_nccl(ctx, sig, ret_why) < 0;
 }
 
 static void on_wanted(void *ctx, const char *name, const struct signature *sig)
@@ -221,6 +231,7 @@ const struct negotiate_ops turn_negotiate_ops = {
     .batch = batches_on_batch,
     .fail = on_fail,
     .binds = on_binds,
+    .refuses = on_refuses,
     .dropped = batches_on_dropped,
     .thawed = batches_on_thawed,
     .stalled = on_stalled,

@@ -174,6 +174,15 @@ static int mismatch(struct negotiate *n, struct tensor *e)
     return one_group ? fusion_failed(&n->fusion, &e->want, code, text) : 0;
 }
 
+/* Every rank gets the error. */
+static int refuse(struct negotiate *n, struct tensor *e, const struct err *why)
+{
+    struct err text = *why;
+    err_prefix(&text, "%s", e->name);
+    decide_fail(n, e->name, text.code, text.msg);
+    return fusion_failed(&n->fusion, &e->want, text.code, text.msg);
+}
+
 /* Every rank has announced e: compares the requests. */
 static int judge(struct negotiate *n, struct tensor *e, uint64_t now)
 {
@@ -186,6 +195,9 @@ static int judge(struct negotiate *n, struct tensor *e, uint64_t now)
     list_remove(&e->out);
     if (!by_id && !claims_agree(e->claims))
         return mismatch(n, e);
+    struct err why = {0};
+    if (!by_id && n->ops.refuses && n->ops.refuses(n->ctx, &e->want, &why))
+        return refuse(n, e, &why);
     e->next_id = by_id ? e->id : new_id(n, e);
     rounds_arrive(&n->rounds, e->next_id, &e->round);
     return fusion_add(&n->fusion, e, now);

@@ -100,6 +100,10 @@ struct negotiate_ops {
      * batch or a plan. The answer depends on device and dtype alone, and is false for tensors in
      * host memory. NULL: no batch is bound. */
     bool (*binds)(void *ctx, const struct signature *sig);
+    /* Returns whether the ranks cannot run the tensor, and why (its name is put in front of that).
+     * Called on the root only, for a tensor that all ranks have submitted, before it is in a batch:
+     * it then fails on every rank. May be NULL. */
+    bool (*refuses)(void *ctx, const struct signature *sig, struct err *ret_why);
     /* The tensor has failed on every rank with this error; no data was touched. */
     void (*fail)(void *ctx, uint64_t id, const struct err *err);
     /* In a thaw: the batch of this number, whether from batch() or negotiate_try_next(), is not

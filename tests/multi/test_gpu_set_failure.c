@@ -69,22 +69,50 @@ static int fails(hvd_handle h, int want)
     return rc == want ? 0 : FAIL("%d: %s", rc, hvd_error());
 }
 
-/* NCCL has no exclusive or, and this job does not let it go through the host's memory. An operation
- * behind it fails with the set, although it would have been possible. */
+/* NCCL has no exclusive or, and this job does not let it go through the host's memory. That
+ * operation fails, and the set goes on. */
 static int refused(struct gpu_side *g, int rank, int size)
 {
-    hvd_handle sum, bits, behind;
+    hvd_handle sum, bits;
     int set, rc = make_set(g, size, &set);
     rc = rc == 0 ? whole(g, rank, size, "first", set) : rc;
     g->fake->delay(rank == 1 ? SLOW_US : 0);
     rc = rc == 0 ? begin(g, rank, "slow", set, HVD_SUM, &sum) : rc;
     rc = rc == 0 ? begin(g, rank, "bits", set, HVD_BXOR, &bits) : rc;
-    rc = rc == 0 ? begin(g, rank, "behind", set, HVD_BAND, &behind) : rc;
+    g->fake->delay(0);
+    rc = rc == 0 ? end(g, size, sum) : rc;
+    rc = rc == 0 ? fails(bits, -ENOTSUP) : rc;
+    rc = rc == 0 ? whole(g, rank, size, "after", set) : rc;
+    return rc == 0 ? whole(g, rank, size, "world", 0) : rc;
+}
+
+/* It is among the first operations, when no rank knows yet that NCCL runs them. The set fails when
+ * what comes before is done. */
+static int refused_first(struct gpu_side *g, int rank, int size)
+{
+    hvd_handle sum, bits, behind;
+    int set, rc = make_set(g, size, &set);
+    g->fake->delay(rank == 1 ? SLOW_US : 0);
+    rc = rc == 0 ? begin(g, rank, "slow", set, HVD_SUM, &sum) : rc;
+    rc = rc == 0 ? begin(g, rank, "bits", set, HVD_BXOR, &bits) : rc;
+    rc = rc == 0 ? begin(g, rank, "behind", set, HVD_BXOR, &behind) : rc;
     g->fake->delay(0);
     rc = rc == 0 ? end(g, size, sum) : rc;
     rc = rc == 0 ? fails(bits, -ENOTSUP) : rc;
     rc = rc == 0 ? fails(behind, -ENOTSUP) : rc;
     return rc == 0 ? whole(g, rank, size, "world", 0) : rc;
+}
+
+/* The same in the world. */
+static int refused_world(struct gpu_side *g, int rank, int size)
+{
+    hvd_handle sum, bits;
+    g->fake->delay(rank == 1 ? SLOW_US : 0);
+    int rc = begin(g, rank, "slow", 0, HVD_SUM, &sum);
+    rc = rc == 0 ? begin(g, rank, "bits", 0, HVD_BXOR, &bits) : rc;
+    g->fake->delay(0);
+    rc = rc == 0 ? end(g, size, sum) : rc;
+    return rc == 0 ? fails(bits, -ENOTSUP) : rc;
 }
 
 static int lacks(int set, hvd_handle *ret)
@@ -158,6 +186,12 @@ static void test_refused(void **state)
     run(refused);
 }
 
+static void test_refused_first(void **state)
+{
+    run(refused_first);
+    run(refused_world);
+}
+
 static void test_departed(void **state)
 {
     run(departed);
@@ -175,6 +209,7 @@ int main(int argc, char **argv)
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused_first),
         cmocka_unit_test(test_departed),
         cmocka_unit_test(test_early),
     };
