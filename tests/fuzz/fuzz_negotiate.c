@@ -7,6 +7,7 @@
  * Input: u8 node, then steps: u8 what, u8 length, bytes. If the first byte of a message asks for
  * it, the message gets the node's generation, which random bytes would rarely hit.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,11 @@ static void on_batch(void *ctx, const struct negotiate_batch *batch)
 static bool on_binds(void *ctx, const struct signature *sig)
 {
     return sig->device >= 0;
+}
+
+static bool on_refuses(void *ctx, const struct signature *sig, struct err *ret_why)
+{
+    return sig->op == HVD_BXOR && err_set(ret_why, ENOTSUP, "no exclusive or") < 0;
 }
 
 static void on_fail(void *ctx, uint64_t id, const struct err *err)
@@ -241,6 +247,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .send = on_send,
         .batch = on_batch,
         .binds = on_binds,
+        .refuses = on_refuses,
         .fail = on_fail,
         .dropped = on_dropped,
         .thawed = on_thawed,
@@ -286,6 +293,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             negotiate_tick(w.n, w.now += len);
         else if (what == 5)
             done(&w, len);
+        else if (what == 7 && len == 255)
+            negotiate_end(w.n);
         else if (what == 7)
             join(&w, len);
         else

@@ -5,6 +5,7 @@
  */
 #include "tests/harness/negotiate_sim_private.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,14 @@ static bool on_binds(void *ctx, const struct signature *sig)
     if (r->rank != 0)
         sim_fail(r->sim, "rank %d is not the root, but decides what is bound", r->rank);
     return sim_binds(sig);
+}
+
+static bool on_refuses(void *ctx, const struct signature *sig, struct err *ret_why)
+{
+    const struct sim_rank *r = ctx;
+    if (r->rank != 0)
+        sim_fail(r->sim, "rank %d is not the root, but refuses a tensor", r->rank);
+    return sig->op == HVD_BXOR && err_set(ret_why, ENOTSUP, "no exclusive or") < 0;
 }
 
 static void on_fail(void *ctx, uint64_t id, const struct err *err)
@@ -217,6 +226,7 @@ const struct negotiate_ops sim_ops = {
     .send = on_send,
     .batch = on_batch,
     .binds = on_binds,
+    .refuses = on_refuses,
     .fail = on_fail,
     .dropped = on_dropped,
     .thawed = on_thawed,

@@ -228,6 +228,43 @@ static void test_group_fails_together(void **state)
     sim_fini(&s);
 }
 
+/* What the root refuses fails on every rank, with its group, again and again. The others run, and
+ * are frozen once the program does without it. */
+static void test_refused(void **state)
+{
+    struct sim s;
+    struct sim_options o = options;
+    o.freeze_after = 3;
+    sim_init(&s, 11, &o);
+    for (int round = 0; round < 40; round++)
+        for (int i = 0; i < s.n; i++) {
+            for (int k = 0; k < 3; k++) {
+                struct sim_step step = {.what = SIM_SUBMIT, .name = k, .sig = sim_allreduce(100)};
+                if (k == 1)
+                    step.sig.op = HVD_BXOR;
+                if (k < 2) {
+                    step.group = k == 0 ? 2 : 0;
+                    step.sig.group_size = 2;
+                    step.sig.group_index = (uint32_t)k;
+                    step.sig.group_hash = 99;
+                }
+                if (k == 2 || round < 20)
+                    sim_add(&s.ranks[i], &step);
+            }
+            for (int k = 0; k < 3; k++)
+                sim_wait(&s.ranks[i], k);
+        }
+    run(&s);
+    for (int i = 0; i < s.n; i++) {
+        assert_string_equal(s.ranks[i].tensors[0].text, "t1: no exclusive or");
+        assert_int_equal(s.ranks[i].tensors[0].failed, 20);
+        assert_int_equal(s.ranks[i].tensors[1].failed, 20);
+        assert_int_equal(s.ranks[i].tensors[2].ran, 40);
+        assert_true(negotiate_frozen(s.ranks[i].n));
+    }
+    sim_fini(&s);
+}
+
 static void test_same_name_twice(void **state)
 {
     struct sim s;
@@ -276,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_last_expected_tensor_flushes),
         cmocka_unit_test(test_group_in_one_batch),
         cmocka_unit_test(test_group_fails_together),
+        cmocka_unit_test(test_refused),
         cmocka_unit_test(test_same_name_twice),
         cmocka_unit_test(test_bad_arguments),
     };

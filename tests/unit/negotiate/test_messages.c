@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "core/base/clock.h"
+#include "core/negotiate/log_record.h"
 #include "core/negotiate/negotiate_impl.h"
 #include "tests/harness/negotiate_sim.h"
 
@@ -61,6 +62,17 @@ static int feed_numbers(struct sim_rank *r, int from, enum message type, int cou
     if (count > 1)
         buf_put_u64(&rest, second);
     int rc = feed(r, from, type, &rest);
+    buf_fini(&rest);
+    return rc;
+}
+
+static int feed_thawed(struct sim_rank *r, uint64_t keep, uint64_t bind, uint8_t ends)
+{
+    struct buf rest = {0};
+    buf_put_u64(&rest, keep);
+    buf_put_u64(&rest, bind);
+    buf_put_u8(&rest, ends);
+    int rc = feed(r, NEGOTIATE_PARENT, DOWN_THAWED, &rest);
     buf_fini(&rest);
     return rc;
 }
@@ -116,15 +128,52 @@ static void test_bad_thaws(void **state)
         struct sim_rank *leaf = leaf_in_thaw(&s);
         uint64_t keep = place(leaf, cases[i].keep) + (uint64_t)cases[i].keep_add;
         uint64_t bind = place(leaf, cases[i].bind) + (uint64_t)cases[i].bind_add;
-        assert_int_equal(feed_numbers(leaf, NEGOTIATE_PARENT, DOWN_THAWED, 2, keep, bind),
-                         cases[i].rc);
+        assert_int_equal(feed_thawed(leaf, keep, bind, 0), cases[i].rc);
         sim_fini(&s);
     }
     struct sim s;
     struct sim_rank *leaf = leaf_in_thaw(&s);
-    assert_int_equal(feed_numbers(leaf, NEGOTIATE_PARENT, DOWN_THAWED, 1, place(leaf, WALKED), 0),
+    assert_int_equal(feed_numbers(leaf, NEGOTIATE_PARENT, DOWN_THAWED, 2, place(leaf, WALKED),
+                                  place(leaf, BOUND_TO)),
                      -EPROTO);
     sim_fini(&s);
+    leaf = leaf_in_thaw(&s);
+    assert_int_equal(feed_thawed(leaf, place(leaf, WALKED), place(leaf, BOUND_TO), 2), -EPROTO);
+    sim_fini(&s);
+}
+
+/* Behind the end of the log, which comes with a thaw or alone, a batch and a plan are refused. */
+static void test_after_the_end(void **state)
+{
+    for (int i = 0; i < 4; i++) {
+        struct sim s;
+        struct sim_rank *leaf = leaf_in_thaw(&s);
+        struct signature gpu = sim_on_gpu(sim_allreduce(10));
+        struct buf rest = {0}, end = {0};
+        struct err err;
+        uint64_t id, cached = leaf->n->plan.tensors[0]->id;
+        bool with_thaw = i % 2;
+        assert_int_equal(feed_thawed(leaf, place(leaf, WALKED), place(leaf, BOUND_TO), with_thaw),
+                         0);
+        assert_int_equal(negotiate_submit(leaf->n, "t0", &gpu, s.now, &id, &err), 0);
+        negotiate_tick(leaf->n, s.now);
+        buf_put_u8(&end, LOG_END);
+        if (!with_thaw)
+            assert_int_equal(feed(leaf, NEGOTIATE_PARENT, DOWN_LOG, &end), 0);
+        assert_true(negotiate_end(leaf->n));
+        if (i < 2) {
+            buf_put_u8(&rest, LOG_BATCH);
+            buf_put_u8(&rest, true);
+            buf_put_u32(&rest, 1);
+            buf_put_u8(&rest, 0);
+            buf_put_u64(&rest, cached);
+        }
+        assert_int_equal(feed(leaf, NEGOTIATE_PARENT, i < 2 ? DOWN_LOG : DOWN_PLAN, &rest),
+                         -EPROTO);
+        buf_fini(&rest);
+        buf_fini(&end);
+        sim_fini(&s);
+    }
 }
 
 /* The leaf owes t0. */
@@ -135,9 +184,7 @@ static void test_bad_while_owed(void **state)
         struct sim_rank *leaf = leaf_in_thaw(&s);
         struct buf rest = {0};
         uint64_t id = leaf->n->plan.tensors[0]->id;
-        assert_int_equal(feed_numbers(leaf, NEGOTIATE_PARENT, DOWN_THAWED, 2, place(leaf, WALKED),
-                                      place(leaf, NEXT_BOUND)),
-                         0);
+        assert_int_equal(feed_thawed(leaf, place(leaf, WALKED), place(leaf, NEXT_BOUND), 0), 0);
         if (i == 0) { /* a plan before the leaf has settled */
             buf_put_u32(&rest, 1);
             buf_put_u32(&rest, 1);
@@ -181,6 +228,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_thaws),
+        cmocka_unit_test(test_after_the_end),
         cmocka_unit_test(test_bad_while_owed),
         cmocka_unit_test(test_bad_from_a_child),
     };
