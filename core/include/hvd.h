@@ -130,7 +130,9 @@ HVD_API int hvd_init(void);
  *   ranks to leave, too, so that they do not take the end of this process for a crash. In a job of
  *   fixed size in which sets have used NCCL: at most 10 minutes, because the others learn through
  *   this rank in which order to launch their operations; the log names them after 10 s.
- * Effects: operations in flight fail with -ESHUTDOWN on this rank; handles become unknown.
+ * Effects: operations in flight fail with -ESHUTDOWN on this rank; handles become unknown. On the
+ *   other ranks those that no rank has begun fail with -ESHUTDOWN, too. If other ranks run one that
+ *   this rank has not finished, or do not answer for 10 s, the job ends: wait for operations before.
  * Threads: any. */
 HVD_API int hvd_shutdown(void);
 
