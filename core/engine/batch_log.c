@@ -127,7 +127,7 @@ void batches_on_batch(void *ctx, const struct negotiate_batch *from)
 {
     struct circle *c = ctx;
     struct engine *e = c->engine;
-    if (e->trouble.code || c->state == CIRCLE_FAILED)
+    if (e->trouble.code || c->state == CIRCLE_FAILED || c->refused.code || c->over.code)
         return; /* no batch runs after a failure */
     struct batch *batch = batches_new(c, from->n);
     uint64_t now = timeline_on(&e->timeline) ? clock_ns() : 0;

@@ -269,7 +269,7 @@ bool batches_progress(struct circle *c)
     bool moved = false;
     for (;;) {
         if (e->trouble.code || c->refused.code)
-            return true;
+            return moved || e->trouble.code;
         if (!b->active && !begin_next(c))
             return moved;
         struct batch *batch = b->active;
@@ -362,7 +362,7 @@ void batches_dissolve(struct circle *c)
     batches_drop(c);
 }
 
-void batches_drop(struct circle *c)
+void batches_drop_host(struct circle *c)
 {
     struct batches *b = &c->batches;
     if (b->active)
@@ -375,5 +375,10 @@ void batches_drop(struct circle *c)
     b->end = &b->first;
     b->running = b->closed = false;
     c->refused.code = 0;
+}
+
+void batches_drop(struct circle *c)
+{
+    batches_drop_host(c);
     gpu_lane_drop(c);
 }

@@ -146,4 +146,7 @@ void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t star
 /* Drops all batches. The caller finishes or resubmits their slots. */
 void batches_drop(struct circle *c);
 
+/* Only those of the host's lane. */
+void batches_drop_host(struct circle *c);
+
 #endif

@@ -43,6 +43,9 @@ struct circle {
     enum circle_state state;
     bool ending; /* the set is being removed, and has no operations any more */
     struct err failure;
+    /* Code not 0: collectives fail with it, on all ranks of the set; messages go on, and so do the
+     * messages of negotiation, for other ranks. */
+    struct err over;
     /* Code not 0: it fails, alike on all of its ranks, when the batches before this one are done.
      * It is one of the first on GPUs: of later ones the root knows it before (ops.refuses). */
     struct err refused;

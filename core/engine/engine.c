@@ -370,7 +370,11 @@ static bool owes_batches(struct engine *e)
 
 static bool owes_messages(struct engine *e)
 {
-    return messages_nccl_owes(&e->circle);
+    struct circle *c;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
+        if (messages_nccl_owes(c))
+            return true;
+    return false;
 }
 
 /* Fails if other ranks may be in an operation that this rank has not finished. */

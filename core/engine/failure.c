@@ -139,12 +139,13 @@ void engine_send_bye(struct engine *e, enum bye_for whose, const struct err *why
 static bool others_wait(struct engine *e)
 {
     struct circle *c;
-    if (e->circle.messages.nccl.first)
-        return true;
-    for (size_t i = 1; !e->broken && (c = engine_circle(e, i)) != NULL; i++)
-        if (circle_works(c) && c->size > 1 &&
-            (!batches_idle(&c->batches) || negotiate_owes(c->neg)))
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
+        bool in_set = c->set != 0 && circle_works(c) && c->size > 1;
+        if (c->messages.nccl.first)
             return true;
+        if (!e->broken && in_set && (!batches_idle(&c->batches) || negotiate_owes(c->neg)))
+            return true;
+    }
     return false;
 }
 
@@ -224,12 +225,7 @@ void circle_lost(struct circle *c, const struct err *why)
     engine_repair(e, &err);
 }
 
-void circle_fail(struct circle *c, const struct err *why)
-{
-    circle_fail_before(c, UINT32_MAX, why);
-}
-
-void circle_fail_before(struct circle *c, uint32_t world, const struct err *why)
+void circle_break(struct circle *c, uint32_t world, const struct err *why)
 {
     struct engine *e = c->engine;
     log_info("in %s: %s", c->name, why->msg);
@@ -244,7 +240,24 @@ void circle_fail_before(struct circle *c, uint32_t world, const struct err *why)
     messages_fail(c, why);
     messages_gpu_end(e, c->set, why);
     ids_fini(&c->ids);
-    queue_fail_set(e->queue, c->set, world, why);
+    queue_fail_set(e->queue, c->set, world, true, why);
+    drive_wake_waiters(e);
+}
+
+void circle_fail(struct circle *c, const struct err *why)
+{
+    struct engine *e = c->engine;
+    if (e->boot
+            .elastic) { /* its messages cannot go on in the next epoch, in which it has no mesh */
+        circle_break(c, UINT32_MAX, why);
+        return;
+    }
+    log_info("in %s: %s", c->name, why->msg);
+    c->over = *why;
+    coll_stop(c->coll);
+    batches_drop_host(c);
+    ids_fini(&c->ids);
+    queue_fail_set(e->queue, c->set, UINT32_MAX, false, why);
     drive_wake_waiters(e);
 }
 
@@ -262,13 +275,12 @@ void engine_lost(struct circle *c, const char *what, int rc)
     if (rc == -ENOTSUP || rc == -EXDEV) {
         err_set(&err, ENOTSUP, "%s", why ? why->msg : what);
         /* Every rank has reached the same conclusion from the same data. */
-        if (rc == -ENOTSUP) {
-            if (c == &e->circle)
-                engine_fail(e, &err);
-            else
-                circle_fail(c, &err);
+        if (rc == -ENOTSUP && e->trouble.code)
+            engine_fail(e, &err);
+        else if (rc == -ENOTSUP)
+            c->refused = err;
+        if (rc == -ENOTSUP)
             return;
-        }
         /* Only this rank has failed; the other ranks can go on without it. */
         engine_abort_all(e, err.msg);
         engine_fail_rank(e, &err);

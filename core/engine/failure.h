@@ -28,11 +28,14 @@ void engine_repair(struct engine *e, const struct err *why);
 /* The same for a loss in one circle. */
 void circle_lost(struct circle *c, const struct err *why);
 
-/* Fails the present and later operations of a set. The others, and the engine, go on. */
+/* Fails the present and later collectives of a set, on all of its ranks alike: no batch is left in
+ * its lane for GPUs. Messages, the others' sets and the engine go on. In an elastic job the same as
+ * circle_break(). */
 void circle_fail(struct circle *c, const struct err *why);
 
-/* The same, but operations that wait and were submitted in this world or later go on waiting. */
-void circle_fail_before(struct circle *c, uint32_t world, const struct err *why);
+/* Elastic: the set is broken, so its messages fail, too. Operations that wait and were submitted in
+ * this world or later go on waiting (UINT32_MAX: none). */
+void circle_break(struct circle *c, uint32_t world, const struct err *why);
 
 /* Tells the peers of all circles why this rank gives up. */
 void engine_abort_all(struct engine *e, const char *why);

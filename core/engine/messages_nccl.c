@@ -13,7 +13,8 @@
 #include "core/engine/launch_order.h"
 
 /* The root of the order keeps each group that it has heard of until the epoch ends. So this rank
- * has at most so many (it sends to, or receives from, so many ranks by NCCL), and all ranks have.
+ * has at most so many in all circles (it sends to, or receives from, so many ranks by NCCL), and
+ * all ranks have.
  */
 #define GROUPS_MOST   128
 #define GROUPS_OF_ALL ((size_t)1 << 17)
@@ -36,6 +37,11 @@ static struct slot *slot_of(const struct p2p_op *op)
 static struct messages_nccl *of_circle(struct circle *c)
 {
     return &c->messages.nccl;
+}
+
+static struct circle *circle_of(struct engine *e, const struct p2p_op *op)
+{
+    return sets_circle(e, slot_of(op)->set);
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -69,19 +75,30 @@ static uint64_t group_of(const struct circle *c, const struct p2p_op *op)
     int peer = op->sends ? op->peer : op->from;
     uint64_t from = (uint64_t)(op->sends ? c->rank : peer),
              to = (uint64_t)(op->sends ? peer : c->rank);
-    uint64_t h = hash_mix(hash_mix(c->mesh->epoch) ^ hash_mix(~(from << 32 | to)));
+    uint64_t of = c->batches.gpu.group ^ hash_mix(c->mesh->epoch);
+    uint64_t h = hash_mix(hash_mix(of) ^ hash_mix(~(from << 32 | to)));
     return h < 2 ? h + 2 : h; /* ORDER_WORLD, and what launch_order makes of it */
+}
+
+static size_t groups_of(struct engine *e)
+{
+    struct circle *c;
+    size_t n = 0;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
+        n += c->messages.nccl.ngroups;
+    return n;
 }
 
 /* False: there is no room, or no memory. */
 static bool add_group(struct circle *c, uint64_t group)
 {
     struct messages_nccl *m = of_circle(c);
-    size_t most = GROUPS_OF_ALL / (size_t)c->size;
+    size_t most = GROUPS_OF_ALL / (size_t)c->engine->circle.size;
     for (size_t i = 0; i < m->ngroups; i++)
         if (m->groups[i] == group)
             return true;
-    if (m->ngroups >= most || m->ngroups >= GROUPS_MOST)
+    size_t n = groups_of(c->engine);
+    if (n >= most || n >= GROUPS_MOST)
         return false;
     if (!m->groups && !(m->groups = malloc(GROUPS_MOST * sizeof(*m->groups))))
         return false;
@@ -93,9 +110,10 @@ bool messages_nccl_may_fly(struct engine *e, const struct p2p_op *op, size_t byt
 {
     size_t least = e->set.nccl_message_bytes;
     struct slot *s = slot_of(op);
-    struct circle *c = &e->circle;
-    /* A set may end alone, and what NCCL has been given cannot be taken back. */
-    if (least == 0 || bytes < least || s->set != 0 || !circle_works(c) ||
+    struct circle *c = circle_of(e, op);
+    /* In an elastic job a set may end, or get other members, alone, and what NCCL has been given
+     * cannot be taken back. */
+    if (least == 0 || bytes < least || (s->set != 0 && e->boot.elastic) || !c || !circle_works(c) ||
         atomic_load(&e->drive.closing) || device_way(c->device) != DEVICE_NCCL ||
         !device_is_ready(c->device) || !launch_order_is_open(c) || !add_group(c, group_of(c, op)))
         return false;
@@ -121,7 +139,7 @@ static int no_memory(struct engine *e)
 
 void messages_nccl_fly(struct engine *e, struct p2p_op *op)
 {
-    struct circle *c = &e->circle;
+    struct circle *c = circle_of(e, op);
     struct flying *f = calloc(1, sizeof(*f)), **at;
     if (!f) {
         no_memory(e);

@@ -3,14 +3,15 @@
  * messages_nccl: messages from GPU to GPU by NCCL (SETS.md, Point to point): p2p finds out which
  * send meets which receive, and both ranks launch the message when the order of launches says so
  * (launch_order.h). A sender and a receiver are a group there: two ranks that send each other
- * messages are two groups. Only messages of the world (set 0) go by NCCL, with the world's
- * communicator, once a collective has made it. A message is no batch of the world's GPU lane
- * (gpu_lane.h), whose batches concern all ranks, but lies between them on the stream. Called with
- * the progress lock held.
+ * messages are two groups. A message goes by the communicator of its set, once a collective has
+ * made that; in an elastic job only messages of the world (set 0) do. A message is no batch of the
+ * set's GPU lane (gpu_lane.h), whose batches concern all ranks of the set, but lies between them on
+ * the stream. Called with the progress lock held.
  *
  * Until a message is announced it can be given up. When both ranks have announced it, it has its
  * place in the order, and either may have launched it, which cannot be taken back. A rank that
- * gives it up then tells the other one before it aborts the communicator.
+ * fails then tells the others before it aborts the communicator. Where the collectives of a set
+ * fail alone, its messages go on (circle_fail()).
  */
 #ifndef HVD_ENGINE_MESSAGES_NCCL_H
 #define HVD_ENGINE_MESSAGES_NCCL_H
@@ -26,7 +27,7 @@ struct slot;
 
 struct flying; /* a message */
 
-/* Of a circle, in this epoch; empty but for the world's. */
+/* Of a circle, in this epoch. */
 struct messages_nccl {
     struct flying *first; /* in the order in which p2p has begun them */
     uint64_t *groups;     /* [ngroups] of all messages that could fly in this epoch; NULL: none */

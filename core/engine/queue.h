@@ -175,8 +175,8 @@ void queue_change_set(struct queue *q, int set, int rank, int size);
 void queue_move_set(struct queue *q, int set, int rank, int size);
 
 /* Ends the set's operations that negotiation or a batch has and that were submitted before this
- * world, with err. UINT32_MAX: all of them. */
-void queue_fail_set(struct queue *q, int set, uint32_t world, const struct err *err);
+ * world (UINT32_MAX: all of them), with err; its messages, too, or not. */
+void queue_fail_set(struct queue *q, int set, uint32_t world, bool messages, const struct err *err);
 
 /* The same for operations that were submitted in an older world than this one. */
 void queue_end_stale(struct queue *q, int set, uint32_t world, const struct err *err);

@@ -116,13 +116,14 @@ void queue_open_set(struct queue *q, int set)
     set_closed(q, set, false);
 }
 
-void queue_fail_set(struct queue *q, int set, uint32_t world, const struct err *err)
+void queue_fail_set(struct queue *q, int set, uint32_t world, bool messages, const struct err *err)
 {
     pthread_mutex_lock(&q->lock);
     for (size_t i = 0; i < QUEUE_NAMES; i++)
         for (struct slot *s = q->names[i], *next; s; s = next) {
             next = s->name_next;
-            if (s->set == set && s->state != SLOT_INBOX && s->facts.sig.world < world)
+            if (s->set == set && s->state != SLOT_INBOX && s->facts.sig.world < world &&
+                (messages || !s->is_message))
                 queue_end_slot(q, s, err);
         }
     pthread_mutex_unlock(&q->lock);

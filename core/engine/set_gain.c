@@ -179,7 +179,7 @@ static void fail_blank(struct engine *e, struct set *set)
     if (!set->blank || set->circle.state != CIRCLE_LOST || set->meets)
         return;
     set_unit_error(e, set->text, &why);
-    circle_fail(&set->circle, &why);
+    circle_break(&set->circle, UINT32_MAX, &why);
 }
 
 /* This rank has just learned of a fixed set that lacks a rank, and the others of its unit do not

@@ -163,7 +163,7 @@ static int end_operations(struct set *set, const struct set_brought *b, uint32_t
     if (rc < 0)
         return rc;
     batches_dissolve(c);
-    circle_fail_before(c, before, why);
+    circle_break(c, before, why);
     remains_fini(c);
     return 0;
 }
@@ -220,7 +220,7 @@ static void break_set(struct engine *e, struct set *set, const struct set_brough
         return;
     }
     if (known && set->circle.state != CIRCLE_FAILED)
-        circle_fail(&set->circle, &why);
+        circle_break(&set->circle, UINT32_MAX, &why);
     set->broken_at = set->broken ? set->broken_at : clock_ns();
     set->broken = true;
     sets_tell_agent(e);

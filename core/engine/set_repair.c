@@ -124,7 +124,7 @@ static void met(struct circle *world, struct meeting *self, const struct rendezv
         struct err err = end->err;
         err_prefix(&err, "%s: its ranks did not come together after a loss", set->text);
         coll_stop(set->circle.remains.coll);
-        circle_fail(&set->circle, &err);
+        circle_break(&set->circle, UINT32_MAX, &err);
         remains_fini(&set->circle);
         return;
     }
@@ -211,7 +211,7 @@ bool set_stays_out(struct engine *e, struct set *set)
     set->blank = true;
     coll_stop(c->remains.coll);
     batches_dissolve(c);
-    circle_fail(c, &why);
+    circle_break(c, UINT32_MAX, &why);
     remains_fini(c);
     return true;
 }

@@ -57,8 +57,8 @@ void turn_submit(struct circle *c, struct slot *slot, uint64_t now)
         messages_begin(c, slot);
         return;
     }
-    if (c->state == CIRCLE_FAILED) {
-        turn_finish_with(c, slot, &c->failure);
+    if (c->state == CIRCLE_FAILED || c->over.code) {
+        turn_finish_with(c, slot, c->over.code ? &c->over : &c->failure);
         return;
     }
     if (c->state == CIRCLE_LOST) { /* until resubmit_circle() */
@@ -142,7 +142,8 @@ static void check_farewell(struct circle *c)
         return;
     if (!batches_idle(&c->batches) || negotiate_owes(c->neg))
         return;
-    if (messages_nccl_aloft(&c->messages.nccl)) /* messages with other ranks end first */
+    if (c->set == 0 &&
+        messages_nccl_aloft(&c->messages.nccl)) /* they end first: see engine_fail() */
         return;
     struct err err;
     err_set(&err, ESHUTDOWN, "rank %d has shut down", circle_world_rank(c, t->first_departed));

@@ -44,8 +44,9 @@ extern "C" {
  * - Its bytes go through the host's memory, in parts. That needs no permission: the setting
  *   HVD_GPU_FALLBACK does not concern messages. A rank takes 16 MiB of page-locked memory at its
  *   first message on a GPU, for all of its sets, and no more later.
- * - A message of set 0 of at least HVD_NCCL_MESSAGE_THRESHOLD bytes (0: none, the default) from GPU
- *   to GPU may go by NCCL instead, once a collective of the world has opened NCCL. While the
+ * - A message of at least HVD_NCCL_MESSAGE_THRESHOLD bytes (0: none, the default) from GPU to GPU
+ *   may go by NCCL instead, once a collective of its set has opened NCCL there; in an elastic job
+ *   only a message of the world (set 0). While the
  *   launches of collectives repeat themselves in a pattern, such a message goes through the host's
  *   memory all the same; the first one mostly does. A message that goes by NCCL waits on the GPU
  *   for work that hvd has launched there before: collectives and messages by NCCL run one after the
