@@ -76,10 +76,13 @@ static void route(struct circle *c, struct batch *batch, bool owed)
     batch->behind = b->closed && !owed;
     b->closed = b->closed || batch_is_last(batch);
     known = known && !batch_needs_counts(batch);
-    if (batch_on_gpu(batch) && known && gpu_lane_takes(c, batch)) {
+    struct err unsaid = {0};
+    int rc = batch_on_gpu(batch) && known ? gpu_lane_takes(c, batch, &unsaid) : 0;
+    if (rc == 1) {
         gpu_lane_add(c, batch);
         return;
     }
+    known = known && rc == 0; /* else it fails when its turn comes */
     batch->may_move = batch_on_gpu(batch) && !known && !batch_is_adasum(batch);
     b->moving += batch->may_move;
     append(b, batch);
@@ -127,7 +130,7 @@ void batches_on_batch(void *ctx, const struct negotiate_batch *from)
 {
     struct circle *c = ctx;
     struct engine *e = c->engine;
-    if (e->trouble.code || c->state == CIRCLE_FAILED || c->refused.code || c->over.code)
+    if (e->trouble.code || c->state == CIRCLE_FAILED || c->over.code)
         return; /* no batch runs after a failure */
     struct batch *batch = batches_new(c, from->n);
     uint64_t now = timeline_on(&e->timeline) ? clock_ns() : 0;

@@ -129,29 +129,37 @@ static void count_done(struct engine *e, const struct slot *s)
     counter_add(&e->counters.bytes, batches_slot_bytes(s));
 }
 
-/* Tells negotiation before the callers, which may submit the same name again at once. */
-void batches_finish(struct circle *c, struct batch *batch, const char *algorithm)
+/* Tells negotiation before the callers, which may submit the same name again at once. why: the
+ * batch was refused; NULL: it is done. */
+static void end_batch(struct circle *c, struct batch *batch, const char *algorithm,
+                      const struct err *why)
 {
     struct engine *e = c->engine;
     if (c->neg)
         negotiate_done(c->neg, batch->number);
     c->next_tick = 0;
-    counter_add(&e->counters.batches, 1);
     for (size_t i = 0; i < batch->n; i++) {
         struct slot *s = batch->slots[i];
         if (s->has_id)
             ids_remove(&c->ids, s->id, s);
-        count_done(e, s);
+        if (!why)
+            count_done(e, s);
         if (timeline_on(&e->timeline))
-            batches_tell_timeline(e, s, batch->start_ns, algorithm, 0);
+            batches_tell_timeline(e, s, batch->start_ns, algorithm, why ? why->code : 0);
         c->batches.held |= s->last;
         if (s == &e->fast)
             atomic_store(&s->done, 1);
         else
-            queue_finish(e->queue, s, NULL);
+            queue_finish(e->queue, s, why);
     }
     batches_recycle(c, batch);
     drive_wake_waiters(e);
+}
+
+void batches_finish(struct circle *c, struct batch *batch, const char *algorithm)
+{
+    counter_add(&c->engine->counters.batches, 1);
+    end_batch(c, batch, algorithm, NULL);
 }
 
 bool batches_may_begin(const struct circle *c, const struct batch *batch)
@@ -247,19 +255,25 @@ static void end_step(struct circle *c)
     b->active->steps++;
 }
 
-/* The lane of the active batch is known: if it is the other one, hands the batch over. Returns
- * whether it did, or has failed. */
+/* The lane of the active batch is known: if it is the other one, hands the batch over. If the
+ * batch is impossible, it fails, on all ranks at this place of the log. Returns whether it did
+ * either. */
 static bool move(struct circle *c)
 {
     struct batches *b = &c->batches;
+    struct err err = {0};
     if (next_step(c) != STEP_LAST)
         return false;
+    int rc = gpu_lane_takes(c, b->active, &err);
     b->active->may_move = false;
     b->moving--;
-    if (!gpu_lane_takes(c, b->active))
-        return c->refused.code;
-    gpu_lane_add(c, TAKE(b->active));
-    return true;
+    if (rc == 1)
+        gpu_lane_add(c, TAKE(b->active));
+    if (rc < 0) {
+        err_prefix(&err, "%s", b->active->slots[0]->name);
+        end_batch(c, TAKE(b->active), "none", &err);
+    }
+    return rc != 0;
 }
 
 bool batches_progress(struct circle *c)
@@ -268,8 +282,8 @@ bool batches_progress(struct circle *c)
     struct batches *b = &c->batches;
     bool moved = false;
     for (;;) {
-        if (e->trouble.code || c->refused.code)
-            return moved || e->trouble.code;
+        if (e->trouble.code)
+            return true;
         if (!b->active && !begin_next(c))
             return moved;
         struct batch *batch = b->active;
@@ -362,7 +376,7 @@ void batches_dissolve(struct circle *c)
     batches_drop(c);
 }
 
-void batches_drop_host(struct circle *c)
+static void drop_host(struct circle *c)
 {
     struct batches *b = &c->batches;
     if (b->active)
@@ -374,11 +388,20 @@ void batches_drop_host(struct circle *c)
     }
     b->end = &b->first;
     b->running = b->closed = false;
-    c->refused.code = 0;
+}
+
+void batches_give_up(struct circle *c)
+{
+    const struct batch *lists[] = {c->batches.active, c->batches.first};
+    for (size_t i = 0; i < 2; i++)
+        for (const struct batch *q = lists[i]; q; q = q->next)
+            if (!q->generation)
+                negotiate_done(c->neg, q->number);
+    drop_host(c);
 }
 
 void batches_drop(struct circle *c)
 {
-    batches_drop_host(c);
+    drop_host(c);
     gpu_lane_drop(c);
 }

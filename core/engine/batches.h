@@ -146,7 +146,7 @@ void batches_tell_timeline(struct engine *e, const struct slot *s, uint64_t star
 /* Drops all batches. The caller finishes or resubmits their slots. */
 void batches_drop(struct circle *c);
 
-/* Only those of the host's lane. */
-void batches_drop_host(struct circle *c);
+/* The same for those of the host's lane, and tells negotiation that they are over. */
+void batches_give_up(struct circle *c);
 
 #endif

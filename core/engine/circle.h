@@ -34,21 +34,18 @@ enum circle_state {
     CIRCLE_WORKS,  /* beside this, see circle.ending */
     CIRCLE_MAKING, /* the ranks do not know yet whether the set is made; it has no operations */
     CIRCLE_LOST,   /* its epoch has ended, and its operations wait for the next one */
-    CIRCLE_FAILED, /* its operations fail with circle.failure */
+    CIRCLE_FAILED, /* elastic: its operations and messages fail with circle.failure */
 };
 
 struct circle {
     struct engine *engine;
-    /* The world's always works: if it fails, the engine has failed. */
+    /* The world's always works: if its mesh fails, the engine has failed. */
     enum circle_state state;
     bool ending; /* the set is being removed, and has no operations any more */
     struct err failure;
     /* Code not 0: collectives fail with it, on all ranks of the set; messages go on, and so do the
      * messages of negotiation, for other ranks. */
     struct err over;
-    /* Code not 0: it fails, alike on all of its ranks, when the batches before this one are done.
-     * It is one of the first on GPUs: of later ones the root knows it before (ops.refuses). */
-    struct err refused;
     int set; /* the set's number; 0: the world */
     /* of a set; NULL: the world */
     const char *name;        /* "set 1 (ranks 0, 2)" */

@@ -20,8 +20,8 @@
 #include "core/engine/resubmit.h"
 #include "core/engine/turn.h"
 
-#define FINISH_MS 2000  /* how long hvd_shutdown() waits for operations that cannot be cancelled */
-#define END_MS    10000 /* how long it waits for the other ranks to agree to the end of the log */
+#define FINISH_MS 2000 /* how long hvd_shutdown() waits for operations that cannot be cancelled */
+#define END_MS    5000 /* how long it waits for the other ranks to agree to the end of the log */
 
 /* ---- creation ---- */
 
@@ -343,10 +343,11 @@ static bool finish(struct engine *e, bool (*owes)(struct engine *e), int ms)
 }
 
 /* Whether the circle's log may still get batches. Asks for its end. A rank that has departed has
- * either seen the end, and so has this rank, or its engine has failed. */
+ * seen the end, and so has this rank, or that rank could not wait for it. */
 static bool is_open(struct circle *c)
 {
-    if (!circle_works(c) || c->control.ndeparted > 0 || negotiate_end(c->neg))
+    const struct control *t = &c->control;
+    if (!circle_works(c) || t->ndeparted > 0 || t->moved_on || negotiate_end(c->neg))
         return false;
     c->next_tick = 0;
     return true;
@@ -361,34 +362,34 @@ static bool may_get_batches(struct engine *e)
     return any;
 }
 
-/* With MPI: batches that other ranks may be in, because MPI cannot cancel an operation, and wants
- * to be finalized by all ranks or by none. */
-static bool owes_batches(struct engine *e)
-{
-    return backends_cannot_cancel(&e->backends) && batches_owed(&e->circle.batches);
-}
-
-static bool owes_messages(struct engine *e)
+/* Every rank runs the batches before the end of the log. MPI cannot cancel an operation, and wants
+ * to be finalized by all ranks or by none; NCCL cannot take back a message. */
+static bool owes_operations(struct engine *e)
 {
     struct circle *c;
     for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
-        if (messages_nccl_owes(c))
+        if (batches_owed(&c->batches) || messages_nccl_owes(c))
             return true;
     return false;
+}
+
+/* Whether other ranks may be in an operation of the circle that this rank has not finished. */
+static bool is_in_the_middle(const struct circle *c)
+{
+    bool negotiates = !c->engine->failed && c->neg;
+    if (!batches_idle(&c->batches) || (negotiates && negotiate_owes(c->neg)))
+        return true;
+    return negotiates && circle_works(c) && !negotiate_has_ended(c->neg) && c->ids.count > 0;
 }
 
 /* Fails if other ranks may be in an operation that this rank has not finished. */
 static int end_operations(struct engine *e, struct err *err)
 {
     struct circle *c;
-    if (!finish(e, may_get_batches, END_MS))
-        return err_set(err, ESHUTDOWN,
-                       "hvd_shutdown(): other ranks have not answered for %d s, so it is not known "
-                       "which operations they run",
-                       END_MS / 1000);
-    bool whole = finish(e, owes_batches, FINISH_MS) && finish(e, owes_messages, FINISH_MS);
+    finish(e, may_get_batches, END_MS);
+    bool whole = finish(e, owes_operations, FINISH_MS);
     for (size_t i = 0; whole && (c = engine_circle(e, i)) != NULL; i++)
-        whole = batches_idle(&c->batches) && (e->failed || !c->neg || !negotiate_owes(c->neg));
+        whole = !is_in_the_middle(c);
     return whole ? 0 : err_set(err, ESHUTDOWN, "hvd_shutdown() in the middle of an operation");
 }
 

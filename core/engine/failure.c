@@ -94,6 +94,15 @@ static void end_device(struct circle *c)
         device_end(c->device);
 }
 
+static void end_fast(struct engine *e, const struct err *why)
+{
+    if (!e->fast_busy || atomic_load(&e->fast.done))
+        return;
+    e->fast.status = why->code;
+    e->fast.text = strdup(why->msg);
+    atomic_store(&e->fast.done, 1);
+}
+
 void engine_fail_all(struct engine *e, const struct err *why)
 {
     struct err told = *why, *err = &told;
@@ -116,11 +125,7 @@ void engine_fail_all(struct engine *e, const struct err *why)
         ids_fini(&c->ids);
     }
     messages_gpu_end(e, -1, err);
-    if (e->fast_busy && !atomic_load(&e->fast.done)) {
-        e->fast.status = err->code;
-        e->fast.text = strdup(err->msg);
-        atomic_store(&e->fast.done, 1);
-    }
+    end_fast(e, err);
     queue_fail_all(e->queue, err);
     drive_wake_waiters(e);
 }
@@ -133,20 +138,16 @@ void engine_send_bye(struct engine *e, enum bye_for whose, const struct err *why
     e->said_bye = true;
 }
 
-/* Whether other ranks may wait for this rank in a message that NCCL runs and that they have agreed
- * upon, or in a batch of a set. (The world fails alike on all ranks. If a rank was lost, the mesh
- * has told them.) */
-static bool others_wait(struct engine *e)
+/* This rank is about to abort communicators by which NCCL runs messages: the other ranks must not
+ * take what comes then for the bytes, nor wait for messages that they have agreed upon. */
+static void tell_of_messages(struct engine *e, const char *why)
 {
     struct circle *c;
-    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++) {
-        bool in_set = c->set != 0 && circle_works(c) && c->size > 1;
-        if (c->messages.nccl.first)
-            return true;
-        if (!e->broken && in_set && (!batches_idle(&c->batches) || negotiate_owes(c->neg)))
-            return true;
-    }
-    return false;
+    for (size_t i = 0; (c = engine_circle(e, i)) != NULL; i++)
+        if (c->messages.nccl.first) {
+            engine_abort_all(e, why);
+            return;
+        }
 }
 
 void engine_fail(struct engine *e, const struct err *err)
@@ -163,8 +164,7 @@ void engine_fail(struct engine *e, const struct err *err)
         engine_send_bye(e, BYE_OTHER_RANK, err);
     /* A rank that was asked to leave has not failed. */
     log_line(err->code == -ESHUTDOWN ? LOG_INFO : LOG_WARN, "%s", err->msg);
-    if (others_wait(e))
-        engine_abort_all(e, err->msg);
+    tell_of_messages(e, err->msg);
     engine_fail_all(e, err);
 }
 
@@ -244,19 +244,38 @@ void circle_break(struct circle *c, uint32_t world, const struct err *why)
     drive_wake_waiters(e);
 }
 
+/* The agent and the log are told of the world's end as if the engine had failed. */
+static void say_over(struct circle *c, const struct err *why)
+{
+    struct engine *e = c->engine;
+    if (c != &e->circle) {
+        log_info("in %s: %s", c->name, why->msg);
+        return;
+    }
+    if (why->code == -ESHUTDOWN)
+        engine_send_bye(e, BYE_OTHER_RANK, why);
+    log_line(why->code == -ESHUTDOWN ? LOG_INFO : LOG_WARN, "%s", why->msg);
+}
+
 void circle_fail(struct circle *c, const struct err *why)
 {
     struct engine *e = c->engine;
-    if (e->boot
-            .elastic) { /* its messages cannot go on in the next epoch, in which it has no mesh */
+    if (e->boot.elastic && c == &e->circle) {
+        engine_fail(e, why);
+        return;
+    }
+    if (e->boot.elastic) { /* it has no mesh in the next epoch */
         circle_break(c, UINT32_MAX, why);
         return;
     }
-    log_info("in %s: %s", c->name, why->msg);
+    say_over(c, why);
     c->over = *why;
+    negotiate_end(c->neg);
     coll_stop(c->coll);
-    batches_drop_host(c);
+    batches_give_up(c);
     ids_fini(&c->ids);
+    if (c == &e->circle)
+        end_fast(e, why);
     queue_fail_set(e->queue, c->set, UINT32_MAX, false, why);
     drive_wake_waiters(e);
 }
@@ -278,7 +297,7 @@ void engine_lost(struct circle *c, const char *what, int rc)
         if (rc == -ENOTSUP && e->trouble.code)
             engine_fail(e, &err);
         else if (rc == -ENOTSUP)
-            c->refused = err;
+            circle_fail(c, &err);
         if (rc == -ENOTSUP)
             return;
         /* Only this rank has failed; the other ranks can go on without it. */

@@ -14,7 +14,8 @@
 struct circle;
 struct engine;
 
-/* Fails every present and later operation with err. Only the first call has an effect. */
+/* Fails every present and later operation with err, and every message. Only the first call has an
+ * effect. */
 void engine_fail(struct engine *e, const struct err *err);
 
 /* A circle's mesh or collective has failed with rc in step `what`: finds the cause. An elastic
@@ -28,9 +29,9 @@ void engine_repair(struct engine *e, const struct err *why);
 /* The same for a loss in one circle. */
 void circle_lost(struct circle *c, const struct err *why);
 
-/* Fails the present and later collectives of a set, on all of its ranks alike: no batch is left in
- * its lane for GPUs. Messages, the others' sets and the engine go on. In an elastic job the same as
- * circle_break(). */
+/* Fails the present and later collectives of a set, or of the world. None of its batches is left in
+ * the lane for GPUs. Messages, other sets and the engine go on. In an elastic job the engine fails
+ * with the world, and a set breaks. */
 void circle_fail(struct circle *c, const struct err *why);
 
 /* Elastic: the set is broken, so its messages fail, too. Operations that wait and were submitted in

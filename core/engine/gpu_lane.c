@@ -25,16 +25,13 @@ void gpu_lane_fini(struct circle *c)
     whole_fini(&l->whole);
 }
 
-bool gpu_lane_takes(struct circle *c, const struct batch *batch)
+int gpu_lane_takes(struct circle *c, const struct batch *batch, struct err *err)
 {
     struct gpu_lane *l = &c->batches.gpu;
     const struct slot *s = batch->slots[0];
     launch_fill_op(c, &l->launch, &s->facts.sig);
     l->launch.op.device = s->device;
-    int rc = device_by_nccl(c->device, &l->launch.op, &c->refused);
-    if (rc < 0)
-        err_prefix(&c->refused, "%s", s->name);
-    return rc == 1;
+    return device_by_nccl(c->device, &l->launch.op, err);
 }
 
 void gpu_lane_add(struct circle *c, struct batch *batch)

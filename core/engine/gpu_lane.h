@@ -46,10 +46,9 @@ struct gpu_lane {
 int gpu_lane_init(struct circle *c, struct err *err);
 void gpu_lane_fini(struct circle *c);
 
-/* Returns whether NCCL runs the batch; else it goes through the host's memory. The same on every
- * rank. Call it when the epoch's GPUs are set up (device_is_ready()). If neither is possible
- * c->refused is set: the circle fails when the batches before this one are done. */
-bool gpu_lane_takes(struct circle *c, const struct batch *batch);
+/* 1: NCCL runs the batch; 0: it goes through the host's memory; -ENOTSUP: neither is possible. The
+ * same on every rank. Call it when the epoch's GPUs are set up (device_is_ready()). */
+int gpu_lane_takes(struct circle *c, const struct batch *batch, struct err *err);
 
 /* Adds a batch behind all others. */
 void gpu_lane_add(struct circle *c, struct batch *batch);

@@ -131,28 +131,38 @@ static bool take_priority_requests(struct engine *e)
     return true;
 }
 
+/* A rank that could not wait for the end of the log has shut down: it is not known which batches it
+ * has run. */
+static void fail_unended(struct circle *c, const struct err *why)
+{
+    struct engine *e = c->engine;
+    if (e->boot.elastic) {
+        engine_repair(e, why);
+        return;
+    }
+    engine_abort_all(e, why->msg);
+    engine_fail(e, why);
+}
+
 /* After a farewell: operations that are in no batch lack the departed rank, and fail. Batches are
- * finished before, because every rank runs them. */
+ * finished before, because every rank runs those before the end of the log. */
 static void check_farewell(struct circle *c)
 {
     struct engine *e = c->engine;
-    const struct control *t = &c->control;
     bool fast = c == &e->circle && e->fast_busy && !atomic_load(&e->fast.done);
-    if ((c->ids.count == 0 && !fast) || atomic_load(&e->drive.closing))
-        return;
-    if (!batches_idle(&c->batches) || negotiate_owes(c->neg))
-        return;
-    if (c->set == 0 &&
-        messages_nccl_aloft(&c->messages.nccl)) /* they end first: see engine_fail() */
-        return;
+    bool busy = !batches_idle(&c->batches) || negotiate_owes(c->neg);
     struct err err;
-    err_set(&err, ESHUTDOWN, "rank %d has shut down", circle_world_rank(c, t->first_departed));
-    if (e->boot.elastic)
-        engine_repair(e, &err); /* the survivors continue without that rank */
-    else if (c == &e->circle)
-        engine_fail(e, &err);
-    else
+    if ((c->ids.count == 0 && !fast) || atomic_load(&e->drive.closing) ||
+        (busy && negotiate_has_ended(c->neg)))
+        return;
+    err_set(&err, ESHUTDOWN, "rank %d has shut down",
+            circle_world_rank(c, c->control.first_departed));
+    if (busy)
+        fail_unended(c, &err);
+    else if (!e->boot.elastic)
         circle_fail(c, &err);
+    else if (!messages_nccl_aloft(&c->messages.nccl)) /* those with other ranks end first */
+        engine_repair(e, &err);                       /* the survivors continue without that rank */
 }
 
 /* A peer that has moved on to the next epoch had finished everything that had begun in this one.
@@ -235,27 +245,10 @@ static int negotiation_failed(struct engine *e)
     return rc == 0 ? rendezvous_failed(e->circle.rendezvous) : rc;
 }
 
-/* Fails circles of which all ranks have refused an operation. What NCCL runs of them ends before:
- * other ranks may not have heard of the operation yet, and need this rank. */
-static void check_refused(struct engine *e)
-{
-    struct circle *c;
-    for (size_t i = 0; !e->failed && (c = engine_circle(e, i)) != NULL; i++) {
-        struct err why = c->refused;
-        if (!why.code || !circle_works(c) || !gpu_lane_idle(&c->batches.gpu))
-            continue;
-        if (c == &e->circle)
-            engine_fail(e, &why);
-        else
-            circle_fail(c, &why);
-    }
-}
-
 static void check_trouble(struct engine *e)
 {
     if (e->failed)
         return; /* after a failed repair there is no negotiation */
-    check_refused(e);
     if (e->conflict.code) {
         struct err why = e->conflict;
         e->conflict.code = 0;
@@ -289,7 +282,7 @@ static void tick(struct engine *e, bool moved, uint64_t now)
 {
     struct circle *c;
     for (size_t i = 0; !e->failed && (c = engine_circle(e, i)) != NULL; i++)
-        if (!circle_works(c))
+        if (c->state != CIRCLE_WORKS || !c->neg) /* other ranks need negotiation until it ends */
             c->next_tick = UINT64_MAX;
         else if (moved || now >= c->next_tick)
             c->next_tick = tick_circle(c, now);

@@ -132,7 +132,7 @@ HVD_API int hvd_init(void);
  *   this rank in which order to launch their operations; the log names them after 10 s.
  * Effects: operations in flight fail with -ESHUTDOWN on this rank; handles become unknown. On the
  *   other ranks those that no rank has begun fail with -ESHUTDOWN, too. If other ranks run one that
- *   this rank has not finished, or do not answer for 10 s, the job ends: wait for operations before.
+ *   this rank has not finished, the job ends: wait for operations before.
  * Threads: any. */
 HVD_API int hvd_shutdown(void);
 

@@ -18,6 +18,11 @@ bool negotiate_end(struct negotiate *n)
     return n->end.reached;
 }
 
+bool negotiate_has_ended(const struct negotiate *n)
+{
+    return n->end.reached;
+}
+
 int end_recv(struct negotiate *n, const struct reader *r)
 {
     if (!reader_ok(r))

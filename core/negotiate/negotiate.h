@@ -199,6 +199,9 @@ uint64_t negotiate_tick(struct negotiate *n, uint64_t now);
  * are in no batch by then stay submitted. */
 bool negotiate_end(struct negotiate *n);
 
+/* Whether the log has ended, without asking for it. */
+bool negotiate_has_ended(const struct negotiate *n);
+
 /* The batch of this number is finished on this rank: its names may be submitted again. Batches may
  * finish in any order, but none before every rank has begun it. The number of a batch that was
  * dropped or is finished is ignored. */
