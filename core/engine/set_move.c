@@ -181,7 +181,7 @@ static void leave_group(struct engine *e, struct set *set)
     if (c->state == CIRCLE_LOST) {
         coll_stop(c->remains.coll);
         batches_dissolve(c);
-        circle_fail(c, &why);
+        circle_break(c, UINT32_MAX, &why);
         remains_fini(c);
     }
     set_clear_failure(set);

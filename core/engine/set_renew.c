@@ -108,7 +108,10 @@ static void end_stale(struct set *set, uint64_t gpu_done)
     struct circle *c = &set->circle;
     struct err why = {0};
     gpu_lane_settle(c, gpu_done);
+    if (c->remains.coll) /* the callers may use their tensors again as soon as they know */
+        coll_restore(c->remains.coll);
     device_drain(c->device);
+    remains_drop_old(c);
     c->batches.gpu.finished = gpu_done;
     err_set(&why, ESTALE,
             "ranks have come to %s since this was submitted: no tensor was changed. Look at the "
