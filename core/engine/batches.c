@@ -140,9 +140,12 @@ static void end_batch(struct circle *c, struct batch *batch, const char *algorit
     c->next_tick = 0;
     for (size_t i = 0; i < batch->n; i++) {
         struct slot *s = batch->slots[i];
+        struct err own = why ? *why : (struct err){0};
         if (s->has_id)
             ids_remove(&c->ids, s->id, s);
-        if (!why)
+        if (why)
+            err_prefix(&own, "%s", s->name);
+        else
             count_done(e, s);
         if (timeline_on(&e->timeline))
             batches_tell_timeline(e, s, batch->start_ns, algorithm, why ? why->code : 0);
@@ -150,7 +153,7 @@ static void end_batch(struct circle *c, struct batch *batch, const char *algorit
         if (s == &e->fast)
             atomic_store(&s->done, 1);
         else
-            queue_finish(e->queue, s, why);
+            queue_finish(e->queue, s, why ? &own : NULL);
     }
     batches_recycle(c, batch);
     drive_wake_waiters(e);
@@ -269,10 +272,8 @@ static bool move(struct circle *c)
     b->moving--;
     if (rc == 1)
         gpu_lane_add(c, TAKE(b->active));
-    if (rc < 0) {
-        err_prefix(&err, "%s", b->active->slots[0]->name);
+    if (rc < 0)
         end_batch(c, TAKE(b->active), "none", &err);
-    }
     return rc != 0;
 }
 

@@ -6,9 +6,9 @@
  * A message is one byte of type, then either a message of negotiation, one of rendezvous, one of
  * order, a count of the GPU lane's (whole.h), a blocked rank or a question for one (blocked.h), or
  * a farewell {u32 rank}. A rank that shuts down sends a farewell up to the root, which sends it to
- * every rank, behind the end of the log (negotiate_end()). So a rank that has the farewell has all
- * batches, and the departed rank has finished them. Operations of other ranks that are in no batch
- * fail with "rank 2 has shut down".
+ * every rank, behind the end of the log (negotiate_end()), if that has come in time. Then a rank
+ * that has the farewell has all batches, and the departed rank has finished them. Operations of
+ * other ranks that are in no batch fail with "rank 2 has shut down".
  */
 #ifndef HVD_ENGINE_CONTROL_H
 #define HVD_ENGINE_CONTROL_H

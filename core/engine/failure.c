@@ -244,17 +244,12 @@ void circle_break(struct circle *c, uint32_t world, const struct err *why)
     drive_wake_waiters(e);
 }
 
-/* The agent and the log are told of the world's end as if the engine had failed. */
-static void say_over(struct circle *c, const struct err *why)
+static void say_over(const struct circle *c, const struct err *why)
 {
-    struct engine *e = c->engine;
-    if (c != &e->circle) {
+    if (c->set != 0)
         log_info("in %s: %s", c->name, why->msg);
-        return;
-    }
-    if (why->code == -ESHUTDOWN)
-        engine_send_bye(e, BYE_OTHER_RANK, why);
-    log_line(why->code == -ESHUTDOWN ? LOG_INFO : LOG_WARN, "%s", why->msg);
+    else
+        log_line(why->code == -ESHUTDOWN ? LOG_INFO : LOG_WARN, "%s", why->msg);
 }
 
 void circle_fail(struct circle *c, const struct err *why)
@@ -271,6 +266,7 @@ void circle_fail(struct circle *c, const struct err *why)
     say_over(c, why);
     c->over = *why;
     negotiate_end(c->neg);
+    c->next_tick = 0;
     coll_stop(c->coll);
     batches_give_up(c);
     ids_fini(&c->ids);

@@ -47,9 +47,19 @@ static uint64_t patience(const struct circle *c, int peer)
     return messages_nccl_binds(c, peer) ? ALOFT_NS : DEPARTED_NS;
 }
 
+/* When the rank's farewell came, or its last bytes; 0: it has not left. The order of launches comes
+ * down the world's tree, and the farewell of a set may overtake it: of a rank with which messages
+ * are announced the world's farewell counts, which is behind the order. */
+static uint64_t departed_at(const struct circle *c, int peer)
+{
+    const struct control *world = &c->engine->circle.control;
+    bool early = messages_nccl_has_told(c, peer) && !world->departed[circle_world_rank(c, peer)];
+    return early ? 0 : c->control.departed[peer];
+}
+
 bool messages_has_left(const struct circle *c, int peer)
 {
-    uint64_t at = c->control.ndeparted > 0 && peer >= 0 ? c->control.departed[peer] : 0;
+    uint64_t at = c->control.ndeparted > 0 && peer >= 0 ? departed_at(c, peer) : 0;
     return at > 0 && peer != c->rank && clock_ns() - at >= patience(c, peer);
 }
 
@@ -59,7 +69,7 @@ void messages_check_departed(struct circle *c, uint64_t now)
     struct err err = {.code = 0};
     int others = c->size - 1;
     for (int r = 0; c->messages.p2p && r < c->size; r++) {
-        uint64_t at = c->control.departed[r];
+        uint64_t at = departed_at(c, r);
         if (at > 0 && p2p_has_news(c->messages.p2p, r))
             c->control.departed[r] = at = now;
         if (at == 0 || r == c->rank || now - at < patience(c, r))
@@ -79,7 +89,7 @@ uint64_t messages_departed_due(const struct circle *c, uint64_t now)
 {
     uint64_t due = UINT64_MAX;
     for (int r = 0; c->control.ndeparted > 0 && r < c->size; r++) {
-        uint64_t at = c->control.departed[r];
+        uint64_t at = departed_at(c, r);
         uint64_t end = at + patience(c, r);
         if (at > 0 && now < end && end < due)
             due = end;

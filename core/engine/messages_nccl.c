@@ -348,6 +348,14 @@ bool messages_nccl_binds(const struct circle *c, int peer)
     return f;
 }
 
+bool messages_nccl_has_told(const struct circle *c, int peer)
+{
+    const struct flying *f = c->messages.nccl.first;
+    while (f && !(f->peer == peer && f->told))
+        f = f->next;
+    return f;
+}
+
 bool messages_nccl_owes(const struct circle *c)
 {
     const struct flying *f = c->messages.nccl.first;

@@ -64,6 +64,9 @@ bool messages_nccl_has_news(const struct messages_nccl *m);
  * may have launched it, and cannot take it back. */
 bool messages_nccl_binds(const struct circle *c, int peer);
 
+/* Whether a message with the peer is announced and not over. */
+bool messages_nccl_has_told(const struct circle *c, int peer);
+
 /* Whether a message is announced and not over: the other rank may have launched it. A message that
  * is not announced can be given up. */
 bool messages_nccl_owes(const struct circle *c);

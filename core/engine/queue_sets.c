@@ -123,7 +123,7 @@ void queue_fail_set(struct queue *q, int set, uint32_t world, bool messages, con
         for (struct slot *s = q->names[i], *next; s; s = next) {
             next = s->name_next;
             if (s->set == set && s->state != SLOT_INBOX && s->facts.sig.world < world &&
-                (messages || !s->is_message))
+                (messages || !s->is_message) && !s->meet)
                 queue_end_slot(q, s, err);
         }
     pthread_mutex_unlock(&q->lock);

@@ -196,7 +196,7 @@ static int judge(struct negotiate *n, struct tensor *e, uint64_t now)
     if (!by_id && !claims_agree(e->claims))
         return mismatch(n, e);
     struct err why = {0};
-    if (!by_id && n->ops.refuses && n->ops.refuses(n->ctx, &e->want, &why))
+    if (n->ops.refuses && n->ops.refuses(n->ctx, &e->want, &why))
         return refuse(n, e, &why);
     e->next_id = by_id ? e->id : new_id(n, e);
     rounds_arrive(&n->rounds, e->next_id, &e->round);

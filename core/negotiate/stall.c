@@ -392,6 +392,8 @@ static void look_at_partial(struct negotiate *n, uint64_t now)
     struct stall *s = &n->stall;
     uint64_t period = n->config.stall_ns, end = n->config.stall_shutdown_ns;
     s->due = UINT64_MAX;
+    if (n->end.reached) /* a rank leaves, and these fail */
+        return;
     list_for_each(at, next, &n->partial)
     {
         struct tensor *e = list_entry(at, struct tensor, partial);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A set fails alone while NCCL runs an operation of it that comes before the failure in the log.
- * That operation ends well on all of its ranks, the set's later ones fail, and the world goes on.
+ * Operations that NCCL cannot run, and ranks that shut down, while NCCL runs operations of the same
+ * set that come before in the log. These end well on all ranks. An impossible operation fails
+ * alone.
  *
  * takes: 5 s, waiting
  */
@@ -86,8 +87,7 @@ static int refused(struct gpu_side *g, int rank, int size)
     return rc == 0 ? whole(g, rank, size, "world", 0) : rc;
 }
 
-/* It is among the first operations, when no rank knows yet that NCCL runs them. The set fails when
- * what comes before is done. */
+/* It is among the first operations, when no rank knows yet that NCCL runs them. */
 static int refused_first(struct gpu_side *g, int rank, int size)
 {
     hvd_handle sum, bits, behind;
@@ -103,6 +103,29 @@ static int refused_first(struct gpu_side *g, int rank, int size)
     return rc == 0 ? whole(g, rank, size, "world", 0) : rc;
 }
 
+static int host_sum(int set, hvd_handle *ret)
+{
+    static float one = 1;
+    static const int64_t n = 1;
+    struct hvd_request r = rank_request("lacks", &one, &n);
+    r.set = set;
+    return hvd_submit(&r, 1, ret) < 0 ? FAIL("%s", hvd_error()) : 0;
+}
+
+/* The same program on both ranks, whose log repeats itself: no plan may have the operation. */
+static int refused_often(struct gpu_side *g, int rank, int size)
+{
+    hvd_handle bits, host;
+    int rc = 0;
+    for (int i = 0; i < 40 && rc == 0; i++) {
+        rc = begin(g, rank, "bits", 0, HVD_BXOR, &bits);
+        rc = rc == 0 ? fails(bits, -ENOTSUP) : rc;
+        hvd_release(bits);
+    }
+    rc = rc == 0 ? host_sum(0, &host) : rc;
+    return rc == 0 && hvd_wait(host) < 0 ? FAIL("%s", hvd_error()) : rc;
+}
+
 /* The same in the world. */
 static int refused_world(struct gpu_side *g, int rank, int size)
 {
@@ -113,15 +136,6 @@ static int refused_world(struct gpu_side *g, int rank, int size)
     g->fake->delay(0);
     rc = rc == 0 ? end(g, size, sum) : rc;
     return rc == 0 ? fails(bits, -ENOTSUP) : rc;
-}
-
-static int lacks(int set, hvd_handle *ret)
-{
-    static float one = 1;
-    static const int64_t n = 1;
-    struct hvd_request r = rank_request("lacks", &one, &n);
-    r.set = set;
-    return hvd_submit(&r, 1, ret) < 0 ? FAIL("%s", hvd_error()) : 0;
 }
 
 /* Sums of two tensors in one operation, whose results are copied out of a buffer. */
@@ -146,16 +160,16 @@ static int begin_two(struct gpu_side *g, int rank, int set, hvd_handle ret[2])
  * an operation in the host's memory that lacks that rank. */
 static int departed(struct gpu_side *g, int rank, int size)
 {
-    hvd_handle sums[2], on_host;
+    hvd_handle sums[2], lacking;
     int set, rc = make_set(g, size, &set);
     rc = rc == 0 ? whole(g, rank, size, "first", set) : rc;
     g->fake->delay(rank == 0 ? SLOW_US : 0);
     rc = rc == 0 ? begin_two(g, rank, set, sums) : rc;
     g->fake->delay(0);
-    rc = rc == 0 && rank == 0 ? lacks(set, &on_host) : rc;
+    rc = rc == 0 && rank == 0 ? host_sum(set, &lacking) : rc;
     rc = rc == 0 && hvd_wait(sums[0]) < 0 ? FAIL("%s", hvd_error()) : rc;
     rc = rc == 0 ? end(g, size, sums[1]) : rc;
-    return rc == 0 && rank == 0 ? fails(on_host, -ESHUTDOWN) : rc;
+    return rc == 0 && rank == 0 ? fails(lacking, -ESHUTDOWN) : rc;
 }
 
 /* Regression: the last rank shuts down when it has announced a sum, and has not heard yet that all
@@ -190,6 +204,7 @@ static void test_refused_first(void **state)
 {
     run(refused_first);
     run(refused_world);
+    run(refused_often);
 }
 
 static void test_departed(void **state)

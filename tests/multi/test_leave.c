@@ -190,6 +190,45 @@ static void test_ends_set(void **state)
         assert_int_equal(world_run(3, ends_set, (void *)(uintptr_t)&plans[i]), 0);
 }
 
+/* Rank 2 shuts down. Rank 0 has an operation that lacks it, and forms a set with rank 1 meanwhile,
+ * uses it, and removes it. Once the operation has failed, it is no longer reported as waiting. */
+static int forms(int rank, int size, void *arg)
+{
+    const int64_t one = 1;
+    float x = 1, y = 1;
+    struct hvd_request lacks = rank_request("lacks", &x, &one),
+                       r = rank_request("in set", &y, &one);
+    struct hvd_stats s = {.size = sizeof(s)};
+    hvd_handle h;
+    int rc = hvd_init() < 0 ? FAIL("%s", hvd_error()) : 0;
+    if (rc == 0 && rank == 0)
+        rc = hvd_submit(&lacks, 1, &h) < 0 ? FAIL("%s", hvd_error()) : 0;
+    for (int round = 0; round < 2 && rc == 0 && rank < 2; round++) {
+        nap_ms(rank == 1 ? 1200 : 0);
+        if (hvd_set_form("x", pair, 2, &r.set) < 0)
+            rc = FAIL("round %d: %s", round, hvd_error());
+        rc = rc == 0 ? sums(&r, 40) : rc;
+        nap_ms(rank == 1 ? 300 : 0);
+        if (rc == 0 && hvd_set_remove(r.set) < 0)
+            rc = FAIL("round %d: %s", round, hvd_error());
+    }
+    if (rc == 0 && rank == 0 && hvd_wait(h) != -ESHUTDOWN)
+        rc = FAIL("%s", hvd_error());
+    hvd_stats(&s);
+    if (rank == 2)
+        nap_ms(400);
+    else if (rc == 0 && s.stalls > 0)
+        rc = FAIL("%d stalls", (int)s.stalls);
+    return end(rc);
+}
+
+static void test_forms(void **state)
+{
+    const char *const env[] = {"HVD_STALL_CHECK_TIME_SECONDS=2", NULL};
+    const struct world_options o = {.size = 3, .env = env};
+    assert_int_equal(world_run_options(&o, forms, NULL), 0);
+}
+
 /* ---- ranks that do not answer ------------------------------------------------------------------
  */
 
@@ -255,9 +294,9 @@ int main(int argc, char **argv)
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_leaves),         cmocka_unit_test(test_in_a_set),
-        cmocka_unit_test(test_ends_set),       cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_beside_removal),
+        cmocka_unit_test(test_leaves),   cmocka_unit_test(test_in_a_set),
+        cmocka_unit_test(test_ends_set), cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_stopped),  cmocka_unit_test(test_beside_removal),
     };
     return cmocka_run_group_tests_name("multi/leave", tests, NULL, NULL);
 }
