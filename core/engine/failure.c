@@ -290,12 +290,13 @@ void engine_lost(struct circle *c, const char *what, int rc)
     if (rc == -ENOTSUP || rc == -EXDEV) {
         err_set(&err, ENOTSUP, "%s", why ? why->msg : what);
         /* Every rank has reached the same conclusion from the same data. */
-        if (rc == -ENOTSUP && e->trouble.code)
-            engine_fail(e, &err);
-        else if (rc == -ENOTSUP)
-            circle_fail(c, &err);
-        if (rc == -ENOTSUP)
+        if (rc == -ENOTSUP) {
+            if (e->trouble.code)
+                engine_fail(e, &err);
+            else
+                circle_fail(c, &err);
             return;
+        }
         /* Only this rank has failed; the other ranks can go on without it. */
         engine_abort_all(e, err.msg);
         engine_fail_rank(e, &err);
