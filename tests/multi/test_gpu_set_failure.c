@@ -36,12 +36,12 @@ static int begin(struct gpu_side *g, int rank, const char *name, int set, enum h
     const int64_t n = ELEMENTS;
     enum hvd_dtype dtype = op == HVD_SUM ? HVD_FLOAT32 : HVD_INT32;
     struct hvd_request r = gpu_side_request(g, HVD_ALLREDUCE, name, dtype, 1, &n);
-    for (int i = 0; i < ELEMENTS; i++)
-        ((float *)(void *)g->host)[i] = (float)(rank + 1);
     r.op = op;
     r.input = (uint8_t *)g->in.at;
     r.output = (uint8_t *)g->out.at + (op == HVD_SUM ? 0 : 2 * ELEMENTS * 4);
     r.set = set;
+    for (int i = 0; i < ELEMENTS && op == HVD_SUM; i++)
+        ((float *)(void *)g->host)[i] = (float)(rank + 1);
     if (op == HVD_SUM && gpu_side_send(g, 0, ELEMENTS * 4) < 0)
         return FAIL("%s", g->err.msg);
     return hvd_submit(&r, 1, ret) < 0 ? FAIL("%s", hvd_error()) : 0;
