@@ -131,7 +131,7 @@ static int shuts_down(struct gpu_side *g, int rank, int set)
     if (rc == 0 && rank == 0)
         rc = fill_large(g);
     if (rank == 0)
-        g->fake->delay(1500000);
+        g->fake->delay(1000000);
     if (rc != 0 || post(g, rank == 0, 1 - rank, set, LARGE, &h) != 0)
         return 1;
     if (rank == 1)
@@ -147,7 +147,7 @@ static int send_slowly(struct gpu_side *g, int rank, int set,
     hvd_handle h;
     if (rank == 0 && fill_large(g) != 0)
         return 1;
-    g->fake->delay(rank == 0 ? 2000000 : 0);
+    g->fake->delay(rank == 0 ? 800000 : 0);
     if (post(g, rank == 0, 1 - rank, set, LARGE, &h) != 0)
         return 1;
     if (rank == 0)
