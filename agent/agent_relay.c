@@ -362,11 +362,13 @@ static void on_bye(struct agent_relay *relay, struct rank *rank, const struct ct
         log_warn("rank %d: its BYE is invalid", rank->assignment.member);
         return;
     }
-    rank->bye = true;
-    rank->waiting = rank->arrived = false;
     rank->done = item.done = done;
     item.code = status < 0 ? status : 0;
-    rank->bye_status = item.code;
+    if (relay->ranks->welcome.elastic || status != -ESHUTDOWN) { /* else it goes on: see CTL_BYE */
+        rank->bye = true;
+        rank->waiting = rank->arrived = false;
+        rank->bye_status = item.code;
+    }
     snprintf(item.text, sizeof(item.text), "%.*s", (int)(n < WORDS_MAX ? n : WORDS_MAX),
              (const char *)frame->body + r.pos);
     outbox_report(relay->outbox, &item);

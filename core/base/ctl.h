@@ -22,7 +22,9 @@
  *                           u8 state (1 active, 2 stalled), text
  *   LOST     agent > rank   u32 lost member, i32 exit code or -signal, text
  *   BYE      rank > agent   i32 status: 0: hvd_shutdown() was called, the exit is no failure;
- *                           -errno: this rank failed, the others continue without it; u64
+ *                           -errno: this rank failed, the others continue without it (in a job of
+ *                           fixed size: because of another rank; -ESHUTDOWN: that one had shut
+ *                           down, and this rank goes on, and says BYE again later); u64
  *                           operations it has finished; text (to the end): why it failed
  *   CHANGE   agent > rank   u32 number of a planned change that waits for the next step boundary
  *   LEAVE    agent > rank   text: the job continues without this member; also answers a HELLO

@@ -134,8 +134,9 @@ void engine_send_bye(struct engine *e, enum bye_for whose, const struct err *why
 {
     if (e->said_bye || (!e->boot.elastic && whose == BYE_THIS_RANK))
         return;
+    bool goes_on = !e->boot.elastic && whose == BYE_OTHER_RANK && why->code == -ESHUTDOWN;
     boot_bye(&e->boot, why ? why->code : 0, e->circle.done, why ? why->msg : "");
-    e->said_bye = true;
+    e->said_bye = !goes_on;
 }
 
 /* This rank is about to abort communicators by which NCCL runs messages: the other ranks must not
@@ -244,12 +245,15 @@ void circle_break(struct circle *c, uint32_t world, const struct err *why)
     drive_wake_waiters(e);
 }
 
-static void say_over(const struct circle *c, const struct err *why)
+static void say_over(struct circle *c, const struct err *why)
 {
-    if (c->set != 0)
+    if (c->set != 0) {
         log_info("in %s: %s", c->name, why->msg);
-    else
-        log_line(why->code == -ESHUTDOWN ? LOG_INFO : LOG_WARN, "%s", why->msg);
+        return;
+    }
+    if (why->code == -ESHUTDOWN)
+        engine_send_bye(c->engine, BYE_OTHER_RANK, why);
+    log_line(why->code == -ESHUTDOWN ? LOG_INFO : LOG_WARN, "%s", why->msg);
 }
 
 void circle_fail(struct circle *c, const struct err *why)

@@ -65,7 +65,8 @@ enum bye_for { BYE_IN_ORDER, BYE_OTHER_RANK, BYE_THIS_RANK };
  *
  * - Elastic job: always, because the coordinator waits for this rank in each repair, and ends the
  *   process after 30 s.
- * - Fixed job: BYE_OTHER_RANK makes hvdrun name that rank as the cause. BYE_THIS_RANK sends
+ * - Fixed job: BYE_OTHER_RANK makes hvdrun name that rank as the cause. With -ESHUTDOWN this rank
+ *   goes on, and says BYE again later. BYE_THIS_RANK sends
  *   nothing: the end of the process without BYE names this rank. */
 void engine_send_bye(struct engine *e, enum bye_for whose, const struct err *why);
 

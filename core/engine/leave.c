@@ -85,9 +85,7 @@ void leave_world(struct engine *e)
         control_farewell(c);
         mesh_goodbye(c->mesh);
     }
-    /* If the world has failed here for lack of a rank that had shut down, hvdrun names that one. */
-    bool lacked = e->circle.over.code == -ESHUTDOWN;
-    engine_send_bye(e, lacked ? BYE_OTHER_RANK : BYE_IN_ORDER, lacked ? &e->circle.over : NULL);
+    engine_send_bye(e, BYE_IN_ORDER, NULL);
     while (!e->broken && !deadline_passed(deadline) && !tend_all(e)) {
         if (e->trouble.code) {
             mesh_abort(e->circle.mesh, e->trouble.msg);

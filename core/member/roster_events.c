@@ -231,8 +231,10 @@ static int report_one(struct roster *r, const struct report_item *it, uint64_t n
         return roster_step(r, it->member, RANK_START, now, err);
     case REPORT_BYE:
         roster_note_done(r, it->done);
-        member_take_sets(m, NULL);
         m->disturbed |= !r->is_elastic && it->code < 0;
+        if (!r->is_elastic && it->code == -ESHUTDOWN) /* it goes on: see CTL_BYE */
+            return 0;
+        member_take_sets(m, NULL);
         if (!r->is_elastic || it->code >= 0)
             return roster_step(r, it->member, RANK_BYE, now, err);
         return take_out(r, it, now, err);

@@ -4,6 +4,7 @@
  */
 #include "core/member/roster_life.h"
 
+#include <signal.h>
 #include <stdio.h>
 
 #include "core/base/clock.h"
@@ -58,7 +59,8 @@ static enum end_time time_of(const struct roster *r, const struct roster_member 
         return END_LEAVING;
     if (failed && r->closing && r->is_elastic)
         return END_CLOSING;
-    if (!r->is_elastic && (m->disturbed || (failed && r->ends.early >= 0 && inside)))
+    bool disturbed = failed && m->disturbed && m->code != -SIGKILL; /* that has its own reason */
+    if (!r->is_elastic && (disturbed || (failed && r->ends.early >= 0 && inside)))
         return END_DISTURBED;
     if (before->state == RANK_LEFT && !m->unable)
         return r->is_elastic && roster_members_count(&r->members, member_survives) > 0
