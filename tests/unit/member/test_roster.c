@@ -231,6 +231,25 @@ static void test_who_left_is_named(void **state)
     roster_fini(&r);
 }
 
+/* A rank whose operations have failed goes on. If it ends without hvd_shutdown(), or is killed, it
+ * is the one to be named. */
+static void test_disturbed_goes_on(void **state)
+{
+    for (int killed = 0; killed < 2; killed++) {
+        struct roster r;
+        make(&r);
+        start_all(&r);
+        form(&r, 1);
+        assert_int_equal(report(&r, "a0", REPORT_BYE, 1, 0), 0);
+        assert_int_equal(report(&r, "a1", REPORT_BYE, 2, -ESHUTDOWN), 0);
+        assert_int_equal(report(&r, "a1", REPORT_EXITED, 2, killed ? -9 : 0), 0);
+        assert_int_equal(r.ends.early, killed ? -1 : 2);
+        assert_int_equal(report(&r, "a0", REPORT_EXITED, 0, 1), 0);
+        assert_int_equal(roster_named(&r), 2);
+        roster_fini(&r);
+    }
+}
+
 static void test_who_left_and_failed_decides(void **state)
 {
     struct roster r;
@@ -421,6 +440,7 @@ int main(void)
         cmocka_unit_test(test_stop_hides_its_doing),
         cmocka_unit_test(test_left_early),
         cmocka_unit_test(test_who_left_is_named),
+        cmocka_unit_test(test_disturbed_goes_on),
         cmocka_unit_test(test_who_left_and_failed_decides),
         cmocka_unit_test(test_who_left_and_lives_is_named),
         cmocka_unit_test(test_own_error_is_own),
