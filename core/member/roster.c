@@ -176,6 +176,12 @@ int roster_culprit(const struct roster *r)
                                roster_members_count(&r->members, member_survives));
 }
 
+/* Its operations had failed, and it has gone on and then ended without hvd_shutdown(). */
+static bool has_gone_on(const struct roster_member *m)
+{
+    return m->disturbed && !m->left_at && m->state == RANK_FINISHED;
+}
+
 int roster_named(const struct roster *r)
 {
     int named = -1;
@@ -183,6 +189,9 @@ int roster_named(const struct roster *r)
         return roster_culprit(r);
     if (r->ends.early >= 0)
         return r->ends.early;
+    for (int i = 0; i < r->members.n; i++)
+        if (has_gone_on(&r->members.list[i]))
+            return i;
     for (int i = 0; i < r->members.n; i++)
         if (r->members.list[i].left_at && !r->members.list[i].disturbed &&
             (named < 0 || r->members.list[i].left_at < r->members.list[named].left_at))

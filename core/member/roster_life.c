@@ -59,7 +59,7 @@ static enum end_time time_of(const struct roster *r, const struct roster_member 
         return END_LEAVING;
     if (failed && r->closing && r->is_elastic)
         return END_CLOSING;
-    bool disturbed = failed && m->disturbed && m->code != -SIGKILL; /* that has its own reason */
+    bool disturbed = m->disturbed && m->code != -SIGKILL; /* that has a reason of its own */
     if (!r->is_elastic && (disturbed || (failed && r->ends.early >= 0 && inside)))
         return END_DISTURBED;
     if (before->state == RANK_LEFT && !m->unable)

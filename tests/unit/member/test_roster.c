@@ -243,7 +243,9 @@ static void test_disturbed_goes_on(void **state)
         assert_int_equal(report(&r, "a0", REPORT_BYE, 1, 0), 0);
         assert_int_equal(report(&r, "a1", REPORT_BYE, 2, -ESHUTDOWN), 0);
         assert_int_equal(report(&r, "a1", REPORT_EXITED, 2, killed ? -9 : 0), 0);
-        assert_int_equal(r.ends.early, killed ? -1 : 2);
+        assert_int_equal(r.ends.early, -1);
+        assert_int_equal(roster_culprit(&r), killed ? 2 : -1);
+        assert_int_equal(report(&r, "a0", REPORT_BYE, 0, -ECONNRESET), 0);
         assert_int_equal(report(&r, "a0", REPORT_EXITED, 0, 1), 0);
         assert_int_equal(roster_named(&r), 2);
         roster_fini(&r);
