@@ -270,7 +270,8 @@ static bool leave_step(struct sim_rank *r)
     return true;
 }
 
-/* What the rank waits for lacks a rank that has left, and no batch comes any more. */
+/* Whether the tensor that the rank waits for can never run: another rank has left without it, and
+ * the log has ended. */
 static bool waits_in_vain(struct sim_rank *r)
 {
     return r->sim->left > 0 && negotiate_end(r->n) && !has_batches(r) && !negotiate_owes(r->n);

@@ -112,7 +112,8 @@ static int host_sum(int set, hvd_handle *ret)
     return hvd_submit(&r, 1, ret) < 0 ? FAIL("%s", hvd_error()) : 0;
 }
 
-/* The same program on both ranks, whose log repeats itself: no plan may have the operation. */
+/* All ranks submit the impossible operation so often that the log repeats itself: no plan may have
+ * that operation. */
 static int refused_often(struct gpu_side *g, int rank, int size)
 {
     hvd_handle bits, host;
@@ -126,7 +127,7 @@ static int refused_often(struct gpu_side *g, int rank, int size)
     return rc == 0 && hvd_wait(host) < 0 ? FAIL("%s", hvd_error()) : rc;
 }
 
-/* The same in the world. */
+/* As refused_first(), in the world. */
 static int refused_world(struct gpu_side *g, int rank, int size)
 {
     hvd_handle sum, bits;

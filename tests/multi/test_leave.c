@@ -258,7 +258,7 @@ static void test_stopped(void **state)
     assert_int_equal(world_run(2, stopped, NULL), 0);
 }
 
-/* One thread of rank 1 removes a set, another one shuts down. Rank 0 removes it, too. */
+/* Both ranks remove a set. On rank 1 a second thread calls hvd_shutdown() meanwhile. */
 static void *removes(void *arg)
 {
     hvd_set_remove(*(int *)arg);

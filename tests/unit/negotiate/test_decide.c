@@ -228,8 +228,8 @@ static void test_group_fails_together(void **state)
     sim_fini(&s);
 }
 
-/* What the root refuses fails on every rank, with its group, again and again. The others run, and
- * are frozen once the program does without it. */
+/* Each use of a tensor that the root refuses fails on every rank, and its group fails with it. The
+ * others run, and are frozen once the program does without it. */
 static void test_refused(void **state)
 {
     struct sim s;
