@@ -171,7 +171,9 @@ static int train(int member, void *arg)
 
 /* ---- checks --------------------------------------------------------------------------------- */
 
-static void check(const struct board *b, uint32_t whole, const char *what)
+/* A killed rank may have had the result of an operation that the others have to fail: two ranks can
+ * be killed that alone knew that all had run it. So ends are compared among survivors. */
+static void check(const struct board *b, uint32_t survivors, uint32_t whole, const char *what)
 {
     int failed = 0, again = 0;
     for (int step = 0; step < STEPS; step++)
@@ -180,14 +182,14 @@ static void check(const struct board *b, uint32_t whole, const char *what)
             for (int m = 0; m < MEMBERS; m++) {
                 if (b->again[step][op][m].there && b->again[step][op][m].rc == 0)
                     again++;
-                if (!of[m].there)
+                if (of[m].there && of[m].rc == 0 && of[m].mask != whole)
+                    fail_msg("%s, step %d: a sum of %x", what, step, of[m].mask);
+                if (!of[m].there || !(survivors & 1u << m))
                     continue;
                 first = first ? first : &of[m];
                 if (of[m].rc != first->rc || of[m].mask != first->mask)
                     fail_msg("%s, step %d: member %d: %d of %x, not %d of %x", what, step, m,
                              of[m].rc, of[m].mask, first->rc, first->mask);
-                if (of[m].rc == 0 && of[m].mask != whole)
-                    fail_msg("%s, step %d: a sum of %x", what, step, of[m].mask);
                 failed += of[m].rc != 0;
             }
         }
@@ -221,7 +223,7 @@ static void run_job(struct board *b, const char *const (*places)[MEMBERS], const
     sure = killed[1] >= 0 ? sure & ~(1u << killed[1]) : sure;
     if ((left & sure) != sure)
         fail_msg("%s: members %x survived", what, left);
-    check(b, 0xf, what);
+    check(b, left, 0xf, what);
     elastic_fini(&job);
 }
 
