@@ -44,6 +44,7 @@ static const char *const names[] = {
     "JOB_NAME",
     "JOB_NAMESPACE",
     "JOB_UID",
+    "JOIN_ALL",
     "KERNELS",
     "KEY_FILE",
     "LIBRARY",

@@ -27,6 +27,7 @@ static int create_negotiation(struct circle *c, struct err *err)
         .thaws_max = MESH_GENERATION_MAX - 1,
         .stall_ns = set->stall_ns,
         .stall_shutdown_ns = set->stall_shutdown_ns,
+        .join_sums = !set->join_all,
     };
     return negotiate_create(&config, &turn_negotiate_ops, c, &c->neg, err);
 }

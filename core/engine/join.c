@@ -185,13 +185,15 @@ static int submit(struct serving *s, struct served *one, const struct join_want 
         return err_set(err, EEXIST, "the set was removed");
     int64_t rows = sig.ndim > 0 ? request_rows(sig.shape[0], rank, size) : 1;
     sig.joined = signature_needs_root(&sig) && sig.root == rank;
+    bool set_call = w->set == 0 && strcmp(w->name, SET_CALL_NAME) == 0;
+    bool boundary = w->set == 0 && strcmp(w->name, BOUNDARY_NAME) == 0;
     int rc = neutral_make(&one->neutral, &s->gpu, sig.device < 0 ? -1 : choose_gpu(e), &sig, rows,
-                          &r, err);
+                          !e->set.join_all && !set_call && !boundary, &r, err);
     r.name = w->name;
     r.set = w->set;
-    if (rc == 0 && w->set == 0 && strcmp(w->name, SET_CALL_NAME) == 0)
+    if (rc == 0 && set_call)
         refuse_set(s, one, &r);
-    if (rc == 0 && w->set == 0 && strcmp(w->name, BOUNDARY_NAME) == 0)
+    if (rc == 0 && boundary)
         boundary_say_joined(one->neutral.in, one->neutral.bytes / sizeof(int64_t));
     if (rc == 0)
         rc = queue_submit_neutral(e->queue, &r, &sig, clock_ns(), &one->handle, err);

@@ -179,7 +179,7 @@ static bool has_output(const struct signature *sig)
 }
 
 int neutral_make(struct neutral *neutral, struct neutral_gpu *gpu, int ordinal,
-                 const struct signature *sig, int64_t out_rows, struct hvd_request *ret,
+                 const struct signature *sig, int64_t out_rows, bool zeros, struct hvd_request *ret,
                  struct err *err)
 {
     enum hvd_dtype dtype = (enum hvd_dtype)sig->dtype;
@@ -195,7 +195,10 @@ int neutral_make(struct neutral *neutral, struct neutral_gpu *gpu, int ordinal,
     neutral->out = has_output(sig) ? calloc(1, out_bytes + 1) : NULL;
     if (!neutral->in || (has_output(sig) && !neutral->out))
         return err_set(err, ENOMEM, "no memory for a neutral element of %zu bytes", bytes);
-    neutral_fill(neutral->in, dtype, op, sig->prescale, bytes / hvd_dtype_size(dtype));
+    if (zeros)
+        memset(neutral->in, 0, bytes);
+    else
+        neutral_fill(neutral->in, dtype, op, sig->prescale, bytes / hvd_dtype_size(dtype));
     if (sig->device >= 0) {
         rc = open_gpu(gpu, ordinal, err);
         if (rc == 0)

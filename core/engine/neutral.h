@@ -35,10 +35,10 @@ struct neutral {
 void neutral_fill(void *to, enum hvd_dtype dtype, enum hvd_op op, double prescale, size_t n);
 
 /* Allocates and fills the buffers for an operation of this signature, which the request uses.
- * out_rows: of a reducescatter. ordinal: this rank's GPU. -EINVAL: too large; -ENOMEM, and errors
- * of the GPU. */
+ * out_rows: of a reducescatter. ordinal: this rank's GPU. zeros: the elements are 0, whatever the
+ * operation. -EINVAL: too large; -ENOMEM, and errors of the GPU. */
 int neutral_make(struct neutral *neutral, struct neutral_gpu *gpu, int ordinal,
-                 const struct signature *sig, int64_t out_rows, struct hvd_request *ret,
+                 const struct signature *sig, int64_t out_rows, bool zeros, struct hvd_request *ret,
                  struct err *err);
 
 /* No operation may use the buffers any more. */

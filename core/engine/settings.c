@@ -92,6 +92,8 @@ int settings_read(struct settings *ret, struct err *err)
     if (rc == 0)
         rc = env_bool("HIERARCHICAL_ADASUM", false, &s.hierarchical_adasum, err);
     if (rc == 0)
+        rc = env_bool("JOIN_ALL", true, &s.join_all, err);
+    if (rc == 0)
         rc = backend_wish_parse(env_get("BACKEND"), &s.backend, err);
     if (rc == 0)
         rc = env_bool("TIMELINE_MARK_CYCLES", false, &s.timeline_mark_cycles, err);

@@ -20,6 +20,7 @@ struct settings {
     uint64_t stall_shutdown_ns;  /* HVD_STALL_SHUTDOWN_TIME_SECONDS, 0: never */
     uint64_t start_timeout_ms;   /* HVD_START_TIMEOUT, 30 (seconds) */
     bool hierarchical_adasum;    /* HVD_HIERARCHICAL_ADASUM, 0 */
+    bool join_all;               /* HVD_JOIN_ALL, 1 */
     struct backend_wish backend; /* HVD_BACKEND, auto */
     uint64_t nccl_message_bytes; /* HVD_NCCL_MESSAGE_THRESHOLD, 0: never */
     const char *timeline;        /* HVD_TIMELINE: path, NULL: none ("DYNAMIC" is none, too) */

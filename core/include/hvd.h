@@ -344,6 +344,9 @@ HVD_API int hvd_barrier(const char *name);
  * alltoall. (To a product with a prescale it contributes 1 / prescale, rounded; of integers 1, so
  * that the result is multiplied by the prescale once more.) An average divides by the number of all
  * ranks, also of those that have joined. The results of these operations are dropped on this rank.
+ * With HVD_JOIN_ALL=0 (Horovod's rule, for programs that rely on it) it contributes 0 to every
+ * allreduce, also to min, max and product, and every other kind but a barrier fails with -EINVAL on
+ * the ranks that submit it.
  * A broadcast from it fails with -EINVAL on every rank that submits it; hvd_set_add(),
  * hvd_set_remove() and the hvd_set_form() of this rank fail with -EBUSY.
  *

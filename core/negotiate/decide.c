@@ -183,6 +183,19 @@ static int refuse(struct negotiate *n, struct tensor *e, const struct err *why)
     return fusion_failed(&n->fusion, &e->want, text.code, text.msg);
 }
 
+/* Whether e is an operation that ranks which have joined do not take part in. */
+static bool joined_lack(const struct negotiate *n, const struct tensor *e, struct err *ret_why)
+{
+    if (!n->config.join_sums || !join_some(n) || e->want.kind == HVD_ALLREDUCE ||
+        e->want.kind == HVD_BARRIER)
+        return false;
+    err_set(ret_why, EINVAL,
+            "%s is not possible while a rank has joined (hvd_join()): HVD_JOIN_ALL=0 is set, as "
+            "Horovod has it",
+            hvd_kind_name(signature_asked(&e->want)));
+    return true;
+}
+
 /* Every rank has announced e: compares the requests. */
 static int judge(struct negotiate *n, struct tensor *e, uint64_t now)
 {
@@ -196,7 +209,7 @@ static int judge(struct negotiate *n, struct tensor *e, uint64_t now)
     if (!by_id && !claims_agree(e->claims))
         return mismatch(n, e);
     struct err why = {0};
-    if (n->ops.refuses && n->ops.refuses(n->ctx, &e->want, &why))
+    if (joined_lack(n, e, &why) || (n->ops.refuses && n->ops.refuses(n->ctx, &e->want, &why)))
         return refuse(n, e, &why);
     e->next_id = by_id ? e->id : new_id(n, e);
     rounds_arrive(&n->rounds, e->next_id, &e->round);

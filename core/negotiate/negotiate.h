@@ -152,6 +152,8 @@ struct negotiate_config {
     uint64_t thaws_max;      /* after this many thaws the schedule stays thawed; 0: no limit */
     uint64_t stall_ns;       /* HVD_STALL_CHECK_TIME_SECONDS, 0: no inspector */
     uint64_t stall_shutdown_ns; /* HVD_STALL_SHUTDOWN_TIME_SECONDS, 0: never */
+    bool join_sums; /* while a rank has joined, only allreduces and barriers are run; the root's
+                     * value counts */
 };
 
 struct negotiate;

@@ -249,6 +249,70 @@ static void test_hosts(void **state)
         assert_int_equal(world_run(4, on_hosts, &(struct crew){.active = active[i]}), 0);
 }
 
+/* ---- Horovod's rule ------------------------------------------------------------------------- */
+
+static int zeros_count(enum hvd_op op, float value, float want)
+{
+    const int64_t n = 3;
+    float in[3] = {value, value, value}, out[3];
+    struct hvd_request r = join_request(HVD_ALLREDUCE, "zeros", in, out, &n);
+    r.op = op;
+    if (join_wait(&r) != 0)
+        return 1;
+    return out[0] == want && out[2] == want
+               ? 0
+               : FAIL("the %s is %g, not %g", hvd_op_name(op), (double)out[0], (double)want);
+}
+
+static int refused(enum hvd_kind kind, int size, bool joined)
+{
+    float in[MOST] = {0}, out[MOST];
+    const int64_t n = size;
+    hvd_handle h;
+    struct hvd_request r = join_request(kind, hvd_kind_name(kind), in, out, &n);
+    r.root = size - 1;
+    int rc = rank_wait(&r, &h), want = joined ? -EINVAL : 0;
+    if (rc != want || (joined && !strstr(hvd_error(), "while a rank has joined")))
+        return FAIL("%s: %d, not %d: %s", hvd_kind_name(kind), rc, want, hvd_error());
+    if (rc == 0 && (kind == HVD_ALLGATHER || kind == HVD_ALLTOALL))
+        hvd_release(h);
+    return 0;
+}
+
+/* joined: rank 0 has joined, and the others call this. */
+static int by_the_rule(int size, bool joined)
+{
+    static const enum hvd_kind kinds[] = {HVD_ALLGATHER, HVD_BROADCAST, HVD_ALLTOALL,
+                                          HVD_REDUCESCATTER};
+    int rc = zeros_count(HVD_MAX, -2, joined ? 0 : -2);
+    rc = rc ? rc : zeros_count(HVD_MIN, 3, joined ? 0 : 3);
+    rc = rc ? rc : zeros_count(HVD_PRODUCT, 1, joined ? 0 : 1);
+    rc = rc ? rc : zeros_count(HVD_SUM, 1, (float)(joined ? size - 1 : size));
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds) && rc == 0; i++)
+        rc = refused(kinds[i], size, joined);
+    return rc ? rc : hvd_barrier("rule") < 0 ? FAIL("%s", hvd_error()) : 0;
+}
+
+static int rule_rank(int rank, int size, void *arg)
+{
+    int rc = 0;
+    setenv("HVD_JOIN_ALL", "0", 1);
+    if (hvd_init() < 0)
+        return FAIL("%s", hvd_error());
+    for (int round = 0; round < 2 && rc == 0; round++) {
+        for (int k = 0; k < 2 && rank != 0 && rc == 0; k++)
+            rc = by_the_rule(size, true);
+        rc = rc ? rc : join((1U << size) - 2);
+        rc = rc ? rc : by_the_rule(size, false);
+    }
+    return join_end(rc);
+}
+
+static void test_rule_of_horovod(void **state)
+{
+    assert_int_equal(world_run(3, rule_rank, NULL), 0);
+}
+
 /* ---- steps that freeze ---------------------------------------------------------------------- */
 
 #define TENSORS 5
@@ -352,9 +416,9 @@ static void test_gpus(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),  cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_frozen), cmocka_unit_test(test_in_flight),
-        cmocka_unit_test(test_gpus),
+        cmocka_unit_test(test_kinds),           cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_rule_of_horovod), cmocka_unit_test(test_frozen),
+        cmocka_unit_test(test_in_flight),       cmocka_unit_test(test_gpus),
     };
     return cmocka_run_group_tests_name("multi/test_join", tests, NULL, NULL);
 }
