@@ -56,20 +56,3 @@ def test_timeline():
     stats = hvd.stats()
     assert stats["ops"] >= 2 and stats["bytes"] >= 20, stats
     hvd.shutdown()
-
-
-def test_alias():
-    from hvd import horovod_alias
-
-    horovod_alias.install()
-    import horovod.torch as other
-    from horovod.torch.mpi_ops import allreduce
-
-    assert other is hvd and allreduce is hvd.allreduce
-    from horovod.torch.sync_batch_norm import SyncBatchNorm
-
-    assert SyncBatchNorm is hvd.SyncBatchNorm  # there is no second copy of a module
-    import horovod.torch.elastic
-    from horovod.torch.elastic.state import TorchState
-
-    assert horovod.torch.elastic is hvd.elastic and TorchState is hvd.elastic.TorchState

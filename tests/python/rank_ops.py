@@ -176,8 +176,9 @@ def test_async_many():
     handles = [hvd.allreduce_async(t, op=hvd.Sum, name=f"many.{i}") for i, t in enumerate(tensors)]
     for i in reversed(range(200)):
         same(hvd.synchronize(handles[i]), combined(everybody([i + 1], base=i), hvd.Sum))
+    assert hvd.synchronize(handles[0]) is None
     with raises(ValueError):
-        hvd.synchronize(handles[0])
+        hvd.poll(handles[0])
 
 
 def test_dropped_tensors():

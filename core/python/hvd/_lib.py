@@ -17,6 +17,7 @@ ALLREDUCE, ALLGATHER, BROADCAST, ALLTOALL, REDUCESCATTER, BARRIER = range(6)
 MAX_DIMS = 16
 
 _LOST = {errno.ECONNRESET, errno.ESHUTDOWN, errno.ETIMEDOUT, errno.EPIPE}
+_WRONG = {errno.EINVAL, errno.EEXIST, errno.ENOTCONN}
 
 
 class HvdError(RuntimeError):
@@ -37,6 +38,11 @@ class HorovodInternalError(HvdError):
 class RankLostError(HorovodInternalError):
     """A rank is lost without which the operation cannot be done: a member of a set with fix() or of its unit, the root of
     a broadcast, the other end of a message (errno.EOWNERDEAD). An elastic job goes on: drop the step, and call commit()."""
+
+
+class InvalidArgumentError(HvdError, ValueError):
+    """An argument is wrong, or the call is not possible now: before init(), or with a name that is in use. A ValueError,
+    too, as programs written for Horovod expect it."""
 
 
 class Left(SystemExit):
@@ -288,7 +294,8 @@ def error(number):
     text = (lib.hvd_error() or b"").decode(errors="replace") or os.strerror(number)
     if number == errno.EOWNERDEAD:
         return RankLostError(text, number)
-    return (HorovodInternalError if number in _LOST else HvdError)(text, number)
+    kind = HorovodInternalError if number in _LOST else InvalidArgumentError if number in _WRONG else HvdError
+    return kind(text, number)
 
 
 def check(code):

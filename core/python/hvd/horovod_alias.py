@@ -1,24 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets scripts that import `horovod` use hvd. Opt-in:
+"""Lets programs that import `horovod` use hvd. `hvdrun --horovod` does it for a program as it is; in a program:
 
     import hvd.horovod_alias
     hvd.horovod_alias.install()
     import horovod.torch as hvd
 """
-import importlib
+import os
 import sys
+
+#: The folder that has the package horovod (names/horovod).
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "names")
 
 
 def install():
-    """Makes `import horovod` return hvd. Raises ImportError when a real horovod is imported already."""
+    """Makes `import horovod` find hvd's package of that name, also in Python programs that this one starts. Raises ImportError
+    when another horovod is imported already."""
     present = sys.modules.get("horovod")
-    if present is not None and present.__name__ != "hvd":
+    if present is not None and not (getattr(present, "__file__", None) or "").startswith(FOLDER):
         raise ImportError(
             f"horovod is already imported from {getattr(present, '__file__', '?')}: "
             "call install() before the first import"
         )
-    importlib.import_module("hvd.torch.mpi_ops")
-    # All loaded modules are aliased, so that none is imported a second time under the other name.
-    for name, module in list(sys.modules.items()):
-        if name == "hvd" or name.startswith("hvd."):
-            sys.modules["horovod" + name[len("hvd") :]] = module
+    if FOLDER not in sys.path:
+        sys.path.insert(0, FOLDER)
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if FOLDER not in inherited:
+        os.environ["PYTHONPATH"] = os.pathsep.join([FOLDER] + [path for path in inherited if path])

@@ -6,7 +6,7 @@ import contextlib
 import torch
 
 from .. import _lib
-from ._gradient import names_of
+from ._gradient import names_of, unnamed
 from ._request import synchronize
 from .ops import allreduce_async_
 
@@ -23,7 +23,7 @@ class AdasumMixin:
         for i, group in enumerate(self.param_groups):
             for j, param in enumerate(group["params"]):
                 if param.requires_grad:
-                    name = self._hvd_names.get(param, f"allreduce.noname.{i}.{j}")
+                    name = self._hvd_names.get(param, unnamed(i, j))
                     yield param, f"adasum.{name[len('allreduce.'):]}"
 
     def step(self, closure=None, **options):

@@ -4,6 +4,7 @@
 Every start_*() checks the user's tensors and returns a handle for synchronize().
 """
 import ctypes
+import operator
 
 import torch
 
@@ -90,17 +91,41 @@ def start_broadcast(tensor, root_rank, name, in_place, process_set):
     return submit(_lib.BROADCAST, members, _waiter([output], True, in_place), process_set, root=root)
 
 
+def even_splits(rows, ranks):
+    """The splits of an alltoall that was given none. Raises ValueError unless the rows divide evenly."""
+    if rows % ranks:
+        raise ValueError(f"alltoall without splits: {rows} rows for {ranks} ranks")
+    return [rows // ranks] * ranks
+
+
+def _splits(given, rows, ranks):
+    """The splits of an alltoall as a list. Raises ValueError unless they are `ranks` numbers, 0 or more, with a sum of at most
+    `rows`."""
+    try:
+        splits = [operator.index(s) for s in (given.tolist() if torch.is_tensor(given) else given)]
+    except TypeError:
+        raise ValueError(f"alltoall needs whole numbers in one dimension as splits, got {given!r}") from None
+    if not splits:
+        return even_splits(rows, ranks)
+    if len(splits) != ranks:
+        raise ValueError(f"alltoall: {len(splits)} splits for {ranks} ranks")
+    if min(splits) < 0 or sum(splits) > rows:
+        raise ValueError(f"alltoall: the splits {splits} are not numbers of rows, 0 or more, of the {rows} that there are")
+    return splits
+
+
 def start_alltoall(tensor, splits, name, process_set):
+    """Rows behind those that the splits count are not sent."""
     source = _rows(usable(tensor))
     device = splits.device if torch.is_tensor(splits) else "cpu"
     if splits is not None:
-        if len(splits) != checked(process_set).size():
-            raise ValueError(f"alltoall: {len(splits)} splits for {process_set.size()} ranks")
-        splits = dims(int(s) for s in (splits.tolist() if torch.is_tensor(splits) else splits))
+        splits = _splits(splits, source.shape[0], checked(process_set).size())
+        source = source[: sum(splits)]
+        splits = dims(splits)
 
     def finish(pending):
         output, got = receive(pending)[0]
-        return (output, torch.tensor(got, dtype=torch.int32, device=device)) if splits is not None else output
+        return output, torch.tensor(got, dtype=torch.int32, device=device)
 
     members = [(_names("alltoall", name, 1)[0], source, None)]
     return submit(_lib.ALLTOALL, members, finish, process_set, splits=splits)

@@ -44,12 +44,17 @@ class Group:
         self.ready = 0
 
 
+def unnamed(group, index):
+    """The name of the request for a parameter without a name: parameter `index` of this param_group."""
+    return f"allreduce.allreduce.noname.{group}.{index}"
+
+
 def names_of(param_groups, named):
     """{parameter: name of its request}. named: pairs of a name and a parameter, or None."""
     params = [p for group in param_groups for p in group["params"]]
     if named is None:
         return {
-            p: f"allreduce.noname.{i}.{j}"
+            p: unnamed(i, j)
             for i, group in enumerate(param_groups)
             for j, p in enumerate(group["params"])
         }

@@ -46,8 +46,16 @@ class Pending:
 
 
 _pending = {}
+_dropped = set()  # handles that nobody had waited for at shutdown()
 flights = []  # of optimizers: lists of gradients in flight, kept even after the optimizer was deleted
-at_shutdown.append(_pending.clear)
+
+
+def _drop():
+    _dropped.update(_pending)
+    _pending.clear()
+
+
+at_shutdown.append(_drop)
 holders += [_pending, flights]
 
 
@@ -118,6 +126,7 @@ def remember(pending):
     """Registers a Pending for poll() and synchronize(). Returns its handle."""
     handle = pending.handles[0]
     _pending[handle] = pending
+    _dropped.discard(handle)
     return handle
 
 
@@ -157,16 +166,19 @@ def poll(handle):
 
 
 def synchronize(handle):
-    """Waits for an asynchronous operation and returns its result, once for each handle. For tensors on a GPU,
-    the current stream waits, and the result may be used by work on that stream.
+    """Waits for an asynchronous operation and returns its result: of an alltoall the received rows and the number of rows
+    from each rank. Returns None for a handle that was waited for already. For tensors on a GPU, the current stream waits,
+    and the result may be used by work on that stream.
 
-    Raises HorovodInternalError when a rank was lost and the operation could not be repaired, HvdError on
-    other failures, ValueError for an unknown handle. If an operation on a GPU fails after this call, a later
+    Raises HorovodInternalError when a rank was lost and the operation could not be repaired, HvdError on other
+    failures, ValueError for an operation that was in flight at shutdown(). If an operation on a GPU fails after this call, a later
     call of the package raises the error."""
     _enqueued.settle()
     pending = _pending.pop(handle, None)
     if pending is None:
-        raise ValueError(f"{handle!r} is not the handle of an operation in flight; wait for each only once")
+        if handle in _dropped:
+            raise ValueError(f"{handle!r} is the handle of an operation that was in flight at shutdown()")
+        return None
     result = pending.finish(pending)
     _device.settled(pending.outputs, pending.place)
     return result

@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Differentiable collectives.
+"""Differentiable collectives. Every rank must call backward(), in the same order. The operations of backward have the
+forward's name with ".grad" appended. Second derivatives work (create_graph=True).
 
-backward() on a rank computes the gradient of the sum, over all ranks, of the values on which each rank
-called backward(). So every rank must call backward(), in the same order. The operations of backward have
-the forward's name with ".grad" appended. Second derivatives work (create_graph=True).
+What backward() computes is what Horovod's does. With n ranks, and G as the gradients of all ranks for their results:
+
+    allreduce                  the same allreduce of G. For Average and Sum that is the gradient of the sum of all ranks'
+                               losses; for Min, Max and Product it is no gradient of anything, only Horovod's result
+    alltoall                   G, sent back: the gradient of the sum of the losses
+    allgather, broadcast       the average of G, of which each rank takes its rows, the root all: the gradient of the
+                               average of the losses, so 1/n of that of their sum
+    reducescatter              the rows of all ranks' G, gathered, for Sum times n: n times the gradient of the sum of the
+                               losses, for Average and for Sum
 """
 import torch
 from torch.autograd import Function
@@ -11,6 +18,7 @@ from torch.autograd import Function
 from .. import _lib
 from ..process_sets import checked
 from ._collectives import (
+    even_splits,
     start_allgather,
     start_allreduce,
     start_alltoall,
@@ -24,12 +32,8 @@ def _grad_name(name):
     return None if name is None else f"{name}.grad"
 
 
-def _linear(scales):
-    if scales["op"] not in (_lib.AVERAGE, _lib.SUM):
-        raise NotImplementedError("only Sum and Average are differentiable")
-
-
-_SUM = {"op": _lib.SUM, "prescale": 1.0, "postscale": 1.0}
+def _plain(op):
+    return {"op": op, "prescale": 1.0, "postscale": 1.0}
 
 
 class Allreduce(Function):
@@ -44,31 +48,30 @@ class Allreduce(Function):
     @staticmethod
     def backward(ctx, *gradients):
         """The same allreduce of the gradients."""
-        _linear(ctx.scales)
         return None, None, None, *Allreduce.apply(_grad_name(ctx.name), ctx.scales, ctx.process_set, *gradients)
 
 
 class Allgather(Function):
-    """Allgather of a tensor or a group."""
+    """Allgather of a tensor or a group. op: Average for Horovod's gradient, Sum for that of the sum of all losses."""
 
     @staticmethod
-    def forward(ctx, name, process_set, *tensors):
+    def forward(ctx, name, op, process_set, *tensors):
         """Concatenates the ranks' tensors along dimension 0."""
         found = synchronize(start_allgather(tensors, name, False, process_set, splits=True))
-        ctx.name, ctx.process_set, ctx.rows = name, process_set, [rows for _, rows in found]
+        ctx.name, ctx.op, ctx.process_set, ctx.rows = name, op, process_set, [rows for _, rows in found]
         ctx.shapes = [t.shape for t in tensors]
         return tuple(output for output, _ in found)
 
     @staticmethod
     def backward(ctx, *gradients):
-        """Sums the gradients and returns those of this rank's rows."""
+        """Combines the gradients by op and returns those of this rank's rows."""
         rank = ctx.process_set.rank()
-        summed = Allreduce.apply(_grad_name(ctx.name), _SUM, ctx.process_set, *gradients)
+        combined = Allreduce.apply(_grad_name(ctx.name), _plain(ctx.op), ctx.process_set, *gradients)
         mine = [
-            s[sum(rows[:rank]) : sum(rows[: rank + 1])].reshape(shape)
-            for s, rows, shape in zip(summed, ctx.rows, ctx.shapes)
+            g[sum(rows[:rank]) : sum(rows[: rank + 1])].reshape(shape)
+            for g, rows, shape in zip(combined, ctx.rows, ctx.shapes)
         ]
-        return None, None, *mine
+        return None, None, None, *mine
 
 
 class Broadcast(Function):
@@ -82,12 +85,12 @@ class Broadcast(Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        """The sum of the gradients on the root; zeros elsewhere, because other ranks' inputs are not used."""
-        summed = Allreduce.apply(_grad_name(ctx.name), _SUM, ctx.process_set, gradient)[0]
+        """The average of the gradients on the root; zeros elsewhere, because other ranks' inputs are not used."""
+        average = Allreduce.apply(_grad_name(ctx.name), _plain(_lib.AVERAGE), ctx.process_set, gradient)[0]
         if _lib.check(_lib.lib.hvd_rank()) != ctx.root_rank:
             # Zeros that depend on the allreduce in autograd's graph: the second derivative needs every rank.
-            summed = summed.masked_fill(torch.ones((), dtype=torch.bool, device=summed.device), 0)
-        return summed, None, None, None
+            average = average.masked_fill(torch.ones((), dtype=torch.bool, device=average.device), 0)
+        return average, None, None, None
 
 
 class Alltoall(Function):
@@ -99,11 +102,7 @@ class Alltoall(Function):
         need_tensor(tensor)
         ctx.name, ctx.process_set, ctx.shape = name, process_set, tensor.shape
         if splits is None:
-            rows = tensor.shape[0] if tensor.dim() else 1
-            ranks = checked(process_set).size()
-            if rows % ranks:
-                raise ValueError(f"alltoall without splits: {rows} rows for {ranks} ranks")
-            splits = [rows // ranks] * ranks
+            splits = even_splits(tensor.shape[0] if tensor.dim() else 1, checked(process_set).size())
         output, got = synchronize(start_alltoall(tensor, splits, name, process_set))
         ctx.got = got.tolist()
         ctx.mark_non_differentiable(got)
@@ -113,6 +112,9 @@ class Alltoall(Function):
     def backward(ctx, gradient, _):
         """Sends the gradients of the rows back to where the rows came from."""
         returned, _ = Alltoall.apply(gradient, ctx.got, _grad_name(ctx.name), ctx.process_set)
+        unsent = ctx.shape[0] - returned.shape[0] if ctx.shape else 0
+        if unsent:
+            returned = torch.cat([returned, returned.new_zeros(unsent, *ctx.shape[1:])])
         return returned.reshape(ctx.shape), None, None, None
 
 
@@ -127,10 +129,9 @@ class Reducescatter(Function):
 
     @staticmethod
     def backward(ctx, *gradients):
-        """Gathers the gradients of all ranks' rows, scaled as the sum was."""
-        _linear(ctx.scales)
+        """Gathers the gradients of all ranks' rows, scaled by the factors, and for Sum by the number of ranks."""
         factor = ctx.scales["prescale"] * ctx.scales["postscale"]
-        if ctx.scales["op"] == _lib.AVERAGE:
-            factor /= ctx.process_set.size()
-        gathered = Allgather.apply(_grad_name(ctx.name), ctx.process_set, *gradients)
+        if ctx.scales["op"] == _lib.SUM:
+            factor *= ctx.process_set.size()
+        gathered = Allgather.apply(_grad_name(ctx.name), _lib.AVERAGE, ctx.process_set, *gradients)
         return None, None, None, *[g if factor == 1 else g * factor for g in gathered]

@@ -125,12 +125,27 @@ def _load(optimizer, state_dict):
     optimizer.param_groups, optimizer.state = groups, state
 
 
+def _zero_gradients(optimizer, model):
+    """What Horovod does with an optimizer that has no state yet: gives each parameter a gradient of zeros, sparse where its
+    gradients will be."""
+    sparse = {p for m in model.modules() if getattr(m, "sparse", False) for p in m.parameters()} if model else ()
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            if param.requires_grad and param.grad is None:
+                param.grad = torch.zeros_like(param)
+                if isinstance(optimizer, torch.optim.SparseAdam) or param in sparse:
+                    param.grad = param.grad.to_sparse(1)
+
+
 def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=global_process_set):
     """Overwrites the optimizer's state (moments, step counts, learning rates: all of state_dict()) with
     root_rank's.
 
-    The state may be empty on other ranks, for instance when only some ranks have loaded a checkpoint. model
-    is ignored; it is there for programs written for Horovod."""
+    The state may be empty on other ranks, for instance when only some ranks have loaded a checkpoint. On these each
+    parameter without a gradient gets one of zeros, as Horovod does it; model tells which parameters of
+    torch.nn.Embedding have sparse ones."""
+    if not optimizer.state:
+        _zero_gradients(optimizer, model)
     tensors = []
     outline = _take_out(optimizer.state_dict(), tensors)
     outline = broadcast_object(outline, root_rank, "optimizer", process_set)

@@ -13,6 +13,8 @@ For tensors on a GPU, waiting means that the current stream waits. Work on that 
 once; another stream has to wait for that stream first. If the operation fails after the call, a later call of
 the package raises the error.
 """
+import warnings
+
 from .. import buffers
 from .._lib import AVERAGE, SUM
 from . import autograd
@@ -51,6 +53,7 @@ def _allreduce_scales(average, op, prescale, postscale):
     if average is None:
         op = AVERAGE if op is None else op
     elif op is None:
+        warnings.warn("average is the older name of op: op=hvd.Average or hvd.Sum", DeprecationWarning, stacklevel=3)
         op = AVERAGE if average else SUM
     else:
         raise ValueError("give either average or op, not both")
@@ -164,7 +167,7 @@ def allgather(tensor, name=None, process_set=global_process_set):
     """Concatenates the ranks' tensors along dimension 0, whose size may differ between ranks; returns a
     new tensor.
     """
-    return autograd.Allgather.apply(name, process_set, tensor)[0]
+    return autograd.Allgather.apply(name, AVERAGE, process_set, tensor)[0]
 
 
 def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
@@ -177,7 +180,7 @@ def grouped_allgather(tensors, name=None, process_set=global_process_set):
     Returns a list.
     """
     tensors = several(tensors)
-    return list(autograd.Allgather.apply(name, process_set, *tensors)) if tensors else []
+    return list(autograd.Allgather.apply(name, AVERAGE, process_set, *tensors)) if tensors else []
 
 
 # ---- broadcast ----------------------------------------------------------------------------------
@@ -207,14 +210,14 @@ def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
 
 
 def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
-    """Sends splits[r] rows of the tensor to rank r (equal numbers without splits). Returns a handle; its
-    result is as of alltoall()."""
+    """Sends splits[r] rows of the tensor to rank r (equal numbers without splits), rows behind them to none. Returns a handle; its
+    result is the received rows in the order of ranks, and a tensor with the number of rows from each rank."""
     return start_alltoall(tensor, splits, name, process_set)
 
 
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
-    """Sends splits[r] rows of the tensor to rank r (equal numbers without splits). Returns the received
-    rows in the order of ranks; if splits is given, also a tensor with the number of rows from each
+    """Sends splits[r] rows of the tensor to rank r (equal numbers without splits), rows behind them to none. Returns the
+    received rows in the order of ranks; if splits is given, also a tensor with the number of rows from each
     rank."""
     output, got = autograd.Alltoall.apply(tensor, splits, name, process_set)
     return output if splits is None else (output, got)

@@ -18,12 +18,18 @@ from .._lib import REQUEST_BYTES, HvdError, check_stay, lib
 from ..process_sets import checked, request_set
 from . import _device, _enqueued, _scaler, _stolen
 from ._adasum import AdasumMixin
-from ._gradient import Gradient, Group, names_of, split
+from ._gradient import Gradient, Group, names_of, split, unnamed
 from ._options import need_options, need_passes
 from ._request import describe, flights, usable
 from ._sparse import SparseSum
 from .compression import Compression
 from .process_sets import global_process_set
+
+
+_STEP_AFTER_SYNCHRONIZE = (
+    "optimizer.step() called without optimizer.skip_synchronize() after optimizer.synchronize(): the gradients are not "
+    "combined again; step() within skip_synchronize() says so"
+)
 
 
 class _DistributedMixin:
@@ -38,6 +44,7 @@ class _DistributedMixin:
         flights.append(self._hvd_flight)
         self._hvd_nodes = []  # of autograd: with torch < 2.1 a hook lives only as long as its node
         self._hvd_synchronized = False
+        self._hvd_called = False  # since the last step the program has called synchronize()
         self._hvd_should_synchronize = True
         self._hvd_awaits = None  # a TorchState of which a part is still being transferred
         names = names_of(self.param_groups, named)
@@ -82,7 +89,7 @@ class _DistributedMixin:
                 return
             if delay < 0:
                 gradient.version = gradient.param.grad._version  # reported here, so not again by _hvd_receive()
-                raise RuntimeError(
+                raise AssertionError(
                     f"the gradient of {gradient.name} was computed more than backward_passes_per_step "
                     "times before step(): raise backward_passes_per_step to accumulate gradients"
                 )
@@ -101,6 +108,37 @@ class _DistributedMixin:
         flight = self.__dict__.get("_hvd_flight")
         if flight is not None and not flight:
             flights[:] = [f for f in flights if f is not flight]
+
+    # ---- what Horovod's optimizers have as attributes -------------------------------------------
+
+    @property
+    def _parameter_names(self):
+        return {param: gradient.name[len("allreduce.") :] for param, gradient in self._hvd_gradients.items()}
+
+    @property
+    def backward_passes_per_step(self):
+        """How many backward passes accumulate before gradients are exchanged."""
+        return self._hvd_options["passes"]
+
+    @property
+    def op(self):
+        """The operation that combines gradients."""
+        return self._hvd_options["op"]
+
+    @property
+    def gradient_predivide_factor(self):
+        """The argument of DistributedOptimizer()."""
+        return self._hvd_options["postscale"]
+
+    @property
+    def sparse_as_dense(self):
+        """The argument of DistributedOptimizer()."""
+        return self._hvd_options["sparse_as_dense"]
+
+    @property
+    def process_set(self):
+        """The ranks that combine their gradients."""
+        return self._hvd_options["process_set"]
 
     # ---- sending --------------------------------------------------------------------------------
 
@@ -156,12 +194,14 @@ class _DistributedMixin:
                 gradient.sent = True
                 self._hvd_flight.append(gradient)
                 return None
-            grad = gradient.param.grad = grad.to_dense()
+            gradient.sparse_dim, tensor = grad.sparse_dim(), grad.to_dense()
+        else:
+            tensor = grad
         compression = options["compression"]
         side_stream = getattr(compression, "side_stream", False)
         with _device.on_side_stream(grad) if side_stream else contextlib.nullcontext():
-            tensor, gradient.context = compression.compress(usable(grad.detach()))
-            same = tensor.data_ptr() == grad.data_ptr()
+            tensor, gradient.context = compression.compress(usable(tensor.detach()))
+            same = not grad.is_sparse and tensor.data_ptr() == grad.data_ptr()
             tensor, gradient.target = (grad, None) if same else (tensor, grad)
             self._hvd_point(gradient, tensor)
         return tensor
@@ -206,6 +246,10 @@ class _DistributedMixin:
         did not compute on this rank take part as zeros. For gradients on a GPU, the current stream waits.
 
         Raises HorovodInternalError when a rank was lost and the operation could not be repaired."""
+        self._hvd_exchange()
+        self._hvd_called = True
+
+    def _hvd_exchange(self):
         for gradient in self._hvd_gradients.values():
             if not gradient.sent:
                 param = gradient.param
@@ -218,7 +262,7 @@ class _DistributedMixin:
     def _hvd_zeros(self, gradient):
         param = gradient.param
         sparse_dim = gradient.sparse_dim
-        if sparse_dim is not None:  # it was sparse before, so the other ranks gather it
+        if sparse_dim is not None:  # it was sparse before, on the other ranks, too
             indices = torch.empty([sparse_dim, 0], dtype=torch.int64, device=param.device)
             values = torch.empty([0, *param.shape[sparse_dim:]], dtype=param.dtype, device=param.device)
             return torch.sparse_coo_tensor(indices, values, param.shape, device=param.device)
@@ -275,7 +319,11 @@ class _DistributedMixin:
                 "call synchronize() first, and step() within skip_synchronize()"
             )
         if target is not tensor:
-            target.copy_(self._hvd_options["compression"].decompress(tensor, gradient.context))
+            result = self._hvd_options["compression"].decompress(tensor, gradient.context)
+            if target.is_sparse:
+                gradient.param.grad = result.to_sparse(gradient.sparse_dim)
+            else:
+                target.copy_(result)
             _device.used_here(tensor)
         return None
 
@@ -325,19 +373,21 @@ class _DistributedMixin:
         if closure is not None:
             self._hvd_settle()
             return super().step(self._hvd_closure(closure), **options)
+        if self._hvd_called and self._hvd_synchronized and self._hvd_should_synchronize:
+            warnings.warn(_STEP_AFTER_SYNCHRONIZE, stacklevel=2)
         self._hvd_combine()
         self._hvd_settle()
         try:
             _enqueued.settle()  # an exchange may have failed since synchronize()
             return super().step(**options)  # may call _hvd_combine() (_scaler.py), which does nothing now
         finally:
-            self._hvd_synchronized = False
+            self._hvd_synchronized = self._hvd_called = False
 
     def _hvd_combine(self):
         """Called before gradients are used: waits for them."""
         if self._hvd_should_synchronize:
             if self._hvd_flight or not self._hvd_synchronized:
-                self.synchronize()
+                self._hvd_exchange()
         elif self._hvd_flight:
             raise RuntimeError("the ranks are exchanging gradients: call synchronize() before skip_synchronize()")
 
@@ -357,18 +407,18 @@ class _DistributedMixin:
     def _hvd_closure(self, closure):
         def synchronized():
             loss = closure()
-            self.synchronize()
+            self._hvd_exchange()
             self._hvd_synchronized = False
             return loss
 
         return synchronized
 
     def zero_grad(self, *args, **kwargs):
-        """The wrapped optimizer's zero_grad(). RuntimeError between backward() and step() or
+        """The wrapped optimizer's zero_grad(). AssertionError between backward() and step() or
         synchronize()."""
         sent = sum(gradient.sent for gradient in self._hvd_gradients.values())
         if sent:
-            raise RuntimeError(
+            raise AssertionError(
                 f"zero_grad() between backward() and step(): the ranks are exchanging {sent} gradients; "
                 "call step() or synchronize() first"
             )
@@ -402,7 +452,7 @@ class _DistributedMixin:
             return
         index = len(self.param_groups) - 1
         params = self.param_groups[-1]["params"]
-        names = {p: f"allreduce.noname.{index}.{j}" for j, p in enumerate(params)}
+        names = {p: unnamed(index, j) for j, p in enumerate(params)}
         for param in params:
             if param.requires_grad:
                 self._hvd_add([param], names)

@@ -3,8 +3,10 @@
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from .. import _lib
 from ..world import size
-from .ops import allgather
+from . import autograd
+from .process_sets import global_process_set
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -26,7 +28,7 @@ class SyncBatchNorm(_BatchNorm):
         shape = [1, channels] + [1] * (tensor.dim() - 2)
         deviations = (tensor - mean.view(shape)).square().sum(dims)
         row = torch.cat([mean, deviations, mean.new_full((1,), count)])
-        rows = allgather(row.unsqueeze(0))
+        (rows,) = autograd.Allgather.apply(None, _lib.SUM, global_process_set, row.unsqueeze(0))
         means, squares, counts = rows[:, :channels], rows[:, channels:-1], rows[:, -1:]
         total = counts.sum()
         mean = (means * counts).sum(0) / total

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovod.torch.elastic"""
+from hvd.elastic import HorovodInternalError, HostsUpdatedInterrupt  # noqa: F401
+from hvd.torch import init, shutdown  # noqa: F401
+from hvd.torch.elastic import ElasticSampler, ObjectState, State, TorchState, run  # noqa: F401
+
+__all__ = ["TorchState", "ElasticSampler", "run"]

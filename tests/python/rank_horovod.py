@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What programs written for Horovod rely on beyond results: its errors, warnings, attributes, and what is done where an
+argument is left out. rank_autograd.py has its gradients."""
+import os
+import sys
+import warnings
+
+import torch
+from harness import raises
+from rank_optimizer import Net, data, loss_of, make
+from rank_ops import same
+
+import hvd.torch as hvd
+
+
+def test_errors_are_value_errors():
+    x = torch.ones(3)
+    handle = hvd.allreduce_async(x, name="a name in use") if hvd.rank() == 0 else None
+    if handle is not None:
+        with raises(ValueError, "is in flight"):
+            hvd.allreduce_async(x, name="a name in use")
+    hvd.barrier()
+    if handle is None:
+        handle = hvd.allreduce_async(x, name="a name in use")
+    hvd.synchronize(handle)
+    for wrong in (lambda: hvd.broadcast(x, hvd.size()), lambda: hvd.allreduce(x, op=99), lambda: hvd.alltoall(x, [9])):
+        with raises(ValueError):
+            wrong()
+    with raises(ValueError, "splits"):
+        hvd.alltoall(x, splits=torch.ones(hvd.size(), 1, dtype=torch.int32))
+    with raises(ValueError, "splits"):
+        hvd.alltoall(x, splits=torch.ones(hvd.size()))
+    with raises(ValueError, "either average or op"):
+        hvd.allreduce(x, average=True, op=hvd.Sum)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        same(hvd.allreduce(x, average=False), torch.full([3], float(hvd.size())))
+    assert [w.category for w in said] == [DeprecationWarning] and said[0].filename == __file__, said
+
+
+def test_alltoall():
+    n, me = hvd.size(), hvd.rank()
+    x = torch.arange(3 * n, dtype=torch.float64).requires_grad_()
+    got, rows = hvd.alltoall(x, splits=[2] * n)  # n rows are not sent
+    assert rows.tolist() == [2] * n and rows.dtype is torch.int32
+    same(got.detach(), torch.arange(2 * me, 2 * me + 2).double().repeat(n))
+    got.sum().backward()
+    assert x.grad.tolist() == [1.0] * 2 * n + [0.0] * n
+    got, rows = hvd.synchronize(hvd.alltoall_async(torch.full([n], float(me))))
+    assert got.tolist() == list(range(n)) and rows.tolist() == [1] * n
+    got, rows = hvd.alltoall(torch.zeros(2 * n), splits=[])
+    assert got.shape == (2 * n,) and rows.tolist() == [2] * n
+
+
+def test_step_after_synchronize():
+    def step(net, optimizer, skip):
+        optimizer.zero_grad()
+        loss_of(net, data(0, hvd.rank())).backward()
+        optimizer.synchronize()
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            if skip:
+                with optimizer.skip_synchronize():
+                    optimizer.step()
+            else:
+                optimizer.step()
+        return [str(w.message) for w in said if "skip_synchronize" in str(w.message)]
+
+    net = Net()
+    optimizer = hvd.DistributedOptimizer(make("sgd")(net.parameters()), net.named_parameters())
+    for _ in range(2):
+        assert not step(net, optimizer, True)
+        (text,) = step(net, optimizer, False)
+        assert text.startswith("optimizer.step() called without optimizer.skip_synchronize()"), text
+    optimizer.zero_grad()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss_of(net, data(0, hvd.rank())).backward()
+        optimizer.step()
+
+
+def test_attributes():
+    net = Net()
+    groups = [{"params": list(net.layers.parameters())}, {"params": [net.scale, *net.last.parameters()]}]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(groups, lr=0.1), gradient_predivide_factor=2.0)
+    names = [optimizer._parameter_names[p] for group in optimizer.param_groups for p in group["params"]]
+    count = len(groups[0]["params"])
+    assert names == [f"allreduce.noname.0.{i}" for i in range(count)] + [f"allreduce.noname.1.{i}" for i in range(3)]
+    assert optimizer.op == hvd.Average and optimizer.gradient_predivide_factor == 2.0
+    assert optimizer.process_set is hvd.global_process_set and not optimizer.sparse_as_dense
+    optimizer.set_backward_passes_per_step(3)
+    assert optimizer.backward_passes_per_step == 3
+
+
+def test_sparse_as_dense():
+    """The wrapped optimizer gets sparse gradients: SparseAdam takes no others."""
+    torch.manual_seed(7)
+    rows = [[1, 2, 2], [3, 1], [0], [4, 4]]
+    ours, single = torch.nn.Embedding(10, 3, sparse=True), torch.nn.Embedding(10, 3, sparse=True)
+    ours.weight.data.copy_(single.weight.data)
+    make_adam = lambda model: torch.optim.SparseAdam(list(model.parameters()), lr=0.1)  # noqa: E731
+    for compression in hvd.Compression.none, hvd.Compression.bf16:
+        single.load_state_dict(ours.state_dict())
+        optimizer = hvd.DistributedOptimizer(make_adam(ours), sparse_as_dense=True, compression=compression)
+        reference = make_adam(single)
+        for _ in range(3):
+            for model, opt, used in ((ours, optimizer, rows[hvd.rank()]), (single, reference, sum(rows[: hvd.size()], []))):
+                opt.zero_grad()
+                model(torch.tensor(used)).sum().backward()
+            single.weight.grad = single.weight.grad / hvd.size()
+            optimizer.step()
+            assert ours.weight.grad.is_sparse and ours.weight.grad.sparse_dim() == 1
+            reference.step()
+        assert torch.allclose(ours.weight, single.weight, atol=1e-4), (ours.weight - single.weight).abs().max()
+
+
+def test_state_of_a_new_optimizer():
+    """Gradients of zeros are there after broadcast_optimizer_state(), sparse ones for SparseAdam."""
+    model = torch.nn.Linear(2, 2)
+    model.bias.requires_grad_(False)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert model.bias.grad is None
+    same(model.weight.grad, torch.zeros(2, 2))
+    for make_optimizer in torch.optim.SparseAdam, torch.optim.SGD:
+        table = torch.nn.Embedding(4, 2, sparse=True)
+        optimizer = make_optimizer(list(table.parameters()), lr=0.1)
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0, model=table)
+        assert table.weight.grad.is_sparse and table.weight.grad.sparse_dim() == 1
+        table(torch.tensor([1])).sum().backward()
+        optimizer.step()
+
+
+def test_waiting_twice():
+    handle = hvd.allreduce_async(torch.ones(1))
+    hvd.synchronize(handle)
+    assert hvd.synchronize(handle) is None
+
+
+def test_names_of_horovod():
+    """The names of Horovod's modules; in a process where they are not in the path yet, as at first."""
+    from hvd import horovod_alias
+
+    before = os.environ.pop("HVD_JOIN_ALL", None)
+    horovod_alias.install()
+    import horovod.torch
+    import horovod.torch.mpi_ops
+    from horovod.common.util import split_list
+    from horovod.torch.elastic import TorchState
+
+    assert os.environ.pop("HVD_JOIN_ALL") == "0"
+    if before is not None:
+        os.environ["HVD_JOIN_ALL"] = before
+    assert horovod.torch.DistributedOptimizer is hvd.DistributedOptimizer
+    assert horovod.torch.mpi_ops.allreduce is hvd.allreduce and TorchState is hvd.elastic.TorchState
+    horovod_alias.install()  # again: nothing changes
+    assert sys.path.count(horovod_alias.FOLDER) == 1 and os.environ["PYTHONPATH"].count(horovod_alias.FOLDER) == 1
+    assert split_list(list(range(5)), 2) == [[0, 1, 2], [3, 4]]
+    assert horovod.__version__.startswith("0.28.")
