@@ -77,6 +77,7 @@ PROGRAMS := $(patsubst agent/main_%.c,$(BUILD)/%,$(wildcard agent/main_*.c)) \
             $(patsubst diagnostics/cli/main_%.c,$(BUILD)/%,$(wildcard diagnostics/cli/main_*.c)) \
             $(patsubst diagnostics/prober/main_%.c,$(BUILD)/%,$(wildcard diagnostics/prober/main_*.c)) \
             $(patsubst operator/main_%.c,$(BUILD)/%,$(wildcard operator/main_*.c))
+HOROVODRUN := $(BUILD)/horovodrun
 LIB_LIBS    := -lsodium -ldl -lm
 AGENT_LIBS  := $(call pc,--libs,$(PKGS_AGENT)) $(LIB_LIBS)
 DOCTOR_LIBS := $(call pc,--libs,$(PKGS_DOCTOR)) $(LIB_LIBS)
@@ -103,8 +104,10 @@ BENCH_BINS := $(patsubst %.c,$(BUILD)/%,$(BENCH_SRCS))
 all: lib programs examples bench-programs summary  ## library, programs, examples
 lib: $(LIBHVD) $(LIBHVD).0 $(MPI_PLUGIN)
 	@:
-programs: $(PROGRAMS)
+programs: $(PROGRAMS) $(HOROVODRUN)
 	@:
+$(HOROVODRUN): agent/horovodrun.sh
+	$(Q)install -D -m 755 $< $@
 tests-bin: $(UNIT_BINS) $(MULTI_BINS)
 
 # ---- rules ---------------------------------------------------------------------------------
@@ -275,7 +278,7 @@ install: lib programs $(KERNELS)  ## library, programs, Python package, man page
 	$(if $(MPI_PLUGIN),$(Q)install -m 755 $(MPI_PLUGIN) $(LIBDIR))
 	$(if $(KERNELS),$(Q)install -m 644 $(KERNELS) $(LIBDIR))
 	$(Q)install -m 644 $(HEADERS) $(INCDIR)
-	$(Q)install -m 755 $(PROGRAMS) $(BINDIR)
+	$(Q)install -m 755 $(PROGRAMS) $(HOROVODRUN) $(BINDIR)
 	$(Q)install -m 644 $(MAN_PAGES) $(MANDIR)
 	$(Q)install -m 644 diagnostics/hvd-doctor.bash $(BASHDIR)/hvd-doctor
 	$(Q)install -m 644 agent/hvdrun.bash $(BASHDIR)/hvdrun
@@ -291,7 +294,7 @@ install: lib programs $(KERNELS)  ## library, programs, Python package, man page
 
 uninstall:  ## remove what install put there
 	$(Q)rm -f $(LIBDIR)/libhvd.so* $(LIBDIR)/libhvd_mpi.so $(LIBDIR)/hvd_kernels.fatbin $(LIBDIR)/pkgconfig/hvd.pc $(addprefix $(INCDIR)/,$(notdir $(HEADERS))) \
-	    $(patsubst $(BUILD)/%,$(BINDIR)/%,$(PROGRAMS)) \
+	    $(patsubst $(BUILD)/%,$(BINDIR)/%,$(PROGRAMS) $(HOROVODRUN)) \
 	    $(addprefix $(MANDIR)/,$(notdir $(MAN_PAGES))) $(addprefix $(BASHDIR)/,hvd-doctor hvdrun) $(addprefix $(ZSHDIR)/,_hvd-doctor _hvdrun)
 	$(if $(PYDIR),$(Q)rm -rf $(PYDIR))
 	$(Q)made=$$(tac $(OWNDIR)/directories 2>/dev/null); rm -f $(OWNDIR)/directories; \

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sysconfig
 
-from setuptools import Distribution, find_packages, setup
+from setuptools import Distribution, find_namespace_packages, setup
 from setuptools.command.build_py import build_py
 from wheel.bdist_wheel import bdist_wheel
 
@@ -22,7 +22,7 @@ except ImportError:  # setuptools < 68
     from distutils.command.build_scripts import build_scripts
 
 BUILD = os.environ.get("HVD_BUILD", "build")
-PROGRAMS = ("hvdrun", "hvd-agent", "hvd-doctor", "hvd-probe")
+PROGRAMS = ("hvdrun", "hvd-agent", "hvd-doctor", "hvd-probe", "horovodrun")
 # Files beside libhvd.so, which looks for them there. make builds the first only where there is nvcc, the
 # second only where there is an MPI.
 COMPANIONS = ("hvd_kernels.fatbin", "libhvd_mpi.so")
@@ -92,7 +92,8 @@ os.makedirs(os.path.join(BUILD, "python"), exist_ok=True)
 setup(
     version=version(),
     package_dir={"": "core/python"},
-    packages=find_packages("core/python"),
+    # hvd/names is no package: hvdrun --horovod puts it into the path, and its folder horovod is one.
+    packages=find_namespace_packages("core/python", include=["hvd*"], exclude=["*.__pycache__"]),
     scripts=[os.path.join(BUILD, name) for name in PROGRAMS],
     distclass=Binary,
     cmdclass={"build_py": BuildPackage, "build_scripts": BuildPrograms, "bdist_wheel": Wheel},

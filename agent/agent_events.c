@@ -109,9 +109,9 @@ static const struct agent_ranks_ops ranks_ops = {
 static int start_ranks(void *arg, struct err *err)
 {
     struct agent *a = arg;
-    int rc = rank_environment_apply(&a->config);
+    int rc = rank_environment_apply(&a->config, err);
     if (rc < 0)
-        return err_set(err, ENOMEM, "no memory for the environment of the ranks");
+        return rc;
     rc = agent_relay_open_lifelines(&a->relay, err);
     return rc < 0 ? rc : agent_ranks_start(&a->ranks, err);
 }

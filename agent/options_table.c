@@ -3,12 +3,14 @@
  * options_table: the table of hvdrun's options, and the functions that set them. See
  * options_private.h.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/horovod.h"
 #include "agent/options_private.h"
 #include "core/base/cleanup.h"
 #include "core/member/pages.h"
@@ -32,6 +34,7 @@ static int set_setting(struct options *o, const char *value, const char *setting
 static int set_cooldown(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_doctor(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_metrics(struct options *o, const char *value, const char *setting, struct err *err);
+static int set_horovod(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_flag(struct options *o, const char *value, const char *setting, struct err *err);
 
 static const struct option options[] = {
@@ -61,6 +64,8 @@ static const struct option options[] = {
     {"--reset-limit", "N", "replace at most so many ranks (0: no limit)", set_number, "reset"},
     {"--blacklist-cooldown-range", "MIN MAX",
      "seconds before a failed rank or host is started again: first, longest", set_cooldown, NULL},
+    {"--horovod", NULL, "the program imports horovod: let it find hvd under that name", set_horovod,
+     NULL},
     {"--bind-to", "WHAT", "core (default), numa, none; no effect with more ranks than cores",
      set_bind, NULL},
     {"--report-bindings", NULL, "say where each rank may run", set_flag, "bindings"},
@@ -308,6 +313,18 @@ static int set_setting(struct options *o, const char *value, const char *setting
     if (strcmp(setting, "IFACE") == 0)
         setenv(name, value, 1); /* hvdrun listens on it, too */
     return job_setenv(&o->job, name, value) < 0 ? err_set(err, ENOMEM, "no memory") : 0;
+}
+
+/* Each agent looks for the folder on its own host. That of this host is looked for here, too, so
+ * that an error is reported before ranks start. */
+static int set_horovod(struct options *o, const char *value, const char *setting, struct err *err)
+{
+    char folder[PATH_MAX];
+    (void)value, (void)setting;
+    int rc = horovod_folder(folder, sizeof(folder), err);
+    if (rc == 0 && job_setenv(&o->job, "HVD_HOROVOD", "1") < 0)
+        rc = err_set(err, ENOMEM, "no memory");
+    return rc;
 }
 
 static int set_flag(struct options *o, const char *value, const char *setting, struct err *err)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/horovod.h"
 #include "core/base/program.h"
 
 extern char **environ;
@@ -115,7 +116,9 @@ static int extend_path(void)
     return n < (int)sizeof(path) ? setenv("PATH", path, 1) : 0;
 }
 
-int rank_environment_apply(const struct agent_config *config)
+int rank_environment_apply(const struct agent_config *config, struct err *err)
 {
-    return set_variables(config) < 0 || extend_path() < 0 ? -ENOMEM : 0;
+    if (set_variables(config) < 0 || extend_path() < 0)
+        return err_set(err, ENOMEM, "no memory for the environment of the ranks");
+    return horovod_apply(err);
 }

@@ -9,8 +9,9 @@
 #include "core/member/protocol.h"
 
 /* Sets what all ranks share in this process: the variables of the configuration, and the agent's
- * folder at the end of PATH, so that ranks find hvd-doctor. -ENOMEM. */
-int rank_environment_apply(const struct agent_config *config);
+ * folder at the end of PATH, so that ranks find hvd-doctor, and for programs that import horovod
+ * (HVD_HOROVOD=1) the folder of horovod.h. -ENOMEM; -ENOENT: there is no such folder. */
+int rank_environment_apply(const struct agent_config *config, struct err *err);
 
 /* This process's environment with the variables of one rank. Pass *ret_own to strings_free(), *ret
  * to free(). -ENOMEM. */

@@ -17,7 +17,7 @@ demo=(python3-torch python3-sklearn python3-matplotlib)
 check=(libcmocka-dev libopenmpi-dev openmpi-bin iproute2 procps)
 test=(slurm-wlm munge clang-format clang-tidy
     libclang-rt-14-dev iptables curl shellcheck openssh-client openssh-server
-    python3-pip python3-venv python3-setuptools python3-wheel python3-yaml podman runc mmdebstrap spin openssl containerd containernetworking-plugins musl-tools)
+    python3-cloudpickle python3-pip python3-venv python3-setuptools python3-wheel python3-yaml podman runc mmdebstrap spin openssl containerd containernetworking-plugins musl-tools)
 arm64=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user mmdebstrap)
 
 # Ubuntu's chromium package only installs a snap, which no container can run.

@@ -47,6 +47,19 @@ END
     PYTHONPATH=$dest/opt/hvd/lib/python3/dist-packages "$dest/opt/hvd/bin/hvdrun" -np 2 --doctor=off \
         "$PY" "$TMP/app.py" "$dest/opt/hvd/lib/"
 }
+# Without torch: only that the names are found where they were installed.
+runs_horovodrun() {
+    cat >"$TMP/names.py" <<'END'
+import sys
+import horovod.common.util
+import hvd
+hvd.init()
+assert horovod.__file__.startswith(sys.argv[1]), horovod.__file__
+assert hvd.size() == 2 and horovod.run is hvd.run
+END
+    PYTHONPATH=$dest/opt/hvd/lib/python3/dist-packages "$dest/opt/hvd/bin/horovodrun" -np 2 --doctor=off \
+        "$PY" "$TMP/names.py" "$dest/opt/hvd/lib/"
+}
 uninstalls() {
     make_it uninstall && (cd "$dest" && find . | sort) | diff "$TMP/before" -
 }
@@ -57,6 +70,7 @@ without_python() {
 check 'install' installs
 check 'a C program' runs_c
 check 'a Python program' runs_python
+check 'a program that imports horovod' runs_horovodrun
 check 'uninstall leaves nothing' uninstalls
 check 'install without Python' without_python
 check 'uninstall leaves nothing then either' uninstalls

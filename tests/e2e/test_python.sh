@@ -42,7 +42,7 @@ refused() { # WORDS COMMAND...: fails, and one line of it has these words
     grep -q -- "$words" <<<"$output" || { printf '%s\n' "$output" && return 1; }
 }
 
-parts=(life ops autograd optimizer flight broadcast dataloader elastic)
+parts=(life ops autograd optimizer horovod flight broadcast dataloader elastic)
 for n in 1 2; do
     check "$n ranks by hand" by_hand $n "${parts[@]}"
 done

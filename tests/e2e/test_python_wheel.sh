@@ -42,11 +42,13 @@ timeout 200 venv/bin/python where.py >log 2>&1 || fail "the library is not the w
 for name in hvd_kernels.fatbin libhvd_mpi.so; do
     [ ! -e "$build/$name" ] || [ -e "$(echo venv/lib/python3*/site-packages/hvd)/$name" ] || fail "$name is not in the wheel"
 done
-for program in hvdrun hvd-agent; do
+for program in hvdrun hvd-agent horovodrun; do
     [ -x "venv/bin/$program" ] || fail "$program is not in the wheel"
 done
 if "$PY" -c 'import torch' 2>/dev/null; then
     timeout -k 5 300 venv/bin/hvdrun -np 2 venv/bin/python rank.py ops >log 2>&1 || fail "2 ranks of the wheel"
+    echo 'import horovod.torch as hvd; hvd.init(); assert hvd.size() == 2, horovod.__file__' >names.py
+    timeout -k 5 100 venv/bin/horovodrun -np 2 venv/bin/python names.py >log 2>&1 || fail "2 ranks that import horovod"
 else
     echo "SKIP: e2e/test_python_wheel/ranks: python3-torch: $PY cannot import it"
 fi

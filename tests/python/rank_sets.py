@@ -189,7 +189,8 @@ def test_at_the_same_time():
 
 
 def test_gradients():
-    """Each operation is linear: its gradient for ones is how often a rank's element is used in the set."""
+    """Each operation is linear: its gradient for ones is how often a rank's element is used in the set, times the factors of
+    hvd.torch.autograd."""
     chosen = sets["upper"]
     if not chosen.included():
         return
@@ -202,12 +203,14 @@ def test_gradients():
 
     same(gradient(lambda x: hvd.allreduce(x, op=hvd.Average, process_set=chosen), [4]), torch.ones(4))
     same(gradient(lambda x: hvd.allreduce(x, op=hvd.Sum, process_set=chosen), [4]), torch.full([4], float(size)))
-    same(gradient(lambda x: hvd.allgather(x, process_set=chosen), [3]), torch.full([3], float(size)))
+    same(gradient(lambda x: hvd.allgather(x, process_set=chosen), [3]), torch.ones(3))
     same(gradient(lambda x: hvd.alltoall(x, process_set=chosen), [size]), torch.ones(size))
     same(gradient(lambda x: hvd.reducescatter(x, op=hvd.Average, process_set=chosen), [size]),
-         torch.full([size], 1.0 / size))
+         torch.ones(size))
+    same(gradient(lambda x: hvd.reducescatter(x, op=hvd.Sum, process_set=chosen), [size]),
+         torch.full([size], float(size)))
     root = chosen.ranks[0]
-    wanted = torch.full([2], float(size) if hvd.rank() == root else 0.0)
+    wanted = torch.full([2], 1.0 if hvd.rank() == root else 0.0)
     same(gradient(lambda x: hvd.broadcast(x, root, process_set=chosen), [2]), wanted)
 
 

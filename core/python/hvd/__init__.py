@@ -34,6 +34,7 @@ from .process_sets import (
     remove_process_set,
     split_process_set,
 )
+from .runner import run
 from .world import *  # noqa: F401,F403
 
 

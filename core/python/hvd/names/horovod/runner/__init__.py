@@ -1,4 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 """horovod.runner"""
-def run(*args, **kwargs):
-    raise NotImplementedError
+from hvd.runner import run  # noqa: F401

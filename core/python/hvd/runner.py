@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run(): calls a function on many ranks from a Python program or a notebook, without a script of its own.
+
+    def train(epochs):
+        import hvd.torch as hvd
+        hvd.init()
+        ...
+        return accuracy
+
+    accuracies = hvd.run(train, args=(5,), np=4)
+
+hvdrun starts the ranks. Each asks this process for the function and its arguments, and sends back what it returns
+(_call.py). The connections prove on both ends that they know a key, which the ranks have in their environment; what is
+sent is pickled, so it is trusted as the program itself is.
+"""
+import collections
+import contextlib
+import glob
+import os
+import pickle
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import warnings
+from multiprocessing import connection
+
+from . import objects
+from ._lib import HvdError
+
+_LINES = 15  # of hvdrun's own messages that an error shows
+_STOP_S = 20  # how long hvdrun has to end its ranks
+
+_USAGE = 2  # hvdrun's exit code for wrong usage
+
+
+def _root():
+    """The folder in which the package hvd lies."""
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _hvdrun():
+    """The path of hvdrun: of a checkout, of the wheel, or the first one in PATH. Raises FileNotFoundError without one."""
+    checkout = os.path.dirname(os.path.dirname(_root()))
+    beside = os.path.join(os.path.dirname(sys.executable), "hvdrun")
+    found = sorted(glob.glob(os.path.join(checkout, "build*", "hvdrun"))) if os.path.exists(
+        os.path.join(checkout, "core", "include", "hvd.h")
+    ) else []
+    for path in [*found, beside, shutil.which("hvdrun"), "/usr/local/bin/hvdrun"]:
+        if path and os.access(path, os.X_OK):
+            return path
+    raise FileNotFoundError("hvdrun is neither beside python nor in PATH: install hvd, or set PATH")
+
+
+def _flag(name, value):
+    return [] if value is None else [name, str(value)]
+
+
+def _options(given):
+    """hvdrun's options for the arguments of run()."""
+    interfaces = given["network_interfaces"]
+    options = [
+        *_flag("-np", given["num_proc"]),
+        *_flag("--min-np", given["min_num_proc"]),
+        *_flag("--max-np", given["max_num_proc"]),
+        *_flag("--slots-per-host", given["slots"]),
+        *_flag("--reset-limit", given["reset_limit"]),
+        *_flag("-H", given["hosts"]),
+        *_flag("--hostfile", given["hostfile"]),
+        *_flag("--host-discovery-script", given["host_discovery_script"]),
+        *_flag("--start-timeout", given["start_timeout"]),
+        *_flag("--ssh-port", given["ssh_port"]),
+        *_flag("--ssh-identity-file", given["ssh_identity_file"]),
+        *_flag("--output-filename", given["output_filename"]),
+        *_flag("--network-interfaces", ",".join(interfaces) if interfaces else None),
+    ]
+    if given["cooldown_range"]:
+        options += ["--blacklist-cooldown-range", *[str(seconds) for seconds in given["cooldown_range"]]]
+    if given["verbose"]:
+        options += ["-v"] * min(int(given["verbose"]), 2)
+    return options
+
+
+def _addresses(given):
+    """Where ranks can reach this process: its own addresses towards the given hosts, or 127.0.0.1 if there are none."""
+    names = [entry.split(":")[0].strip() for entry in (given["hosts"] or "").split(",") if entry.strip()]
+    if given["hostfile"]:
+        with open(given["hostfile"]) as file:
+            names += [line.split()[0] for line in file if line.strip() and not line.startswith("#")]
+    found = []
+    if given["host_discovery_script"]:
+        names.append("192.0.2.1")  # nobody's address: it stands for hosts that are not known yet
+        found.append(socket.gethostname())
+    for name in names:
+        try:
+            kind, _, _, _, address = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(kind, socket.SOCK_DGRAM) as probe:
+                probe.connect(address)  # sends nothing: the kernel chooses the interface
+                found.append(probe.getsockname()[0])
+        except OSError:
+            found.append(socket.gethostname())  # a name that only ssh knows
+    return list(dict.fromkeys(found)) or ["127.0.0.1"]
+
+
+class _Server:
+    """Gives the function to ranks that ask, and collects what they return. Threads: one that accepts, one for each
+    connection; results and failures may be read when the ranks have ended."""
+
+    def __init__(self, call, addresses):
+        self._call, self.key = call, secrets.token_hex(32)
+        self.results, self.failures = {}, {}
+        self.asked = False  # a rank has asked for the function
+        local = addresses == ["127.0.0.1"]
+        family = socket.AF_INET6 if any(":" in a for a in addresses) else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.bind(("127.0.0.1" if local else "", 0))
+        self._socket.listen(1024)
+        port = self._socket.getsockname()[1]
+        self.at = " ".join(f"{address}/{port}" for address in addresses)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                peer, _ = self._socket.accept()
+            except OSError:
+                return  # closed
+            threading.Thread(target=self._serve, args=(peer,), daemon=True).start()
+
+    def _serve(self, peer):
+        try:
+            with connection.Connection(peer.detach()) as rank:
+                key = self.key.encode()
+                connection.deliver_challenge(rank, key)
+                connection.answer_challenge(rank, key)
+                what, number, value = rank.recv()
+                if what == "call":
+                    self.asked = True
+                    rank.send_bytes(self._call)
+                    return
+                (self.results if what == "result" else self.failures)[number] = value  # a result is still pickled
+                rank.send("taken")
+        except (OSError, EOFError, connection.AuthenticationError):
+            pass  # not one of our ranks, or one that was killed: hvdrun says so
+
+    def close(self):
+        self._socket.close()
+
+
+def _environment(server):
+    env = dict(os.environ, HVD_RUN_AT=server.at, HVD_RUN_KEY=server.key)
+    # The ranks import what this program could import, but not what belongs to its Python itself.
+    own = tuple({os.path.abspath(p) + os.sep for p in (sys.prefix, sys.base_prefix)})
+    paths = [os.path.abspath(path) for path in sys.path]
+    paths = [p for p in paths if not (p + os.sep).startswith(own) or p == _root()]
+    env["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*paths, _root()]))
+    return env
+
+
+def _copy(stream, to, kept):
+    """Copies lines until the end of the stream. kept: takes the last ones that hvdrun itself has written."""
+    for line in stream:
+        if line.startswith("hvdrun:"):
+            kept.append(line.rstrip("\n"))
+        to.write(line)
+        to.flush()
+
+
+def _wait(command, env):
+    """Runs hvdrun; its output goes to sys.stdout and sys.stderr as it comes, also where these are a notebook's. Returns the
+    exit code and hvdrun's last messages."""
+    kept = collections.deque(maxlen=_LINES)
+    process = subprocess.Popen(
+        command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, errors="replace", bufsize=1,
+    )  # fmt: skip
+    copies = [
+        threading.Thread(target=_copy, args=(process.stdout, sys.stdout, kept), daemon=True),
+        threading.Thread(target=_copy, args=(process.stderr, sys.stderr, kept), daemon=True),
+    ]
+    try:
+        for thread in copies:
+            thread.start()
+        while process.poll() is None:  # in steps: a signal that another thread receives does not end a wait
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
+    except BaseException:  # such as KeyboardInterrupt
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        raise
+    finally:
+        for thread in copies:
+            thread.join(_STOP_S)
+    return process.returncode, list(kept)
+
+
+def _older_names(given, older):
+    for old, new in (("np", "num_proc"), ("min_np", "min_num_proc"), ("max_np", "max_num_proc")):
+        if older[old] is not None:
+            given[new] = older[old]
+    if older["network_interface"]:
+        warnings.warn("network_interface is the older name of network_interfaces", DeprecationWarning, stacklevel=3)
+        given["network_interfaces"] = older["network_interface"].split(",")
+
+
+# fmt: off
+def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=None, slots=None, reset_limit=None,
+        cooldown_range=None, hosts=None, hostfile=None, host_discovery_script=None, start_timeout=None, ssh_port=None,
+        ssh_identity_file=None, disable_cache=None, output_filename=None, verbose=None, use_gloo=None, use_mpi=None,
+        mpi_args=None, network_interface=None, network_interfaces=None, executable=None, np=None, min_np=None,
+        max_np=None):
+    # fmt: on
+    """Calls func(*args, **kwargs) on num_proc ranks; returns the list of what it returns on each, in the order of ranks.
+    What the ranks print appears here as it comes.
+
+    func calls hvd.init() itself. It and its arguments are pickled, by cloudpickle where that is installed: functions of a
+    notebook or of the main program need it.
+
+    num_proc (np): the number of ranks. min_num_proc, max_num_proc (min_np, max_np), slots, reset_limit, cooldown_range,
+    host_discovery_script: an elastic job, as hvdrun's options of these names; returns the results of the ranks that were
+    there at the end, at most min_num_proc of them. hosts: "h1:4,h2:4"; hostfile: the path of a list; without both, this
+    machine. start_timeout: seconds. output_filename: a folder for the ranks' output. network_interfaces: a list of names.
+    executable: the ranks' Python, this one by default. use_gloo, use_mpi, mpi_args and disable_cache change nothing: they
+    are there for programs written for Horovod.
+
+    Raises ValueError for wrong arguments, HvdError if a rank has failed; its text has hvdrun's cause, or the exception that
+    func has raised on the lowest rank."""
+    given = {name: value for name, value in locals().items() if name not in ("func", "args", "kwargs")}
+    _older_names(given, given)
+    if hosts is not None and hostfile is not None:
+        raise ValueError("hosts and hostfile: give one of them")
+    if use_gloo and use_mpi:
+        raise ValueError("use_gloo and use_mpi: give one of them; hvd needs neither")
+    try:
+        call = bytes(objects.dump((func, tuple(args), dict(kwargs or {}))))
+    except Exception as reason:
+        raise ValueError(f"{func!r} or its arguments cannot be pickled ({reason}); is cloudpickle installed?") from reason
+    server = _Server(call, _addresses(given))
+    try:
+        command = [_hvdrun(), *_options(given), "-x", "HVD_RUN_AT", "-x", "HVD_RUN_KEY", "-x", "PYTHONPATH",
+                   executable or sys.executable, "-m", "hvd._call"]  # fmt: skip
+        code, said = _wait(command, _environment(server))
+    finally:
+        server.close()
+    if code:
+        for number, text in sorted(server.failures.items()):
+            raise HvdError(f"run: rank {number} has failed: {text}")
+        if code == _USAGE and not server.asked:
+            raise ValueError("\n".join(["run: hvdrun refuses an argument", *said]))
+        raise HvdError("\n".join(["run: the job has failed", *said]))
+    results = [pickle.loads(value) for _, value in sorted(server.results.items())]
+    return results[: given["min_num_proc"]] if given["min_num_proc"] else results
