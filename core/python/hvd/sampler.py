@@ -149,15 +149,19 @@ class ElasticSampler:
 
     @property
     def processed_num(self):
-        """How many samples of the epoch all ranks together have used, as of the last commit."""
-        return self._before + len(self._order) - len(self._partition.unused())
+        """How many samples of the epoch all ranks together have used, if every rank has recorded as much as this one."""
+        return self._before + len(self._order) - len(self._unused())
+
+    def _unused(self):
+        """The positions of samples that are not used, if every rank has recorded as much as this one."""
+        partition = copy.copy(self._partition)
+        partition.counts = [self._recorded] * partition.size
+        return partition.unused()
 
     def state_dict(self):
         """The progress in the epoch as a dict, for a checkpoint. It assumes that every rank has recorded
         as much as this one."""
-        partition = copy.copy(self._partition)
-        partition.counts = [self._recorded] * partition.size
-        unused = partition.unused()
+        unused = self._unused()
         return {
             "epoch": self.epoch,
             "processed_num": self._before + len(self._order) - len(unused),
