@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "agent/checkbuild_gpu.h"
+#include "agent/horovod.h"
 #include "core/backend/mpi_library.h"
 #include "core/base/cleanup.h"
 #include "core/base/clock.h"
@@ -25,6 +26,7 @@
 #include "diagnostics/backends.h"
 
 #define PYTHON_MS 5000
+#define GLOO      "    [X] Gloo (not Gloo itself: hvd runs without MPI)\n"
 
 /* Prints the folder of each module without importing it: importing torch takes seconds. */
 static const char script[] = "import os, sys, importlib.util as u\n"
@@ -100,14 +102,14 @@ static void find_python(struct python *ret)
     }
 }
 
-static void print_frameworks(const struct python *python)
+static void print_frameworks(const struct python *python, bool horovod)
 {
     printf("Available Frameworks:\n");
     printf("    [%c] PyTorch", *python->torch ? 'X' : ' ');
     if (*python->executable)
         printf(" (%s%s)", python->executable,
                *python->torch && !*python->hvd ? ", which does not find the package hvd" : "");
-    printf("\n    [ ] TensorFlow\n    [ ] JAX\n    [X] C\n\n");
+    printf("\n    [ ] TensorFlow\n    [ ] JAX\n%s    [X] C\n\n", horovod ? "    [ ] MXNet\n" : "");
 }
 
 static bool has_program(const char *name)
@@ -146,24 +148,33 @@ static void print_mpi(const struct backends *here)
     printf("\n");
 }
 
-void checkbuild_print(void)
+void checkbuild_print(bool horovod)
 {
     struct backends here;
     struct python python;
     backends_look(&here);
     find_python(&python);
-    printf("hvd v%s:\n\n", HVD_VERSION);
-    print_frameworks(&python);
+    if (horovod)
+        printf("Horovod v" HOROVOD_VERSION ", by hvd v%s:\n\n", HVD_VERSION);
+    else
+        printf("hvd v%s:\n\n", HVD_VERSION);
+    print_frameworks(&python, horovod);
     printf("Available Controllers:\n"
            "    [X] hvdrun\n"
            "    [X] TCP (HVD_RENDEZVOUS, torchrun)\n"
            "    [%c] PMIx (mpirun, srun)\n"
-           "    [%c] Slurm\n\n",
+           "    [%c] Slurm\n",
            *here.pmix ? 'X' : ' ', has_program("srun") ? 'X' : ' ');
-    printf("Available Tensor Operations:\n"
+    if (horovod)
+        printf("    [%c] MPI (PMIx, see above)\n" GLOO, *here.pmix ? 'X' : ' ');
+    printf("\nAvailable Tensor Operations:\n"
            "    [%c] shared memory\n"
            "    [X] TCP\n",
            has_memfd() ? 'X' : ' ');
     checkbuild_print_gpu(python.torch, python.hvd);
+    if (horovod)
+        printf("    [ ] DDL\n    [ ] CCL\n");
     print_mpi(&here);
+    if (horovod)
+        printf(GLOO);
 }

@@ -6,7 +6,9 @@
 #ifndef HVD_AGENT_CHECKBUILD_H
 #define HVD_AGENT_CHECKBUILD_H
 
-/* Writes to standard output. */
-void checkbuild_print(void);
+#include <stdbool.h>
+
+/* Writes to standard output. horovod: with Horovod's rows, for programs that look for these. */
+void checkbuild_print(bool horovod);
 
 #endif

@@ -376,6 +376,7 @@ static int run(struct coordinator *c, const struct job_entry *entry, const struc
         explain_init(&c->core.explain, hosts_ranks(&job->hosts), job->output_dir);
     rc = printer_init(&c->core.printer, &c->core.loop, hosts_ranks(&job->hosts), !job->no_prefix,
                       job->output_dir, saved != NULL, on_drained, c, err);
+    c->core.printer.stamps = job->stamps;
     if (rc == 0)
         rc = take_signals(c, err);
     if (rc == 0)

@@ -10,6 +10,9 @@
 
 #include "core/base/err.h"
 
+/* The version of Horovod whose interface the package has. */
+#define HOROVOD_VERSION "0.28.1"
+
 /* Stores the folder's path. Looks where the Python package is in a checkout, in the bundle, and
  * where make install and pip put it: under the folder above that of this program. -ENOENT: it is in
  * none of these. */

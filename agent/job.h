@@ -37,6 +37,7 @@ struct job {
     char *metrics;    /* "[ADDR:]PORT" for the pages of each agent, NULL: none */
     bool doctor_said; /* the doctor's policy was given on the command line or in the job file */
     bool no_prefix;
+    bool stamps; /* each prefix begins with the time */
     /* The ranks' output, which is shown as it is, explains their exit codes; 1 of rank 0 is no
      * failure. */
     bool reports;

@@ -12,12 +12,10 @@
 
 #include "agent/expand.h"
 #include "agent/jobfields.h"
+#include "agent/yaml_file.h"
 #include "core/base/cleanup.h"
-#include "core/base/fd.h"
 #include "core/member/protocol.h"
 
-#define FILE_MAX   (1u << 20)
-#define NEST_MAX   500  /* most levels of nested brackets */
 #define FIELDS_MAX 1000 /* most fields of one mapping */
 #define VARS_MAX   5000
 
@@ -444,52 +442,15 @@ static int read_document(struct reading *r, struct job *job, struct err *err)
     return rc < 0 ? rc : take_places(r, job, spec, err);
 }
 
-/* The line on which brackets are nested too deeply, 0: none. Also counts brackets inside texts; a
- * normal manifest is far below the limit. */
-static size_t nested_line(const char *text, size_t len)
-{
-    size_t depth = 0, line = 1;
-    for (size_t i = 0; i < len; i++) {
-        line += text[i] == '\n';
-        if (text[i] == '[' || text[i] == '{')
-            depth++;
-        else if ((text[i] == ']' || text[i] == '}') && depth > 0)
-            depth--;
-        if (depth > NEST_MAX)
-            return line;
-    }
-    return 0;
-}
-
 int jobfile_read(struct job *job, const char *path, char *ret_ignored, size_t size, struct err *err)
 {
     struct reading r = {
         .path = path, .ignored = ret_ignored, .size = size, .ngiven = strings_count(job->env)};
-    yaml_parser_t parser;
-    auto_free char *text = NULL;
-    size_t len;
     ret_ignored[0] = '\0';
-    int rc = fd_read_file(path, FILE_MAX, &text, &len);
+    int rc = yaml_file_read(path, "job file", &r.doc, err);
     if (rc < 0)
-        return err_sys(err, -rc, "job file %s", path);
-    size_t line = nested_line(text, len);
-    if (line)
-        return err_set(err, EINVAL, "%s:%zu: brackets are nested too deeply", path, line);
-    if (!yaml_parser_initialize(&parser))
-        return err_set(err, ENOMEM, "no memory");
-    yaml_parser_set_input_string(&parser, (unsigned char *)text, len);
-    if (!yaml_parser_load(&parser, &r.doc)) {
-        /* libyaml does not always report a failed allocation: an error without a problem text
-         * was one. */
-        if (parser.error == YAML_MEMORY_ERROR || !parser.problem)
-            rc = err_set(err, ENOMEM, "%s: no memory", path);
-        else
-            rc = err_set(err, EINVAL, "%s:%zu: %s", path, parser.problem_mark.line + 1,
-                         parser.problem);
-    } else {
-        rc = read_document(&r, job, err);
-        yaml_document_delete(&r.doc);
-    }
-    yaml_parser_delete(&parser);
+        return rc;
+    rc = read_document(&r, job, err);
+    yaml_document_delete(&r.doc);
     return rc;
 }

@@ -14,6 +14,7 @@
 #include "agent/commands.h"
 #include "agent/coordinator.h"
 #include "agent/discovery.h"
+#include "agent/horovod.h"
 #include "agent/jobfile.h"
 #include "agent/options.h"
 #include "core/base/clock.h"
@@ -171,13 +172,15 @@ int main(int argc, char **argv)
             break;
         case OPTIONS_VERSION:
             printf("hvdrun %s\n", HVD_VERSION);
+            if (options.horovod)
+                printf("horovod " HOROVOD_VERSION " (its interface)\n");
             code = 0;
             break;
         case OPTIONS_EXPLAIN_STATES:
             code = explain_states();
             break;
         case OPTIONS_CHECK_BUILD:
-            checkbuild_print();
+            checkbuild_print(options.horovod);
             code = 0;
             break;
         case OPTIONS_DOCTOR:

@@ -8,9 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "agent/commands.h"
+#include "agent/horovod_config.h"
 #include "agent/options_private.h"
+#include "core/base/cleanup.h"
 #include "core/base/names.h"
 
 static bool is_optional(const struct option *option)
@@ -66,17 +69,82 @@ static int copy_command(struct job *job, char **words)
     return job->argv ? 0 : -ENOMEM;
 }
 
+/* ---- options from a file -------------------------------------------------------------------- */
+
+struct config {
+    struct options *options;
+    const bool *given; /* [options of the table] by the command line */
+};
+
+static bool is_given(const struct config *c, const struct option *option)
+{
+    size_t count;
+    const struct option *options = options_table(&count);
+    for (size_t i = 0; i < count; i++)
+        if (c->given[i] && options_same(&options[i], option))
+            return true;
+    return false;
+}
+
+static bool is_false(const char *value)
+{
+    return strcasecmp(value, "false") == 0 || strcasecmp(value, "no") == 0 ||
+           strcasecmp(value, "off") == 0;
+}
+
+/* A value of the configuration file, see horovod_config.h. */
+static int take_config(void *arg, const char *name, const char *value, const char *at,
+                       struct err *err)
+{
+    const struct config *c = arg;
+    const char *unused = NULL;
+    char opposite[160];
+    const struct option *option = find_option(name, &unused);
+    if (option && !option->arg && is_false(value)) {
+        snprintf(opposite, sizeof(opposite), "--no-%s",
+                 strncmp(name, "--", 2) == 0 ? name + 2 : name);
+        option = find_option(opposite, &unused);
+        if (!option)
+            return 0; /* false is the default */
+    }
+    if (!option && options_unused(name, strlen(name))) {
+        if (!is_false(value))
+            options_unused_say(options_unused(name, strlen(name)), name, strlen(name));
+        return 0;
+    }
+    if (!option) {
+        fprintf(stderr, "hvdrun: %s: no option %s, ignored\n", at, name);
+        return 0;
+    }
+    if (is_given(c, option))
+        return 0;
+    int rc = option->set(c->options, option->arg ? value : NULL, option->setting, err);
+    return rc < 0 ? err_prefix(err, "%s: %s", at, name) : 0;
+}
+
 int options_parse(struct options *ret, int argc, char **argv, struct err *err)
 {
     char pair[64];
+    size_t count;
+    const struct option *table = options_table(&count);
+    auto_free bool *given = calloc(count, sizeof(*given));
     *ret = (struct options){0};
     job_init(&ret->job);
+    if (!given)
+        return err_set(err, ENOMEM, "no memory");
     int i = 1;
     while (i < argc && argv[i][0] == '-' && argv[i][1]) {
         const char *word = argv[i++], *value;
         if (strcmp(word, "--") == 0)
             break;
         const struct option *option = find_option(word, &value);
+        const struct unused_option *unused = options_unused(word, strcspn(word, "="));
+        if (!option && unused) {
+            if (unused->takes_value && !strchr(word, '=') && i++ == argc)
+                return err_set(err, EINVAL, "%s needs a value", word);
+            options_unused_say(unused, word, strcspn(word, "="));
+            continue;
+        }
         if (!option)
             return err_set(err, EINVAL, "unknown option %s; see hvdrun --help", word);
         if (!option->arg && value)
@@ -96,9 +164,18 @@ int options_parse(struct options *ret, int argc, char **argv, struct err *err)
         int rc = option->set(ret, value, option->setting, err);
         if (rc < 0)
             return err_prefix(err, "%.*s", (int)strcspn(word, "="), word);
+        given[option - table] = true;
     }
+    struct config config = {.options = ret, .given = given};
+    int rc =
+        ret->config_file ? horovod_config_read(ret->config_file, take_config, &config, err) : 0;
+    if (rc < 0)
+        return rc;
     if (copy_command(&ret->job, argv + i) < 0)
         return err_set(err, ENOMEM, "no memory");
+    if (ret->what == OPTIONS_RUN && !ret->job.argv && !ret->job_file && ret->horovod &&
+        ret->job.verbose)
+        ret->what = OPTIONS_VERSION; /* horovodrun -v */
     if (ret->what == OPTIONS_RUN && !ret->job.argv && !ret->job_file)
         return err_set(err, EINVAL, "no command to run; see hvdrun --help");
     if (ret->what == OPTIONS_DOCTOR && (ret->job.argv || ret->job_file))
@@ -147,6 +224,10 @@ void options_help(void)
                strlen(head) > 28 ? 30 : 30 - (int)strlen(head), "", options[i].help);
     }
     printf(
+        "\n"
+        "horovodrun is hvdrun --horovod. It takes Horovod's other options, too, such as --gloo "
+        "and\n"
+        "--autotune, and says which of them change nothing.\n"
         "\n"
         "exit code: that of the first rank that failed, 128 + n for signal n; 127: command not\n"
         "found; 126: it cannot be run; 2: wrong usage; 1: anything else that went wrong.\n"

@@ -19,7 +19,9 @@ enum options_what {
 struct options {
     enum options_what what;
     struct job job;
-    const char *job_file; /* points into argv; NULL: none */
+    const char *job_file;    /* points into argv; NULL: none */
+    const char *config_file; /* the same */
+    bool horovod;            /* --horovod: for a program that imports horovod */
 };
 
 /* Options end at the first word that is no option, or at --; the rest is the command. On failure

@@ -7,6 +7,7 @@
 #ifndef HVD_AGENT_OPTIONS_PRIVATE_H
 #define HVD_AGENT_OPTIONS_PRIVATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "agent/options.h"
@@ -25,6 +26,20 @@ struct option {
 };
 
 const struct option *options_table(size_t *ret_n);
+
+/* Whether both set the same thing, as --stall-check and --no-stall-check do. */
+bool options_same(const struct option *a, const struct option *b);
+
+/* An option of horovodrun that changes nothing. why: what the user is told, NULL: nothing. */
+struct unused_option {
+    const char *names;
+    bool takes_value;
+    const char *why;
+};
+
+/* The first n bytes of word name it. NULL: there is none of this name. */
+const struct unused_option *options_unused(const char *word, size_t n);
+void options_unused_say(const struct unused_option *option, const char *word, size_t n);
 
 /* Parses a decimal integer in [min, max]. */
 int options_int(const char *value, int min, int max, int *ret, struct err *err);

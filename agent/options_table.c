@@ -35,6 +35,8 @@ static int set_cooldown(struct options *o, const char *value, const char *settin
 static int set_doctor(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_metrics(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_horovod(struct options *o, const char *value, const char *setting, struct err *err);
+static int set_variable(struct options *o, const char *value, const char *setting, struct err *err);
+static int set_config(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_flag(struct options *o, const char *value, const char *setting, struct err *err);
 
 static const struct option options[] = {
@@ -48,6 +50,9 @@ static const struct option options[] = {
     {"--output-filename", "DIR", "also write output to DIR/rank.N/stdout and stderr", set_output,
      NULL},
     {"--timeline-filename", "FILE", "write a Chrome trace of the collectives", set_timeline, NULL},
+    {"--timeline-mark-cycles", NULL, "mark each batch in it, too", set_variable,
+     "HVD_TIMELINE_MARK_CYCLES=1"},
+    {"--no-timeline-mark-cycles", NULL, "the default", set_variable, "HVD_TIMELINE_MARK_CYCLES=0"},
     {"--start-timeout", "SECONDS", "limit for agents to join, and for hvd_init (30)", set_number,
      "start"},
     {"--min-np|--min-num-proc", "N", "elastic: with fewer ranks the job waits (-np)", set_number,
@@ -66,10 +71,14 @@ static const struct option options[] = {
      "seconds before a failed rank or host is started again: first, longest", set_cooldown, NULL},
     {"--horovod", NULL, "the program imports horovod: let it find hvd under that name", set_horovod,
      NULL},
+    {"--config-file", "FILE", "options from Horovod's YAML file; the command line comes first",
+     set_config, NULL},
     {"--bind-to", "WHAT", "core (default), numa, none; no effect with more ranks than cores",
      set_bind, NULL},
     {"--report-bindings", NULL, "say where each rank may run", set_flag, "bindings"},
     {"--no-prefix", NULL, "print lines as they are, without [rank]<stdout>:", set_flag, "prefix"},
+    {"--prefix-output-with-timestamp|-prefix-timestamp", NULL, "the time before each [rank]",
+     set_flag, "stamps"},
     {"-p|--ssh-port", "PORT", "the port for ssh", set_number, "port"},
     {"-i|--ssh-identity-file", "FILE", "the private key for ssh", set_identity, NULL},
     {"--network-interface|--network-interfaces", "NAMES", "interfaces between hosts (HVD_IFACE)",
@@ -77,6 +86,11 @@ static const struct option options[] = {
     {"--fusion-threshold-mb", "N", "HVD_FUSION_THRESHOLD in MiB", set_setting, "FUSION_THRESHOLD"},
     {"--cycle-time-ms", "N", "HVD_CYCLE_TIME", set_setting, "CYCLE_TIME"},
     {"--cache-capacity", "N", "HVD_CACHE_CAPACITY", set_setting, "CACHE_CAPACITY"},
+    {"--no-stall-check", NULL, "do not report tensors that some ranks have not submitted",
+     set_variable, "HVD_STALL_CHECK_DISABLE=1"},
+    {"--stall-check", NULL, "the default", set_variable, "HVD_STALL_CHECK_DISABLE=0"},
+    {"--tcp", NULL, "NCCL without InfiniBand (NCCL_IB_DISABLE=1)", set_variable,
+     "NCCL_IB_DISABLE=1"},
     {"--stall-check-warning-time-seconds", "N", "HVD_STALL_CHECK_TIME_SECONDS", set_setting,
      "STALL_CHECK_TIME_SECONDS"},
     {"--stall-check-shutdown-time-seconds", "N", "HVD_STALL_SHUTDOWN_TIME_SECONDS", set_setting,
@@ -324,7 +338,33 @@ static int set_horovod(struct options *o, const char *value, const char *setting
     int rc = horovod_folder(folder, sizeof(folder), err);
     if (rc == 0 && job_setenv(&o->job, "HVD_HOROVOD", "1") < 0)
         rc = err_set(err, ENOMEM, "no memory");
+    o->horovod = rc == 0;
     return rc;
+}
+
+/* setting: "NAME=value". */
+static int set_variable(struct options *o, const char *value, const char *setting, struct err *err)
+{
+    char name[64];
+    size_t n = strcspn(setting, "=");
+    (void)value;
+    snprintf(name, sizeof(name), "%.*s", (int)n, setting);
+    return job_setenv(&o->job, name, setting + n + 1) < 0 ? err_set(err, ENOMEM, "no memory") : 0;
+}
+
+bool options_same(const struct option *a, const struct option *b)
+{
+    if (a == b)
+        return true;
+    return a->set == set_variable && b->set == set_variable &&
+           strncmp(a->setting, b->setting, strcspn(a->setting, "=") + 1) == 0;
+}
+
+static int set_config(struct options *o, const char *value, const char *setting, struct err *err)
+{
+    (void)setting;
+    o->config_file = value; /* read when the command line is known */
+    return *value ? 0 : err_set(err, EINVAL, "an empty name");
 }
 
 static int set_flag(struct options *o, const char *value, const char *setting, struct err *err)
@@ -336,6 +376,8 @@ static int set_flag(struct options *o, const char *value, const char *setting, s
         o->job.keep_places = true;
     else if (strcmp(setting, "prefix") == 0)
         o->job.no_prefix = true;
+    else if (strcmp(setting, "stamps") == 0)
+        o->job.stamps = true;
     else if (strcmp(setting, "verbose") == 0)
         o->job.verbose++;
     else if (strcmp(setting, "verbose twice") == 0)

@@ -151,19 +151,28 @@ static bool drop(struct printer *p, struct printer_stream *st, int stream, size_
     return true;
 }
 
+static void put_prefix(struct printer *p, int rank, int stream)
+{
+    char head[96];
+    time_t now = time(NULL);
+    struct tm local;
+    size_t n = 0;
+    if (p->stamps && localtime_r(&now, &local))
+        n = strftime(head, sizeof(head) - 48, "%a %b %d %H:%M:%S %Y", &local);
+    n += (size_t)snprintf(head + n, 48, "[%d]<%s>:", rank, frame_stream_name(stream));
+    sink_put(&p->sinks[stream], head, n);
+}
+
 /* Shows bytes of one line. whole: they end with its newline. */
 static void show(struct printer *p, int rank, int stream, const uint8_t *data, size_t n, bool whole)
 {
     struct printer_stream *st = &p->streams[rank][stream];
     struct sink *sink = &p->sinks[stream];
-    char head[48];
     if (drop(p, st, stream, n, whole))
         return;
     end_open_line(p, stream, st);
     if (p->prefix && p->open[stream] != st)
-        sink_put(
-            sink, head,
-            (size_t)snprintf(head, sizeof(head), "[%d]<%s>:", rank, frame_stream_name(stream)));
+        put_prefix(p, rank, stream);
     sink_put(sink, data, n);
     p->open[stream] = whole ? NULL : st;
 }

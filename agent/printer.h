@@ -31,7 +31,8 @@ struct printer {
     int nranks;
     int first_ranks; /* nranks at the start: determines the width of file names */
     bool prefix;
-    bool append;                     /* append to existing files */
+    bool stamps; /* with prefix: the time before it, as Horovod has it; set after printer_init() */
+    bool append; /* append to existing files */
     struct printer_stream **streams; /* [nranks], each an array of FRAME_STREAMS */
     char *dir;                       /* folder of the output files, NULL: none */
     struct sink sinks[FRAME_STREAMS];

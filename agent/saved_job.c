@@ -33,15 +33,15 @@ static json_t *job_pack(const struct job *job)
         texts[i] = texts[i] ? texts[i] : "";
     json_t *j = json_pack(
         "{s:o, s:o, s:o, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:b, s:b, "
-        "s:i, s:i}",
+        "s:b, s:i, s:i}",
         "texts", strings_pack(texts), "argv", strings_pack(job->argv), "env",
         strings_pack(job->env), "np", job->np, "min_np", job->min_np, "max_np", job->max_np,
         "keep_places", job->keep_places, "elastic_timeout", job->elastic_timeout, "reset_limit",
         job->reset_limit, "cooldown_min", job->cooldown_min, "cooldown_max", job->cooldown_max,
         "slots_per_host", job->slots_per_host, "start_timeout", job->start_timeout, "bind_to",
         bind_to_name(job->bind_to), "doctor", doctor_policy_name(job->doctor), "report_bindings",
-        job->report_bindings, "no_prefix", job->no_prefix, "verbose", job->verbose, "ssh_port",
-        job->ssh_port);
+        job->report_bindings, "no_prefix", job->no_prefix, "stamps", job->stamps, "verbose",
+        job->verbose, "ssh_port", job->ssh_port);
     json_t *hosts = json_array();
     for (int i = 0; i < job->hosts.n; i++) {
         const struct host *h = &job->hosts.list[i];
@@ -166,18 +166,19 @@ static int job_unpack(json_t *j, struct job *job, struct err *err)
 {
     json_t *texts = NULL, *argv = NULL, *env = NULL, *hosts = NULL;
     const char *bind = "", *doctor = "";
-    int report = 0, no_prefix = 0, places = 0;
+    int report = 0, no_prefix = 0, stamps = 0, places = 0; /* stamps: missing in 0.1.0's files */
     job->elastic = true;
     int rc = json_expect(
         j, WHAT ": job", err,
         "{s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:b, "
-        "s:b, s:i, s:i}",
+        "s:b, s?b, s:i, s:i}",
         "texts", &texts, "argv", &argv, "env", &env, "hosts", &hosts, "np", &job->np, "min_np",
         &job->min_np, "max_np", &job->max_np, "keep_places", &places, "elastic_timeout",
         &job->elastic_timeout, "reset_limit", &job->reset_limit, "cooldown_min", &job->cooldown_min,
         "cooldown_max", &job->cooldown_max, "slots_per_host", &job->slots_per_host, "start_timeout",
         &job->start_timeout, "bind_to", &bind, "doctor", &doctor, "report_bindings", &report,
-        "no_prefix", &no_prefix, "verbose", &job->verbose, "ssh_port", &job->ssh_port);
+        "no_prefix", &no_prefix, "stamps", &stamps, "verbose", &job->verbose, "ssh_port",
+        &job->ssh_port);
     if (rc == 0 &&
         (bind_to_parse(bind, &job->bind_to) < 0 || doctor_policy_parse(doctor, &job->doctor) < 0))
         rc = err_set(err, EINVAL, WHAT ": bind_to or doctor");
@@ -192,6 +193,7 @@ static int job_unpack(json_t *j, struct job *job, struct err *err)
     job->keep_places = places;
     job->report_bindings = report;
     job->no_prefix = no_prefix;
+    job->stamps = stamps;
     return rc < 0 ? rc : job_check(job, err);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fuzz_jobfile: any bytes as a job file, a host file, a -H list, and the output of a host discovery
- * script.
+ * fuzz_jobfile: any bytes as a job file, a configuration of horovodrun, a host file, a -H list, and
+ * the output of a host discovery script.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "agent/discovery.h"
+#include "agent/horovod_config.h"
 #include "agent/hosts.h"
 #include "agent/jobfile.h"
 
@@ -37,6 +38,14 @@ static void as_hosts(const char *path, const uint8_t *data, size_t size)
     hosts_fini(&hosts);
 }
 
+static int take(void *arg, const char *option, const char *value, const char *at, struct err *err)
+{
+    (void)arg, (void)err;
+    if (!option || !value || !strchr(at, ':'))
+        abort();
+    return 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct job job;
@@ -51,6 +60,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rc == 0 ? !job.argv || job.np < 1 : !err.msg[0])
         abort();
     job_fini(&job);
+    err = (struct err){0};
+    if (horovod_config_read(path, take, NULL, &err) < 0 && !err.msg[0])
+        abort();
     as_hosts(path, data, size);
     close(fd);
     return 0;

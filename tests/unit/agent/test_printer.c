@@ -90,6 +90,23 @@ static void prompt(void **state)
     assert_string_equal(printed(f), "[1]<stdout>:name? ");
 }
 
+static void stamps(void **state)
+{
+    struct fixture *f = *state;
+    char day[8], month[8], rest[64];
+    int date, hour, minute, second, year;
+    f->printer.stamps = true;
+    uint64_t begin = clock_ns();
+    put(f, 1, "line\n", 5);
+    while (!*printed(f) && clock_ns() < begin + 20 * CLOCK_S)
+        loop_once(&f->loop, 100);
+    const char *got = printed(f);
+    int n = sscanf(got, "%7s %7s %d %d:%d:%d %d%63s", day, month, &date, &hour, &minute, &second,
+                   &year, rest);
+    if (n != 8 || year < 2026 || strcmp(rest, "[1]<stdout>:line") != 0)
+        fail_msg("%d fields in: %s", n, got);
+}
+
 static void waiting_rank(void **state)
 {
     struct fixture *f = *state;
@@ -123,6 +140,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(prompt, setup, teardown),
+        cmocka_unit_test_setup_teardown(stamps, setup, teardown),
         cmocka_unit_test_setup_teardown(waiting_rank, setup, teardown),
     };
     return cmocka_run_group_tests_name("agent/printer", tests, NULL, NULL);

@@ -85,6 +85,7 @@ static struct saved_job example(void)
                          .cwd = (char *)"/data",
                          .start_timeout = 30,
                          .no_prefix = true,
+                         .stamps = true,
                          .verbose = 2,
                          .ssh_port = 2222};
     k.servers[0] = (struct saved_job_server){.address = "10.0.0.1", .port = 4711};
@@ -101,7 +102,7 @@ static void check_job(const struct job *a, const struct job *b)
     assert_null(a->argv[2]);
     assert_string_equal(a->env[0], b->env[0]);
     assert_null(a->output_dir);
-    assert_true(a->elastic && a->no_prefix && a->keep_places);
+    assert_true(a->elastic && a->no_prefix && a->stamps && a->keep_places);
     const int want[] = {
         b->np,           b->min_np,       b->max_np,         b->elastic_timeout, b->reset_limit,
         b->cooldown_min, b->cooldown_max, b->slots_per_host, b->start_timeout,   b->verbose,

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * horovod_config: see horovod_config.h.
+ */
+#include "agent/horovod_config.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "agent/yaml_file.h"
+
+struct reading {
+    const char *path;
+    yaml_document_t doc;
+    horovod_config_f *take;
+    void *arg;
+};
+
+/* An option is called as its section's prefix and its key are, with - for _; "enabled" as the
+ * section itself. */
+static const struct section {
+    const char *name, *prefix;
+} sections[] = {
+    {"params", ""},
+    {"autotune", "autotune-"},
+    {"timeline", "timeline-"},
+    {"stall_check", "stall-check-"},
+    {"library_options", ""},
+    {"logging", "log-"},
+};
+
+static void place(const struct reading *r, const yaml_node_t *node, char *dst, size_t size)
+{
+    snprintf(dst, size, "%s:%zu", r->path, node->start_mark.line + 1);
+}
+
+static int refuse(const struct reading *r, const yaml_node_t *node, const char *what,
+                  struct err *err)
+{
+    char at[512];
+    place(r, node, at, sizeof(at));
+    return err_set(err, EINVAL, "%s: %s", at, what);
+}
+
+static const char *text_of(const yaml_node_t *node)
+{
+    return node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : NULL;
+}
+
+static int pass(struct reading *r, const struct section *section, const yaml_node_t *key,
+                const yaml_node_t *value, struct err *err)
+{
+    char option[128], at[512];
+    const char *name = text_of(key), *text = text_of(value);
+    if (!name || !text)
+        return refuse(r, key, "want a name and one value", err);
+    bool whole = strcmp(name, "enabled") == 0;
+    int n = snprintf(option, sizeof(option), "--%s%s", section->prefix, whole ? "" : name);
+    if (n >= (int)sizeof(option))
+        return refuse(r, key, "a name that is too long", err);
+    if (whole && option[n - 1] == '-')
+        option[n - 1] = '\0';
+    for (char *c = option; *c; c++)
+        if (*c == '_')
+            *c = '-';
+    place(r, key, at, sizeof(at));
+    return *text ? r->take(r->arg, option, text, at, err) : 0;
+}
+
+static int read_section(struct reading *r, const yaml_node_t *key, const yaml_node_t *map,
+                        struct err *err)
+{
+    const struct section *section = NULL;
+    char at[512];
+    for (size_t i = 0; i < sizeof(sections) / sizeof(*sections) && text_of(key); i++)
+        if (strcmp(sections[i].name, text_of(key)) == 0)
+            section = &sections[i];
+    place(r, key, at, sizeof(at));
+    if (text_of(key) && strcmp(text_of(key), "controller") == 0) {
+        const char *text = text_of(map);
+        if (!text || (strcasecmp(text, "gloo") != 0 && strcasecmp(text, "mpi") != 0))
+            return refuse(r, map, "controller: want gloo or mpi", err);
+        return 0; /* hvd needs neither */
+    }
+    if (!section)
+        return r->take(r->arg, text_of(key) ? text_of(key) : "", "", at, err);
+    if (text_of(map) && !*text_of(map))
+        return 0; /* an empty section */
+    if (map->type != YAML_MAPPING_NODE)
+        return refuse(r, map, "want a mapping of names and values", err);
+    int rc = 0;
+    for (yaml_node_pair_t *p = map->data.mapping.pairs.start;
+         p < map->data.mapping.pairs.top && rc == 0; p++)
+        rc = pass(r, section, yaml_document_get_node(&r->doc, p->key),
+                  yaml_document_get_node(&r->doc, p->value), err);
+    return rc;
+}
+
+int horovod_config_read(const char *path, horovod_config_f *take, void *arg, struct err *err)
+{
+    struct reading r = {.path = path, .take = take, .arg = arg};
+    int rc = yaml_file_read(path, "configuration", &r.doc, err);
+    if (rc < 0)
+        return rc;
+    const yaml_node_t *root = yaml_document_get_root_node(&r.doc);
+    if (root && root->type != YAML_MAPPING_NODE)
+        rc = refuse(&r, root, "want a mapping of sections", err);
+    for (yaml_node_pair_t *p = root && rc == 0 ? root->data.mapping.pairs.start : NULL;
+         p && p < root->data.mapping.pairs.top && rc == 0; p++)
+        rc = read_section(&r, yaml_document_get_node(&r.doc, p->key),
+                          yaml_document_get_node(&r.doc, p->value), err);
+    yaml_document_delete(&r.doc);
+    return rc;
+}
