@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 
@@ -50,6 +51,8 @@ def test_failures():
         assert "Traceback" in said.getvalue() and "fails_on_last" in said.getvalue()
         with raises(hvd.HvdError, "the job has failed", "exited with code 7"):
             hvd.run(run_functions.dies, np=2)
+        with raises(hvd.HvdError, "rank 0 has ended with exit code 0 before func has returned"):
+            hvd.run(run_functions.exits, np=2)
         with raises(hvd.HvdError, "has failed: TypeError", "frame"):
             hvd.run(run_functions.returns_a_frame, np=1)
 
@@ -85,6 +88,23 @@ def test_options():
     assert options[-2:] == ["-v", "-v"] and "lo,eth0" in options and options.count("--min-np") == 1
     assert runner._addresses(dict(given, host_discovery_script=None)) == ["127.0.0.1"]
     assert runner._addresses(dict(given, host_discovery_script=None, hosts="127.0.0.1:2,127.0.0.2:2")) == ["127.0.0.1"]
+    assert runner._addresses(dict(given, host_discovery_script=None, hosts="localhost:2")) == ["127.0.0.1"]
+    assert runner._names(dict(given, hosts="a, b:2,[fd00::1]:4,[fd00::2]")) == ["a", "b", "fd00::1", "fd00::2"]
+
+
+def test_another_host():
+    """A rank that another agent starts, as on another host: the agent is started by a program in place of ssh."""
+    with tempfile.TemporaryDirectory() as folder:
+        rsh = os.path.join(folder, "rsh")
+        with open(rsh, "w") as file:
+            file.write('#!/bin/sh\nshift\nexec sh -c "$*"\n')
+        os.chmod(rsh, 0o700)
+        os.environ["HVD_RSH_AGENT"] = rsh
+        try:
+            found = hvd.run(run_functions.place, args=(1,), np=2, hosts="localhost:1,a-host-that-only-rsh-knows:1")
+        finally:
+            del os.environ["HVD_RSH_AGENT"]
+    assert found == [(0, 2, 1), (1, 2, 1)], found
 
 
 def test_strangers():

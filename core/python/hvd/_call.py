@@ -9,9 +9,8 @@ import traceback
 from multiprocessing import connection
 
 from .objects import dump
+from .runner import PATIENCE_S, opened
 from .world import is_initialized, rank
-
-_CONNECT_S = 30
 
 
 def _connect(at, key):
@@ -20,14 +19,11 @@ def _connect(at, key):
     for address in at.split():
         host, _, port = address.rpartition("/")
         try:
-            peer = socket.create_connection((host, int(port)), timeout=_CONNECT_S)
+            peer = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
         except OSError as reason:
             failure = failure or OSError(f"{host} port {port}: {reason}")
             continue
-        peer.settimeout(None)
-        asked = connection.Connection(peer.detach())
-        if not asked.poll(_CONNECT_S):
-            raise SystemExit(f"hvd.run: {host} port {port} does not speak: it is not the process that has called run()")
+        asked = opened(peer)
         connection.answer_challenge(asked, key)
         connection.deliver_challenge(asked, key)
         return asked

@@ -18,10 +18,12 @@ import contextlib
 import glob
 import os
 import pickle
+import re
 import secrets
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -35,6 +37,9 @@ _LINES = 15  # of hvdrun's own messages that an error shows
 _STOP_S = 20  # how long hvdrun has to end its ranks
 
 _USAGE = 2  # hvdrun's exit code for wrong usage
+
+#: How long both ends of a connection wait for bytes of the other one.
+PATIENCE_S = 30
 
 
 def _root():
@@ -84,13 +89,18 @@ def _options(given):
     return options
 
 
-def _addresses(given):
-    """Where ranks can reach this process: its own addresses towards the given hosts, or 127.0.0.1 if there are none."""
-    names = [entry.split(":")[0].strip() for entry in (given["hosts"] or "").split(",") if entry.strip()]
+def _names(given):
+    """The hosts of the arguments hosts and hostfile, without their slots."""
+    names = [entry.strip() for entry in (given["hosts"] or "").split(",") if entry.strip()]
     if given["hostfile"]:
         with open(given["hostfile"]) as file:
             names += [line.split()[0] for line in file if line.strip() and not line.startswith("#")]
-    found = []
+    return [re.fullmatch(r"\[(.*)\](:\d+)?|(.*?)(:\d+)?", name).expand(r"\1\3") for name in names]
+
+
+def _addresses(given):
+    """Where ranks can reach this process: its own addresses towards the given hosts, or 127.0.0.1 if there are none."""
+    names, found = _names(given), []
     if given["host_discovery_script"]:
         names.append("192.0.2.1")  # nobody's address: it stands for hosts that are not known yet
         found.append(socket.gethostname())
@@ -99,10 +109,19 @@ def _addresses(given):
             kind, _, _, _, address = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
             with socket.socket(kind, socket.SOCK_DGRAM) as probe:
                 probe.connect(address)  # sends nothing: the kernel chooses the interface
-                found.append(probe.getsockname()[0])
+                own = probe.getsockname()[0]
+            found.append("127.0.0.1" if own == "::1" else own)
         except OSError:
             found.append(socket.gethostname())  # a name that only ssh knows
     return list(dict.fromkeys(found)) or ["127.0.0.1"]
+
+
+def opened(peer):
+    """A connection of multiprocessing over a socket, which is closed with it. It raises OSError when nothing has come for
+    PATIENCE_S although it waits."""
+    peer.settimeout(None)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", PATIENCE_S, 0))
+    return connection.Connection(peer.detach())
 
 
 class _Server:
@@ -113,11 +132,12 @@ class _Server:
         self._call, self.key = call, secrets.token_hex(32)
         self.results, self.failures = {}, {}
         self.asked = False  # a rank has asked for the function
-        local = addresses == ["127.0.0.1"]
-        family = socket.AF_INET6 if any(":" in a for a in addresses) else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
-        self._socket.bind(("127.0.0.1" if local else "", 0))
-        self._socket.listen(1024)
+        if addresses == ["127.0.0.1"]:
+            self._socket = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        elif socket.has_dualstack_ipv6():
+            self._socket = socket.create_server(("", 0), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True)
+        else:
+            self._socket = socket.create_server(("", 0), backlog=1024)
         port = self._socket.getsockname()[1]
         self.at = " ".join(f"{address}/{port}" for address in addresses)
         threading.Thread(target=self._accept, daemon=True).start()
@@ -132,7 +152,7 @@ class _Server:
 
     def _serve(self, peer):
         try:
-            with connection.Connection(peer.detach()) as rank:
+            with opened(peer) as rank:
                 key = self.key.encode()
                 connection.deliver_challenge(rank, key)
                 connection.answer_challenge(rank, key)
@@ -241,6 +261,8 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
         call = bytes(objects.dump((func, tuple(args), dict(kwargs or {}))))
     except Exception as reason:
         raise ValueError(f"{func!r} or its arguments cannot be pickled ({reason}); is cloudpickle installed?") from reason
+    num_proc = given["num_proc"]
+    elastic = any(given[name] is not None for name in ("min_num_proc", "max_num_proc", "host_discovery_script"))
     server = _Server(call, _addresses(given))
     try:
         command = [_hvdrun(), *_options(given), "-x", "HVD_RUN_AT", "-x", "HVD_RUN_KEY", "-x", "PYTHONPATH",
@@ -254,5 +276,8 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
         if code == _USAGE and not server.asked:
             raise ValueError("\n".join(["run: hvdrun refuses an argument", *said]))
         raise HvdError("\n".join(["run: the job has failed", *said]))
+    lacking = [number for number in range(num_proc) if number not in server.results]
+    if lacking and not elastic:
+        raise HvdError(f"run: rank {lacking[0]} has ended with exit code 0 before func has returned")
     results = [pickle.loads(value) for _, value in sorted(server.results.items())]
     return results[: given["min_num_proc"]] if given["min_num_proc"] else results
