@@ -18,20 +18,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path[:0] = [os.path.join(ROOT, "core", "python"), os.path.dirname(os.path.abspath(__file__))]
 
 import run_functions  # noqa: E402
+from harness import raises  # noqa: E402
 
 import hvd  # noqa: E402
 from hvd import runner  # noqa: E402
-
-
-@contextlib.contextmanager
-def raises(kind, *words):
-    try:
-        yield
-    except kind as error:
-        for word in words:
-            assert word in str(error), f"{word!r} is not in: {error}"
-    else:
-        raise AssertionError(f"no {kind.__name__} was raised")
 
 
 def test_results():
