@@ -108,7 +108,8 @@ static void print_frameworks(const struct python *python, bool horovod)
     printf("    [%c] PyTorch", *python->torch ? 'X' : ' ');
     if (*python->executable)
         printf(" (%s%s)", python->executable,
-               *python->torch && !*python->hvd ? ", which does not find the package hvd" : "");
+               *python->torch && !*python->hvd && !horovod ? ", which does not find the package hvd"
+                                                           : "");
     printf("\n    [ ] TensorFlow\n    [ ] JAX\n%s    [X] C\n\n", horovod ? "    [ ] MXNet\n" : "");
 }
 

@@ -33,6 +33,21 @@ static int own_folder(char *dst, size_t size, struct err *err)
     return 0;
 }
 
+/* Copies a path so that glob() takes each character as it is. -ENAMETOOLONG. */
+static int escape(char *dst, size_t size, const char *path)
+{
+    size_t n = 0;
+    for (; *path; path++) {
+        if (n + 3 > size)
+            return -ENAMETOOLONG;
+        if (strchr("*?[]\\", *path))
+            dst[n++] = '\\';
+        dst[n++] = *path;
+    }
+    dst[n] = '\0';
+    return 0;
+}
+
 /* Stores the first folder that the pattern finds. */
 static int find(const char *pattern, char *dst, size_t size)
 {
@@ -49,12 +64,14 @@ static int find(const char *pattern, char *dst, size_t size)
 
 int horovod_folder(char *dst, size_t size, struct err *err)
 {
-    char here[PATH_MAX], pattern[PATH_MAX + 64];
+    char here[PATH_MAX], plain[2 * PATH_MAX], pattern[2 * PATH_MAX + 64];
     int rc = own_folder(here, sizeof(here), err);
+    if (rc == 0 && escape(plain, sizeof(plain), here) < 0)
+        rc = err_set(err, ENAMETOOLONG, "the folder of this program has too long a name");
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
-        snprintf(pattern, sizeof(pattern), "%s/%s", here, places[i]);
+        snprintf(pattern, sizeof(pattern), "%s/%s", plain, places[i]);
         if (find(pattern, dst, size) == 0)
             return 0;
     }

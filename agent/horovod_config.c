@@ -11,25 +11,33 @@
 #include <strings.h>
 
 #include "agent/yaml_file.h"
+#include "core/base/names.h"
 
 struct reading {
     const char *path;
     yaml_document_t doc;
     horovod_config_f *take;
+    horovod_unknown_f *unknown;
     void *arg;
 };
 
-/* An option is called as its section's prefix and its key are, with - for _; "enabled" as the
- * section itself. */
+/* The values of each section. An option is called as its section's prefix and its key are, with -
+ * for
+ * _; "enabled" as the section itself. */
 static const struct section {
-    const char *name, *prefix;
+    const char *name, *prefix, *keys;
 } sections[] = {
-    {"params", ""},
-    {"autotune", "autotune-"},
-    {"timeline", "timeline-"},
-    {"stall_check", "stall-check-"},
-    {"library_options", ""},
-    {"logging", "log-"},
+    {"params", "",
+     "fusion_threshold_mb|cycle_time_ms|cache_capacity|hierarchical_allreduce|"
+     "hierarchical_allgather|torus_allreduce"},
+    {"autotune", "autotune-",
+     "enabled|log_file|warmup_samples|steps_per_sample|bayes_opt_max_samples|"
+     "gaussian_process_noise"},
+    {"timeline", "timeline-", "filename|mark_cycles"},
+    {"stall_check", "stall-check-", "enabled|warning_time_seconds|shutdown_time_seconds"},
+    {"library_options", "",
+     "mpi_threads_disable|num_nccl_streams|thread_affinity|gloo_timeout_seconds"},
+    {"logging", "log-", "level|with_timestamp|hide_timestamp"},
 };
 
 static void place(const struct reading *r, const yaml_node_t *node, char *dst, size_t size)
@@ -50,6 +58,14 @@ static const char *text_of(const yaml_node_t *node)
     return node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : NULL;
 }
 
+/* Whether it is YAML's null: nothing, ~ or null, without quotes. */
+static bool is_null(const yaml_node_t *node)
+{
+    const char *text = text_of(node);
+    return text && node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+           (!*text || strcmp(text, "~") == 0 || strcasecmp(text, "null") == 0);
+}
+
 static int pass(struct reading *r, const struct section *section, const yaml_node_t *key,
                 const yaml_node_t *value, struct err *err)
 {
@@ -57,17 +73,19 @@ static int pass(struct reading *r, const struct section *section, const yaml_nod
     const char *name = text_of(key), *text = text_of(value);
     if (!name || !text)
         return refuse(r, key, "want a name and one value", err);
+    if (is_null(value))
+        return 0;
+    place(r, key, at, sizeof(at));
+    if (!names_have(section->keys, name, strlen(name)))
+        return r->unknown(r->arg, name, at);
     bool whole = strcmp(name, "enabled") == 0;
     int n = snprintf(option, sizeof(option), "--%s%s", section->prefix, whole ? "" : name);
-    if (n >= (int)sizeof(option))
-        return refuse(r, key, "a name that is too long", err);
     if (whole && option[n - 1] == '-')
         option[n - 1] = '\0';
     for (char *c = option; *c; c++)
         if (*c == '_')
             *c = '-';
-    place(r, key, at, sizeof(at));
-    return *text ? r->take(r->arg, option, text, at, err) : 0;
+    return r->take(r->arg, option, text, at, err);
 }
 
 static int read_section(struct reading *r, const yaml_node_t *key, const yaml_node_t *map,
@@ -86,8 +104,8 @@ static int read_section(struct reading *r, const yaml_node_t *key, const yaml_no
         return 0; /* hvd needs neither */
     }
     if (!section)
-        return r->take(r->arg, text_of(key) ? text_of(key) : "", "", at, err);
-    if (text_of(map) && !*text_of(map))
+        return r->unknown(r->arg, text_of(key) ? text_of(key) : "", at);
+    if (is_null(map))
         return 0; /* an empty section */
     if (map->type != YAML_MAPPING_NODE)
         return refuse(r, map, "want a mapping of names and values", err);
@@ -99,9 +117,10 @@ static int read_section(struct reading *r, const yaml_node_t *key, const yaml_no
     return rc;
 }
 
-int horovod_config_read(const char *path, horovod_config_f *take, void *arg, struct err *err)
+int horovod_config_read(const char *path, horovod_config_f *take, horovod_unknown_f *unknown,
+                        void *arg, struct err *err)
 {
-    struct reading r = {.path = path, .take = take, .arg = arg};
+    struct reading r = {.path = path, .take = take, .unknown = unknown, .arg = arg};
     int rc = yaml_file_read(path, "configuration", &r.doc, err);
     if (rc < 0)
         return rc;

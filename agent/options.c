@@ -13,7 +13,6 @@
 #include "agent/commands.h"
 #include "agent/horovod_config.h"
 #include "agent/options_private.h"
-#include "core/base/cleanup.h"
 #include "core/base/names.h"
 
 static bool is_optional(const struct option *option)
@@ -71,17 +70,12 @@ static int copy_command(struct job *job, char **words)
 
 /* ---- options from a file -------------------------------------------------------------------- */
 
-struct config {
-    struct options *options;
-    const bool *given; /* [options of the table] by the command line */
-};
-
-static bool is_given(const struct config *c, const struct option *option)
+/* Whether the command line has set this variable, or -x has. */
+static bool is_given(const struct options *o, const char *variable)
 {
-    size_t count;
-    const struct option *options = options_table(&count);
-    for (size_t i = 0; i < count; i++)
-        if (c->given[i] && options_same(&options[i], option))
+    size_t n = strlen(variable);
+    for (char **e = o->job.env; e && *e; e++)
+        if (strncmp(*e, variable, n) == 0 && (*e)[n] == '=')
             return true;
     return false;
 }
@@ -92,46 +86,43 @@ static bool is_false(const char *value)
            strcasecmp(value, "off") == 0;
 }
 
-/* A value of the configuration file, see horovod_config.h. */
+/* A value of the configuration file, see horovod_config.h. Each is a variable of the ranks. */
 static int take_config(void *arg, const char *name, const char *value, const char *at,
                        struct err *err)
 {
-    const struct config *c = arg;
+    struct options *o = arg;
     const char *unused = NULL;
-    char opposite[160];
+    char opposite[160], variable[96];
     const struct option *option = find_option(name, &unused);
     if (option && !option->arg && is_false(value)) {
-        snprintf(opposite, sizeof(opposite), "--no-%s",
-                 strncmp(name, "--", 2) == 0 ? name + 2 : name);
+        snprintf(opposite, sizeof(opposite), "--no-%s", name + 2);
         option = find_option(opposite, &unused);
-        if (!option)
-            return 0; /* false is the default */
-    }
-    if (!option && options_unused(name, strlen(name))) {
-        if (!is_false(value))
-            options_unused_say(options_unused(name, strlen(name)), name, strlen(name));
-        return 0;
     }
     if (!option) {
-        fprintf(stderr, "hvdrun: %s: no option %s, ignored\n", at, name);
+        const struct unused_option *other = options_unused(name, strlen(name));
+        if (other && !is_false(value))
+            options_unused_say(other, name, strlen(name));
         return 0;
     }
-    if (is_given(c, option))
+    options_variable(option, variable, sizeof(variable));
+    if (is_given(o, variable))
         return 0;
-    int rc = option->set(c->options, option->arg ? value : NULL, option->setting, err);
+    int rc = option->set(o, option->arg ? value : NULL, option->setting, err);
     return rc < 0 ? err_prefix(err, "%s: %s", at, name) : 0;
+}
+
+static int unknown_config(void *arg, const char *name, const char *at)
+{
+    (void)arg;
+    fprintf(stderr, "hvdrun: %s: no setting %s, ignored\n", at, name);
+    return 0;
 }
 
 int options_parse(struct options *ret, int argc, char **argv, struct err *err)
 {
     char pair[64];
-    size_t count;
-    const struct option *table = options_table(&count);
-    auto_free bool *given = calloc(count, sizeof(*given));
     *ret = (struct options){0};
     job_init(&ret->job);
-    if (!given)
-        return err_set(err, ENOMEM, "no memory");
     int i = 1;
     while (i < argc && argv[i][0] == '-' && argv[i][1]) {
         const char *word = argv[i++], *value;
@@ -164,17 +155,15 @@ int options_parse(struct options *ret, int argc, char **argv, struct err *err)
         int rc = option->set(ret, value, option->setting, err);
         if (rc < 0)
             return err_prefix(err, "%.*s", (int)strcspn(word, "="), word);
-        given[option - table] = true;
     }
-    struct config config = {.options = ret, .given = given};
-    int rc =
-        ret->config_file ? horovod_config_read(ret->config_file, take_config, &config, err) : 0;
+    int rc = ret->config_file
+                 ? horovod_config_read(ret->config_file, take_config, unknown_config, ret, err)
+                 : 0;
     if (rc < 0)
         return rc;
     if (copy_command(&ret->job, argv + i) < 0)
         return err_set(err, ENOMEM, "no memory");
-    if (ret->what == OPTIONS_RUN && !ret->job.argv && !ret->job_file && ret->horovod &&
-        ret->job.verbose)
+    if (argc == 3 && ret->horovod && ret->job.verbose)
         ret->what = OPTIONS_VERSION; /* horovodrun -v */
     if (ret->what == OPTIONS_RUN && !ret->job.argv && !ret->job_file)
         return err_set(err, EINVAL, "no command to run; see hvdrun --help");

@@ -27,8 +27,8 @@ struct option {
 
 const struct option *options_table(size_t *ret_n);
 
-/* Whether both set the same thing, as --stall-check and --no-stall-check do. */
-bool options_same(const struct option *a, const struct option *b);
+/* Stores the name of the variable that the option sets for the ranks; "": it sets none. */
+void options_variable(const struct option *option, char *dst, size_t size);
 
 /* An option of horovodrun that changes nothing. why: what the user is told, NULL: nothing. */
 struct unused_option {

@@ -3,10 +3,13 @@
  * options_table: the table of hvdrun's options, and the functions that set them. See
  * options_private.h.
  */
+#include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,6 +40,7 @@ static int set_metrics(struct options *o, const char *value, const char *setting
 static int set_horovod(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_variable(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_config(struct options *o, const char *value, const char *setting, struct err *err);
+static int set_end_with(struct options *o, const char *value, const char *setting, struct err *err);
 static int set_flag(struct options *o, const char *value, const char *setting, struct err *err);
 
 static const struct option options[] = {
@@ -73,6 +77,8 @@ static const struct option options[] = {
      NULL},
     {"--config-file", "FILE", "options from Horovod's YAML file; the command line comes first",
      set_config, NULL},
+    {"--end-with", "PID", "end the job when the program that has started hvdrun ends", set_end_with,
+     NULL},
     {"--bind-to", "WHAT", "core (default), numa, none; no effect with more ranks than cores",
      set_bind, NULL},
     {"--report-bindings", NULL, "say where each rank may run", set_flag, "bindings"},
@@ -352,12 +358,15 @@ static int set_variable(struct options *o, const char *value, const char *settin
     return job_setenv(&o->job, name, setting + n + 1) < 0 ? err_set(err, ENOMEM, "no memory") : 0;
 }
 
-bool options_same(const struct option *a, const struct option *b)
+void options_variable(const struct option *option, char *dst, size_t size)
 {
-    if (a == b)
-        return true;
-    return a->set == set_variable && b->set == set_variable &&
-           strncmp(a->setting, b->setting, strcspn(a->setting, "=") + 1) == 0;
+    *dst = '\0';
+    if (option->set == set_setting)
+        snprintf(dst, size, "HVD_%s", option->setting);
+    else if (option->set == set_variable)
+        snprintf(dst, size, "%.*s", (int)strcspn(option->setting, "="), option->setting);
+    else if (option->set == set_timeline)
+        snprintf(dst, size, "HVD_TIMELINE");
 }
 
 static int set_config(struct options *o, const char *value, const char *setting, struct err *err)
@@ -365,6 +374,21 @@ static int set_config(struct options *o, const char *value, const char *setting,
     (void)setting;
     o->config_file = value; /* read when the command line is known */
     return *value ? 0 : err_set(err, EINVAL, "an empty name");
+}
+
+/* The process id tells whether that program had ended before this call. */
+static int set_end_with(struct options *o, const char *value, const char *setting, struct err *err)
+{
+    int pid = 0;
+    (void)o, (void)setting;
+    int rc = options_int(value, 1, INT_MAX, &pid, err);
+    if (rc < 0)
+        return rc;
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0)
+        return err_sys(err, errno, "prctl");
+    if (getppid() != pid)
+        return err_set(err, EINVAL, "process %d has not started this one, or has ended", pid);
+    return 0;
 }
 
 static int set_flag(struct options *o, const char *value, const char *setting, struct err *err)

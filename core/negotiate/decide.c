@@ -186,13 +186,14 @@ static int refuse(struct negotiate *n, struct tensor *e, const struct err *why)
 /* Whether e is an operation that ranks which have joined do not take part in. */
 static bool joined_lack(const struct negotiate *n, const struct tensor *e, struct err *ret_why)
 {
-    if (!n->config.join_sums || !join_some(n) || e->want.kind == HVD_ALLREDUCE ||
-        e->want.kind == HVD_BARRIER)
+    enum hvd_kind asked = signature_asked(&e->want);
+    if (!n->config.join_sums || !join_some(n) || asked == HVD_ALLREDUCE || asked == HVD_BARRIER)
         return false;
-    err_set(ret_why, EINVAL,
-            "%s is not possible while a rank has joined (hvd_join()): HVD_JOIN_ALL=0 is set, as "
-            "Horovod has it",
-            hvd_kind_name(signature_asked(&e->want)));
+    err_set(
+        ret_why, EINVAL,
+        "%s is not possible while a rank has joined (hvd_join()), as in Horovod; HVD_JOIN_ALL=1 "
+        "allows it",
+        hvd_kind_name(asked));
     return true;
 }
 

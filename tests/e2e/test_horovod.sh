@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Programs written for Horovod, unedited: tests/programs/horovod_digits.py under horovodrun and mpirun, on 1, 2 and 4 ranks,
-# with each of its options; horovod.run(); horovodrun's own options.
+# with each of its options; an elastic program; horovod.run(); horovodrun's own options.
 # timeout: 900
 # takes: 60 s
 # shellcheck disable=SC2154,SC2317  # what common.sh sets; called by check
@@ -43,6 +43,13 @@ under_mpirun() {
     PYTHONPATH=$(PYTHONPATH=core/python "$PY" -c 'import hvd.horovod_alias as a; print(a.FOLDER)') \
         timeout -k 5 200 mpirun -np 2 --oversubscribe --allow-run-as-root -x PYTHONPATH -x HVD_LIBRARY \
         "$PY" "$DIGITS" --dropout 0 | grep -q 'epoch 3 .* size 2'
+}
+# A rank dies in the middle of an epoch, and another one comes: all begin the function anew.
+survives() {
+    timeout -k 5 200 "$BUILD/horovodrun" -np 3 --min-np 2 --max-np 3 --doctor=off --blacklist-cooldown-range 1 1 \
+        "$PY" tests/programs/horovod_elastic.py "$TMP/mark" >"$TMP/said" 2>&1 || { cat "$TMP/said" && return 1; }
+    cat "$TMP/said"
+    [ -e "$TMP/mark" ] && grep -q 'epoch 3 loss' "$TMP/said" && [ "$(grep -c 'done on' "$TMP/said")" -ge 2 ]
 }
 functions() {
     cat >"$TMP/functions.py" <<'END'
@@ -86,6 +93,7 @@ if command -v mpirun >/dev/null; then
 else
     skip_part mpirun openmpi-bin "there is no mpirun"
 fi
+check 'an elastic program' survives
 check 'horovod.run()' functions
 check "horovodrun's options" takes_options
 check 'check-build' says_what_there_is

@@ -46,6 +46,14 @@ static int take(void *arg, const char *option, const char *value, const char *at
     return 0;
 }
 
+static int unknown(void *arg, const char *name, const char *at)
+{
+    (void)arg;
+    if (!name || !strchr(at, ':'))
+        abort();
+    return 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct job job;
@@ -61,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     job_fini(&job);
     err = (struct err){0};
-    if (horovod_config_read(path, take, NULL, &err) < 0 && !err.msg[0])
+    if (horovod_config_read(path, take, unknown, NULL, &err) < 0 && !err.msg[0])
         abort();
     as_hosts(path, data, size);
     close(fd);

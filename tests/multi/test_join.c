@@ -283,7 +283,7 @@ static int refused(enum hvd_kind kind, int size, bool joined)
 static int by_the_rule(int size, bool joined)
 {
     static const enum hvd_kind kinds[] = {HVD_ALLGATHER, HVD_BROADCAST, HVD_ALLTOALL,
-                                          HVD_REDUCESCATTER};
+                                          HVD_REDUCESCATTER, HVD_REDUCE};
     int rc = zeros_count(HVD_MAX, -2, joined ? 0 : -2);
     rc = rc ? rc : zeros_count(HVD_MIN, 3, joined ? 0 : 3);
     rc = rc ? rc : zeros_count(HVD_PRODUCT, 1, joined ? 0 : 1);

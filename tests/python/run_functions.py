@@ -19,7 +19,7 @@ def fails_on_last():
     hvd.init()
     if hvd.rank() == hvd.size() - 1:
         raise KeyError("no such sample")
-    return hvd.rank()
+    hvd.barrier()
 
 
 def dies():
@@ -46,3 +46,14 @@ def waits():
 
 def secrets():
     return [name for name in os.environ if name.startswith("HVD_RUN_")]
+
+
+def writes_pid(file):
+    with open(file, "a") as lines:
+        lines.write(f"{os.getpid()}\n")
+    waits()
+
+
+def prints_much():
+    print("\u00e9" * 1000000, flush=True)
+    return 1

@@ -9,6 +9,7 @@ import io
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -21,7 +22,7 @@ import run_functions  # noqa: E402
 from harness import raises  # noqa: E402
 
 import hvd  # noqa: E402
-from hvd import runner  # noqa: E402
+from hvd import _call, runner  # noqa: E402
 
 
 def test_results():
@@ -36,8 +37,8 @@ def test_results():
 
 def test_failures():
     with contextlib.redirect_stderr(io.StringIO()) as said:
-        with raises(hvd.HvdError, "rank 1 has failed: KeyError: 'no such sample'"):
-            hvd.run(run_functions.fails_on_last, np=2)
+        with raises(hvd.HvdError, "rank 1 has failed: KeyError: 'no such sample'", "likely cause"):
+            hvd.run(run_functions.fails_on_last, np=2)  # the other one waits for it, and fails because of that
         assert "Traceback" in said.getvalue() and "fails_on_last" in said.getvalue()
         with raises(hvd.HvdError, "the job has failed", "exited with code 7"):
             hvd.run(run_functions.dies, np=2)
@@ -61,6 +62,10 @@ def test_refused():
         hvd.run(run_functions.place, hosts="a:1", hostfile="b")
     with raises(ValueError, "use_gloo and use_mpi"):
         hvd.run(run_functions.place, use_gloo=True, use_mpi=True)
+    with raises(TypeError, "args should be a tuple"):
+        hvd.run(run_functions.place, args=1)
+    with raises(TypeError, "needs a function"):
+        hvd.run("place")
     with raises(ValueError, "cannot be pickled"):
         hvd.run(run_functions.place, args=(sys._getframe(),))
     with contextlib.redirect_stderr(io.StringIO()), raises(ValueError, "-np", "want an integer"):
@@ -76,7 +81,13 @@ def test_options():
     )  # fmt: skip
     options = runner._options(given)
     assert options[-2:] == ["-v", "-v"] and "lo,eth0" in options and options.count("--min-np") == 1
+    assert runner._options(dict(given, network_interfaces="lo,eth0")) == options
     assert runner._addresses(dict(given, host_discovery_script=None)) == ["127.0.0.1"]
+    with tempfile.NamedTemporaryFile("w") as hostfile:
+        print("localhost slots=2\n127.0.0.1:3#here\n  # none\n[::1]:2\n", file=hostfile, flush=True)
+        assert runner._names(dict(given, hostfile=hostfile.name)) == ["localhost", "127.0.0.1", "::1"]
+        assert runner._addresses(dict(given, host_discovery_script=None, hostfile=hostfile.name)) == ["127.0.0.1"]
+    assert "127.0.0.1" not in runner._addresses(dict(given, host_discovery_script=None, hosts="localhost,not.a.host"))
     assert runner._addresses(dict(given, host_discovery_script=None, hosts="127.0.0.1:2,127.0.0.2:2")) == ["127.0.0.1"]
     assert runner._addresses(dict(given, host_discovery_script=None, hosts="localhost:2")) == ["127.0.0.1"]
     assert runner._names(dict(given, hosts="a, b:2,[fd00::1]:4,[fd00::2]")) == ["a", "b", "fd00::1", "fd00::2"]
@@ -98,23 +109,93 @@ def test_another_host():
 
 
 def test_strangers():
-    """What does not know the key gets nothing, and does not stop the ranks."""
+    """What does not know the key gets nothing and says nothing, and does not stop the ranks."""
     server = runner._Server(b"the function", ["127.0.0.1"])
     host, port = server.at.split("/")
-    idle = socket.create_connection((host, int(port)))
-    with socket.create_connection((host, int(port))) as peer:
-        peer.settimeout(20)
-        peer.sendall(b"\0\0\0\4abcd")
-        got = b""
-        with contextlib.suppress(ConnectionError):
-            while data := peer.recv(4096):
-                got += data
-        assert b"the function" not in got, got
-    from hvd import _call
-
-    assert _call._ask((server.at, server.key.encode()), "call", None) == b"the function"
+    at = host, int(port)
+    idle = socket.create_connection(at)
+    for said in (bytes(32) + bytes(40) + b"call 0", bytes(32) + b"\xff" * 40, bytes(32 + 8) + bytes(32)):
+        with socket.create_connection(at) as peer:
+            peer.settimeout(20)
+            peer.sendall(said)
+            got = b""
+            with contextlib.suppress(ConnectionError):
+                while data := peer.recv(4096):
+                    got += data
+            assert len(got) == 32, got
+    where = [at], server.key.encode()
+    assert _call._ask(where, "call", 0) == b"the function"
+    assert _call._ask(where, "failure", 1, b"text") == b"taken" and server.failures == [(1, "text")]
+    for wrong in ([at], b"another key"), ([], server.key.encode()):
+        with raises(SystemExit, "cannot reach"):
+            _call._ask(wrong, "result", 0, b"forged")
+    assert not server.results
     idle.close()
     server.close()
+    with raises(SystemExit, "cannot reach"):
+        _call._ask(where, "call", 0)
+    assert not server._thread.is_alive()
+
+
+def test_a_relay():
+    """Who stands between a rank and this process can pass messages on, but not change them or say something."""
+    server = runner._Server(b"the function", ["127.0.0.1"])
+    at = "127.0.0.1", int(server.at.split("/")[1])
+    with socket.create_server(("127.0.0.1", 0)) as relay:
+
+        def between():
+            rank, _ = relay.accept()
+            with rank, socket.create_connection(at) as real:
+                real.sendall(rank.recv(32, socket.MSG_WAITALL))
+                rank.sendall(real.recv(32, socket.MSG_WAITALL))
+                real.sendall(rank.recv(4096))
+                with contextlib.suppress(OSError):
+                    real.sendall(rank.recv(4096))
+                    rank.sendall(real.recv(40, socket.MSG_WAITALL) + b"not the function"[: len(b"the function")])
+
+        thread = threading.Thread(target=between)
+        thread.start()
+        with raises(SystemExit, "does not know the key"):
+            _call._ask(([relay.getsockname()], server.key.encode()), "call", 0)
+        thread.join(20)
+    server.close()
+
+
+def test_end_of_the_program():
+    """hvdrun and its ranks end with the program, however that ends."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "pids")
+        code = f"import sys; sys.path[:0] = {sys.path[:2]!r}; import hvd, run_functions as f; hvd.run(f.writes_pid, ({file!r},), np=2)"
+        program = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+        began = time.monotonic()
+        pids = []
+        while len(pids) < 2 and time.monotonic() - began < 60:
+            time.sleep(0.05)
+            with contextlib.suppress(OSError, ValueError), open(file) as lines:
+                pids = [int(line) for line in lines if line.endswith("\n")]
+        program.kill()
+        program.wait()
+        assert len(pids) == 2
+        while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+            assert time.monotonic() - began < 100, pids
+            time.sleep(0.05)
+
+
+def test_output_that_nobody_takes():
+    """The ranks do not wait for a reader that has gone, or cannot show what they print."""
+
+    class Gone:
+        encoding = "ascii"
+
+        def write(self, text):
+            text.encode("ascii")
+            raise BrokenPipeError
+
+        def flush(self):
+            pass
+
+    with contextlib.redirect_stdout(Gone()):
+        assert hvd.run(run_functions.prints_much, np=2) == [1, 1]
 
 
 def test_functions_of_this_program():

@@ -3,52 +3,52 @@
 it, and sends back what it returns. runner.py has the other end."""
 import os
 import pickle
-import socket
 import sys
 import traceback
-from multiprocessing import connection
 
+from ._channel import connect
 from .objects import dump
-from .runner import PATIENCE_S, opened
-from .world import is_initialized, rank
+from .world import before_shutdown, is_initialized, rank
 
-
-def _connect(at, key):
-    """A connection to the first of the addresses ("host/port", separated by spaces) that answers."""
-    failure = None
-    for address in at.split():
-        host, _, port = address.rpartition("/")
-        try:
-            peer = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
-        except OSError as reason:
-            failure = failure or OSError(f"{host} port {port}: {reason}")
-            continue
-        asked = opened(peer)
-        connection.answer_challenge(asked, key)
-        connection.deliver_challenge(asked, key)
-        return asked
-    raise SystemExit(f"hvd.run: this rank cannot reach the process that has called run(): {failure}")
+_last = []  # this process's rank when it last left a job
 
 
 def _ask(where, what, number, value=None):
-    with _connect(*where) as asked:
-        asked.send((what, number, value))
-        return asked.recv_bytes() if what == "call" else asked.recv()
+    """Sends one request to the first address at which somebody answers it; returns the answer."""
+    addresses, key = where
+    failure = None
+    for address in addresses:
+        try:
+            with connect(address, key) as server:
+                server.send(f"{what} {number}".encode())
+                if value is not None:
+                    server.send(value)
+                return server.receive()
+        except OSError as reason:
+            failure = failure or f"{address[0]} port {address[1]}: {reason}"
+    raise SystemExit(f"hvd.run: this rank cannot reach the process that has called run(): {failure}")
+
+
+def _where():
+    pairs = [entry.rpartition("/") for entry in os.environ.pop("HVD_RUN_AT").split()]
+    return [(host, int(port)) for host, _, port in pairs], os.environ.pop("HVD_RUN_KEY").encode()
 
 
 def _rank():
-    return rank() if is_initialized() else int(os.environ["HVD_RANK"])
+    return rank() if is_initialized() else _last[0] if _last else int(os.environ["HVD_RANK"])
 
 
 def main():
-    where = os.environ.pop("HVD_RUN_AT"), os.environ.pop("HVD_RUN_KEY").encode()
-    func, args, kwargs = pickle.loads(_ask(where, "call", None))
+    where = _where()
+    before_shutdown.append(lambda: _last.__setitem__(slice(None), [rank()]))
+    func, args, kwargs = pickle.loads(_ask(where, "call", _rank()))
     try:
         result = func(*args, **kwargs)
         what, value = "result", bytes(dump(result))
     except Exception as reason:
         traceback.print_exc()
-        what, value = "failure", "".join(traceback.format_exception_only(type(reason), reason)).strip()
+        what = "failure"
+        value = "".join(traceback.format_exception_only(type(reason), reason)).strip().encode()
     _ask(where, what, _rank(), value)
     sys.exit(what == "failure")
 

@@ -10,9 +10,10 @@
     accuracies = hvd.run(train, args=(5,), np=4)
 
 hvdrun starts the ranks. Each asks this process for the function and its arguments, and sends back what it returns
-(_call.py). The connections prove on both ends that they know a key, which the ranks have in their environment; what is
-sent is pickled, so it is trusted as the program itself is.
+(_call.py), pickled. Both ends prove with each message that they know a key, which the ranks have in their environment
+(_channel.py).
 """
+import codecs
 import collections
 import contextlib
 import glob
@@ -22,15 +23,16 @@ import re
 import secrets
 import shutil
 import signal
+import site
 import socket
-import struct
 import subprocess
 import sys
+import sysconfig
 import threading
 import warnings
-from multiprocessing import connection
 
 from . import objects
+from ._channel import SMALL, Channel
 from ._lib import HvdError
 
 _LINES = 15  # of hvdrun's own messages that an error shows
@@ -38,8 +40,7 @@ _STOP_S = 20  # how long hvdrun has to end its ranks
 
 _USAGE = 2  # hvdrun's exit code for wrong usage
 
-#: How long both ends of a connection wait for bytes of the other one.
-PATIENCE_S = 30
+_LOCAL = "127.0.0.1"
 
 
 def _root():
@@ -66,7 +67,8 @@ def _flag(name, value):
 
 def _options(given):
     """hvdrun's options for the arguments of run()."""
-    interfaces = given["network_interfaces"]
+    interfaces = given["network_interfaces"] or []
+    interfaces = [interfaces] if isinstance(interfaces, str) else interfaces
     options = [
         *_flag("-np", given["num_proc"]),
         *_flag("--min-np", given["min_num_proc"]),
@@ -91,56 +93,54 @@ def _options(given):
 
 def _names(given):
     """The hosts of the arguments hosts and hostfile, without their slots."""
-    names = [entry.strip() for entry in (given["hosts"] or "").split(",") if entry.strip()]
+    entries = (given["hosts"] or "").split(",")
     if given["hostfile"]:
         with open(given["hostfile"]) as file:
-            names += [line.split()[0] for line in file if line.strip() and not line.startswith("#")]
-    return [re.fullmatch(r"\[(.*)\](:\d+)?|(.*?)(:\d+)?", name).expand(r"\1\3") for name in names]
+            entries += [(line.partition("#")[0].split() or [""])[0] for line in file]
+    names = [entry.strip() for entry in entries]
+    return [re.fullmatch(r"\[(.*)\](:\d*)?|(.*?)(:\d*)?", name).expand(r"\1\3") for name in names if name]
+
+
+def _own_address(name):
+    """This host's address towards another one. If its name tells none, because only ssh knows it, this host's name."""
+    with contextlib.suppress(OSError, UnicodeError):
+        kind, _, _, _, address = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(kind, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)  # sends nothing: the kernel chooses the interface
+            own = probe.getsockname()[0]
+            return _LOCAL if own in ("::1", probe.getpeername()[0]) else own
+    return socket.gethostname()
 
 
 def _addresses(given):
-    """Where ranks can reach this process: its own addresses towards the given hosts, or 127.0.0.1 if there are none."""
-    names, found = _names(given), []
+    """Where ranks can reach this process: its addresses towards the given hosts; 127.0.0.1 if there is no other host. On another
+    host that address is somebody else."""
+    names = _names(given)
     if given["host_discovery_script"]:
         names.append("192.0.2.1")  # nobody's address: it stands for hosts that are not known yet
-        found.append(socket.gethostname())
-    for name in names:
-        try:
-            kind, _, _, _, address = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
-            with socket.socket(kind, socket.SOCK_DGRAM) as probe:
-                probe.connect(address)  # sends nothing: the kernel chooses the interface
-                own = probe.getsockname()[0]
-            found.append("127.0.0.1" if own == "::1" else own)
-        except OSError:
-            found.append(socket.gethostname())  # a name that only ssh knows
-    return list(dict.fromkeys(found)) or ["127.0.0.1"]
-
-
-def opened(peer):
-    """A connection of multiprocessing over a socket, which is closed with it. It raises OSError when nothing has come for
-    PATIENCE_S although it waits."""
-    peer.settimeout(None)
-    peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", PATIENCE_S, 0))
-    return connection.Connection(peer.detach())
+    found = [address for address in dict.fromkeys(map(_own_address, names)) if not address.startswith("127.")]
+    return list(dict.fromkeys([*found, socket.gethostname()])) if found else [_LOCAL]
 
 
 class _Server:
     """Gives the function to ranks that ask, and collects what they return. Threads: one that accepts, one for each
-    connection; results and failures may be read when the ranks have ended."""
+    connection; `results` (pickled, by rank) and `failures` (rank and text, in the order in which they came) may be read when
+    the ranks have ended."""
 
     def __init__(self, call, addresses):
         self._call, self.key = call, secrets.token_hex(32)
-        self.results, self.failures = {}, {}
+        self.results, self.failures = {}, []
         self.asked = False  # a rank has asked for the function
-        if addresses == ["127.0.0.1"]:
-            self._socket = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        if addresses == [_LOCAL]:
+            self._socket = socket.create_server((_LOCAL, 0), backlog=1024)
         elif socket.has_dualstack_ipv6():
             self._socket = socket.create_server(("", 0), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True)
         else:
             self._socket = socket.create_server(("", 0), backlog=1024)
         port = self._socket.getsockname()[1]
         self.at = " ".join(f"{address}/{port}" for address in addresses)
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
 
     def _accept(self):
         while True:
@@ -152,55 +152,74 @@ class _Server:
 
     def _serve(self, peer):
         try:
-            with opened(peer) as rank:
-                key = self.key.encode()
-                connection.deliver_challenge(rank, key)
-                connection.answer_challenge(rank, key)
-                what, number, value = rank.recv()
+            with peer, Channel(peer, self.key.encode(), False) as rank:
+                what, number = rank.receive(SMALL).decode().split()
                 if what == "call":
                     self.asked = True
-                    rank.send_bytes(self._call)
+                    rank.send(self._call)
                     return
-                (self.results if what == "result" else self.failures)[number] = value  # a result is still pickled
-                rank.send("taken")
-        except (OSError, EOFError, connection.AuthenticationError):
+                data = rank.receive()
+                if what == "result":
+                    self.results[int(number)] = data
+                else:
+                    self.failures.append((int(number), data.decode()))
+                rank.send(b"taken")
+        except OSError:
             pass  # not one of our ranks, or one that was killed: hvdrun says so
 
     def close(self):
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes accept()
         self._socket.close()
+        self._thread.join()
 
 
 def _environment(server):
     env = dict(os.environ, HVD_RUN_AT=server.at, HVD_RUN_KEY=server.key)
     # The ranks import what this program could import, but not what belongs to its Python itself.
-    own = tuple({os.path.abspath(p) + os.sep for p in (sys.prefix, sys.base_prefix)})
+    places = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()]
+    own = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))
     paths = [os.path.abspath(path) for path in sys.path]
-    paths = [p for p in paths if not (p + os.sep).startswith(own) or p == _root()]
+    paths = [p for p in paths if p not in places and not p.startswith(own) and not p.endswith(".zip")]
     env["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*paths, _root()]))
     return env
 
 
-def _copy(stream, to, kept):
-    """Copies lines until the end of the stream. kept: takes the last ones that hvdrun itself has written."""
-    for line in stream:
-        if line.startswith("hvdrun:"):
-            kept.append(line.rstrip("\n"))
-        to.write(line)
-        to.flush()
+class _Copy(threading.Thread):
+    """Copies what hvdrun writes to sys.stdout or sys.stderr as it comes, until its end, also if these do not take it any
+    more. kept: takes the last lines that hvdrun itself has written."""
+
+    def __init__(self, stream, to, kept):
+        super().__init__(daemon=True)
+        self._stream, self._to, self._kept, self._line = stream, to, kept, ""
+
+    def run(self):
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        while data := self._stream.read1(65536):
+            text = decoder.decode(data)
+            *lines, rest = (self._line + text).split("\n")
+            self._kept.extend(line for line in lines if line.startswith("hvdrun:"))
+            self._line = rest[-4096:]
+            if self._to:
+                self._write(text)
+
+    def _write(self, text):
+        try:
+            try:
+                self._to.write(text)
+            except UnicodeEncodeError:
+                known = getattr(self._to, "encoding", None) or "ascii"
+                self._to.write(text.encode(known, "replace").decode(known))
+            self._to.flush()
+        except (OSError, ValueError):
+            self._to = None  # closed: the rest is read, so that the ranks do not wait, and dropped
 
 
 def _wait(command, env):
-    """Runs hvdrun; its output goes to sys.stdout and sys.stderr as it comes, also where these are a notebook's. Returns the
-    exit code and hvdrun's last messages."""
+    """Runs hvdrun, which ends with this process. Returns the exit code and hvdrun's last messages."""
     kept = collections.deque(maxlen=_LINES)
-    process = subprocess.Popen(
-        command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, errors="replace", bufsize=1,
-    )  # fmt: skip
-    copies = [
-        threading.Thread(target=_copy, args=(process.stdout, sys.stdout, kept), daemon=True),
-        threading.Thread(target=_copy, args=(process.stderr, sys.stderr, kept), daemon=True),
-    ]
+    process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    copies = [_Copy(process.stdout, sys.stdout, kept), _Copy(process.stderr, sys.stderr, kept)]
     try:
         for thread in copies:
             thread.start()
@@ -218,6 +237,14 @@ def _wait(command, env):
         for thread in copies:
             thread.join(_STOP_S)
     return process.returncode, list(kept)
+
+
+def _failure(server, said):
+    """The text of the exception for a job that has failed: that of the rank that began it, if one has told, and hvdrun's."""
+    first = [f for f in server.failures if "HorovodInternalError" not in f[1] and "RankLostError" not in f[1]]
+    for number, text in (first or server.failures)[:1]:
+        return "\n".join([f"run: rank {number} has failed: {text}", *said])
+    return "\n".join(["run: the job has failed", *said])
 
 
 def _older_names(given, older):
@@ -253,6 +280,10 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
     func has raised on the lowest rank."""
     given = {name: value for name, value in locals().items() if name not in ("func", "args", "kwargs")}
     _older_names(given, given)
+    if not callable(func):
+        raise TypeError(f"run() needs a function, got {func!r}")
+    if isinstance(args, (str, bytes)) or not hasattr(args, "__iter__"):
+        raise TypeError(f"args should be a tuple of func's arguments, got {args!r}")
     if hosts is not None and hostfile is not None:
         raise ValueError("hosts and hostfile: give one of them")
     if use_gloo and use_mpi:
@@ -265,17 +296,15 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
     elastic = any(given[name] is not None for name in ("min_num_proc", "max_num_proc", "host_discovery_script"))
     server = _Server(call, _addresses(given))
     try:
-        command = [_hvdrun(), *_options(given), "-x", "HVD_RUN_AT", "-x", "HVD_RUN_KEY", "-x", "PYTHONPATH",
+        command = [_hvdrun(), "--end-with", str(os.getpid()), *_options(given), "-x", "HVD_RUN_AT", "-x", "HVD_RUN_KEY", "-x", "PYTHONPATH",
                    executable or sys.executable, "-m", "hvd._call"]  # fmt: skip
         code, said = _wait(command, _environment(server))
     finally:
         server.close()
     if code:
-        for number, text in sorted(server.failures.items()):
-            raise HvdError(f"run: rank {number} has failed: {text}")
         if code == _USAGE and not server.asked:
             raise ValueError("\n".join(["run: hvdrun refuses an argument", *said]))
-        raise HvdError("\n".join(["run: the job has failed", *said]))
+        raise HvdError(_failure(server, said))
     lacking = [number for number in range(num_proc) if number not in server.results]
     if lacking and not elastic:
         raise HvdError(f"run: rank {lacking[0]} has ended with exit code 0 before func has returned")

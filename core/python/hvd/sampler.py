@@ -122,7 +122,7 @@ class ElasticSampler:
 
     def set_epoch(self, epoch):
         """Begins another epoch. Call it on all ranks, and only at the end of an epoch."""
-        over = self._recorded > 0 and self._recorded == len(self._sequence)
+        over = self._recorded == len(self._sequence) and len(self.dataset) > 0
         if epoch == self.epoch and not over:
             return
         previous = self._partition, self._recorded, self._order

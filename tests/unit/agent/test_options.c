@@ -138,7 +138,10 @@ static const char whole[] = "controller: gloo\n"
                             "  num_nccl_streams: 2\n"
                             "logging:\n"
                             "  level: INFO\n"
-                            "empty:\n";
+                            "  level_of_nothing: 3\n"
+                            "  with_timestamp: ~\n"
+                            "library_options:\n"
+                            "new:\n  file: /x\n";
 
 static void test_config_file(void **state)
 {
@@ -156,6 +159,8 @@ static void test_config_file(void **state)
         {"--cycle-time-ms 2", "HVD_CYCLE_TIME", "2"},
         {"--stall-check", "HVD_STALL_CHECK_DISABLE", "0"},
         {"--no-timeline-mark-cycles", "HVD_TIMELINE_MARK_CYCLES", "0"},
+        {"-x HVD_CYCLE_TIME=7", "HVD_CYCLE_TIME", "7"},
+        {"--timeline-filename /tmp/u.json", "HVD_TIMELINE", "/tmp/u.json"},
     };
     char path[64], words[256], said[2048];
     struct quiet q;
@@ -167,7 +172,8 @@ static void test_config_file(void **state)
         quiet_begin(&q);
         expect_variable(words, of[i / 2].name, of[i / 2].value);
         quiet_end(&q, said, sizeof(said));
-        assert_non_null(strstr(said, ":18: no option empty, ignored"));
+        assert_non_null(strstr(said, ":18: no setting level_of_nothing, ignored"));
+        assert_non_null(strstr(said, ":21: no setting new, ignored"));
     }
     close(fd);
 }
@@ -195,6 +201,13 @@ static void test_bad_config_file(void **state)
         expect_error(words, of[i].error);
         close(fd);
     }
+    int fd = file_of("params:\n  file: /nonexist\n  version: true\n  cycle_time_ms: null\n"
+                     "timeline:\n  mark_cycles: ~\n",
+                     path, sizeof(path));
+    snprintf(words, sizeof(words), "--config-file %s", path);
+    expect_variable(words, "HVD_CYCLE_TIME", NULL);
+    expect_variable(words, "HVD_TIMELINE_MARK_CYCLES", NULL);
+    close(fd);
     expect_variable("--config-file /dev/null --cycle-time-ms 4", "HVD_CYCLE_TIME", "4");
     expect_error("--config-file=", "an empty name");
 }

@@ -176,6 +176,8 @@ def synchronize(handle):
     _enqueued.settle()
     pending = _pending.pop(handle, None)
     if pending is None:
+        if not isinstance(handle, int):
+            raise ValueError(f"{handle!r} is not the handle of an operation")
         if handle in _dropped:
             raise ValueError(f"{handle!r} is the handle of an operation that was in flight at shutdown()")
         return None

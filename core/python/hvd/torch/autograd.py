@@ -112,7 +112,7 @@ class Alltoall(Function):
     def backward(ctx, gradient, _):
         """Sends the gradients of the rows back to where the rows came from."""
         returned, _ = Alltoall.apply(gradient, ctx.got, _grad_name(ctx.name), ctx.process_set)
-        unsent = ctx.shape[0] - returned.shape[0] if ctx.shape else 0
+        unsent = (ctx.shape[0] if ctx.shape else 1) - returned.shape[0]
         if unsent:
             returned = torch.cat([returned, returned.new_zeros(unsent, *ctx.shape[1:])])
         return returned.reshape(ctx.shape), None, None, None

@@ -126,14 +126,15 @@ def _load(optimizer, state_dict):
 
 
 def _zero_gradients(optimizer, model):
-    """What Horovod does with an optimizer that has no state yet: gives each parameter a gradient of zeros, sparse where its
-    gradients will be."""
-    sparse = {p for m in model.modules() if getattr(m, "sparse", False) for p in m.parameters()} if model else ()
+    """What Horovod does with an optimizer that has no state yet: gives each parameter a gradient of zeros, a sparse one where
+    gradients will be sparse."""
+    tables = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    sparse = {m.weight for m in model.modules() if isinstance(m, tables) and m.sparse} if model else set()
     for group in optimizer.param_groups:
         for param in group["params"]:
             if param.requires_grad and param.grad is None:
                 param.grad = torch.zeros_like(param)
-                if isinstance(optimizer, torch.optim.SparseAdam) or param in sparse:
+                if param in sparse or (isinstance(optimizer, torch.optim.SparseAdam) and param.dim()):
                     param.grad = param.grad.to_sparse(1)
 
 
@@ -141,14 +142,14 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None, process_set=glob
     """Overwrites the optimizer's state (moments, step counts, learning rates: all of state_dict()) with
     root_rank's.
 
-    The state may be empty on other ranks, for instance when only some ranks have loaded a checkpoint. On these each
-    parameter without a gradient gets one of zeros, as Horovod does it; model tells which parameters of
+    The state may be empty on other ranks, for instance when only some ranks have loaded a checkpoint. If root_rank's is,
+    each parameter without a gradient gets one of zeros on every rank, as Horovod does it; model tells which tables of
     torch.nn.Embedding have sparse ones."""
-    if not optimizer.state:
-        _zero_gradients(optimizer, model)
     tensors = []
     outline = _take_out(optimizer.state_dict(), tensors)
-    outline = broadcast_object(outline, root_rank, "optimizer", process_set)
+    outline, is_new = broadcast_object((outline, not optimizer.state), root_rank, "optimizer", process_set)
+    if is_new:
+        _zero_gradients(optimizer, model)
     mine = rank() == root_rank
     if not mine:
         params = [param for group in optimizer.param_groups for param in group["params"]]

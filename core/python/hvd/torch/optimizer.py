@@ -26,6 +26,8 @@ from .compression import Compression
 from .process_sets import global_process_set
 
 
+#: In _hvd_synchronized: the program itself has called synchronize(). True: step() or a GradScaler has.
+_CALLED = "called"
 _STEP_AFTER_SYNCHRONIZE = (
     "optimizer.step() called without optimizer.skip_synchronize() after optimizer.synchronize(): the gradients are not "
     "combined again; step() within skip_synchronize() says so"
@@ -44,7 +46,7 @@ class _DistributedMixin:
         flights.append(self._hvd_flight)
         self._hvd_nodes = []  # of autograd: with torch < 2.1 a hook lives only as long as its node
         self._hvd_synchronized = False
-        self._hvd_called = False  # since the last step the program has called synchronize()
+        self._hvd_wants_sparse = isinstance(self, torch.optim.SparseAdam)  # takes no other gradients
         self._hvd_should_synchronize = True
         self._hvd_awaits = None  # a TorchState of which a part is still being transferred
         names = names_of(self.param_groups, named)
@@ -109,36 +111,18 @@ class _DistributedMixin:
         if flight is not None and not flight:
             flights[:] = [f for f in flights if f is not flight]
 
-    # ---- what Horovod's optimizers have as attributes -------------------------------------------
-
     @property
     def _parameter_names(self):
         return {param: gradient.name[len("allreduce.") :] for param, gradient in self._hvd_gradients.items()}
 
     @property
     def backward_passes_per_step(self):
-        """How many backward passes accumulate before gradients are exchanged."""
+        """How many backward passes accumulate before gradients are exchanged; may be set."""
         return self._hvd_options["passes"]
 
-    @property
-    def op(self):
-        """The operation that combines gradients."""
-        return self._hvd_options["op"]
-
-    @property
-    def gradient_predivide_factor(self):
-        """The argument of DistributedOptimizer()."""
-        return self._hvd_options["postscale"]
-
-    @property
-    def sparse_as_dense(self):
-        """The argument of DistributedOptimizer()."""
-        return self._hvd_options["sparse_as_dense"]
-
-    @property
-    def process_set(self):
-        """The ranks that combine their gradients."""
-        return self._hvd_options["process_set"]
+    @backward_passes_per_step.setter
+    def backward_passes_per_step(self, passes):
+        self.set_backward_passes_per_step(passes)
 
     # ---- sending --------------------------------------------------------------------------------
 
@@ -194,13 +178,13 @@ class _DistributedMixin:
                 gradient.sent = True
                 self._hvd_flight.append(gradient)
                 return None
-            gradient.sparse_dim, tensor = grad.sparse_dim(), grad.to_dense()
-        else:
-            tensor = grad
+            if grad._nnz() or gradient.sparse_dim is None:
+                gradient.sparse_dim = grad.sparse_dim()
         compression = options["compression"]
         side_stream = getattr(compression, "side_stream", False)
         with _device.on_side_stream(grad) if side_stream else contextlib.nullcontext():
-            tensor, gradient.context = compression.compress(usable(tensor.detach()))
+            dense = grad.to_dense() if grad.is_sparse else grad
+            tensor, gradient.context = compression.compress(usable(dense.detach()))
             same = not grad.is_sparse and tensor.data_ptr() == grad.data_ptr()
             tensor, gradient.target = (grad, None) if same else (tensor, grad)
             self._hvd_point(gradient, tensor)
@@ -247,7 +231,7 @@ class _DistributedMixin:
 
         Raises HorovodInternalError when a rank was lost and the operation could not be repaired."""
         self._hvd_exchange()
-        self._hvd_called = True
+        self._hvd_synchronized = _CALLED
 
     def _hvd_exchange(self):
         for gradient in self._hvd_gradients.values():
@@ -262,6 +246,10 @@ class _DistributedMixin:
     def _hvd_zeros(self, gradient):
         param = gradient.param
         sparse_dim = gradient.sparse_dim
+        if self._hvd_wants_sparse and param.dim():
+            sparse_dim = sparse_dim or 1
+        elif self._hvd_options["sparse_as_dense"]:
+            sparse_dim = None
         if sparse_dim is not None:  # it was sparse before, on the other ranks, too
             indices = torch.empty([sparse_dim, 0], dtype=torch.int64, device=param.device)
             values = torch.empty([0, *param.shape[sparse_dim:]], dtype=param.dtype, device=param.device)
@@ -321,7 +309,7 @@ class _DistributedMixin:
         if target is not tensor:
             result = self._hvd_options["compression"].decompress(tensor, gradient.context)
             if target.is_sparse:
-                gradient.param.grad = result.to_sparse(gradient.sparse_dim)
+                gradient.param.grad = result.to_sparse(gradient.sparse_dim) if self._hvd_wants_sparse else result
             else:
                 target.copy_(result)
             _device.used_here(tensor)
@@ -373,7 +361,7 @@ class _DistributedMixin:
         if closure is not None:
             self._hvd_settle()
             return super().step(self._hvd_closure(closure), **options)
-        if self._hvd_called and self._hvd_synchronized and self._hvd_should_synchronize:
+        if self._hvd_synchronized is _CALLED and self._hvd_should_synchronize:
             warnings.warn(_STEP_AFTER_SYNCHRONIZE, stacklevel=2)
         self._hvd_combine()
         self._hvd_settle()
@@ -381,7 +369,7 @@ class _DistributedMixin:
             _enqueued.settle()  # an exchange may have failed since synchronize()
             return super().step(**options)  # may call _hvd_combine() (_scaler.py), which does nothing now
         finally:
-            self._hvd_synchronized = self._hvd_called = False
+            self._hvd_synchronized = False
 
     def _hvd_combine(self):
         """Called before gradients are used: waits for them."""
@@ -486,7 +474,7 @@ def DistributedOptimizer(
         num_groups: older name of groups, for a number.
         groups: a number of groups, or lists of parameters. The gradients of a group are exchanged together,
             once all of them are computed.
-        sparse_as_dense: converts sparse gradients to dense ones.
+        sparse_as_dense: sparse gradients are exchanged as dense ones, and stay dense, except for torch.optim.SparseAdam.
         process_set: the ranks that combine their gradients. On a rank that is not in it the wrapper exchanges
             nothing.
     Returns:
@@ -509,6 +497,13 @@ def DistributedOptimizer(
     self = cls.__new__(cls)
     # Not `step`: a learning rate scheduler has stored its own wrapper of the wrapped object's method there.
     self.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
+    for name, value in (
+        ("op", op),
+        ("gradient_predivide_factor", gradient_predivide_factor),
+        ("sparse_as_dense", sparse_as_dense),
+        ("process_set", process_set),
+    ):  # Horovod's optimizers have these attributes
+        self.__dict__.setdefault(name, value)
     self._hvd_setup(
         named_parameters,
         {

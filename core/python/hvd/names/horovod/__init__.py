@@ -10,8 +10,12 @@ import sys
 
 if importlib.util.find_spec("hvd") is None:  # hvd is not installed: this is its checkout or its bundle
     sys.path.append(os.path.abspath(os.path.join(__file__, *[os.pardir] * 4)))
-if "HOROVOD_JOIN_ALL" not in os.environ:  # ranks in join() take part as Horovod's do: README.md, hvd.join()
-    os.environ.setdefault("HVD_JOIN_ALL", "0")
+for _name, _value in (
+    ("JOIN_ALL", "0"),  # ranks in join() take part as Horovod's do
+    ("ELASTIC_INTERRUPT", "1"),  # a change of the ranks begins the function of hvd.elastic.run() anew
+):
+    if f"HOROVOD_{_name}" not in os.environ:
+        os.environ.setdefault(f"HVD_{_name}", _value)
 
 from hvd.runner import run  # noqa: E402,F401
 
