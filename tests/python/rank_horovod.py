@@ -48,6 +48,9 @@ def test_alltoall():
     assert x.grad.tolist() == [1.0] * 2 * n + [0.0] * n
     got, rows = hvd.synchronize(hvd.alltoall_async(torch.full([n], float(me))))
     assert got.tolist() == list(range(n)) and rows.tolist() == [1] * n
+    x = torch.tensor(1.0, requires_grad=True)
+    hvd.alltoall(x, splits=[0] * n)[0].sum().backward()
+    assert x.grad == 0
     got, rows = hvd.alltoall(torch.zeros(2 * n), splits=[])
     assert got.shape == (2 * n,) and rows.tolist() == [2] * n
 
@@ -77,6 +80,11 @@ def test_step_after_synchronize():
         warnings.simplefilter("error")
         loss_of(net, data(0, hvd.rank())).backward()
         optimizer.step()
+        optimizer.synchronize()  # of a step that the program drops
+        optimizer.zero_grad()
+        loss_of(net, data(0, hvd.rank())).backward()
+        optimizer._hvd_combine()  # as GradScaler does
+        optimizer.step()
 
 
 def test_attributes():
@@ -90,6 +98,17 @@ def test_attributes():
     assert optimizer.process_set is hvd.global_process_set and not optimizer.sparse_as_dense
     optimizer.set_backward_passes_per_step(3)
     assert optimizer.backward_passes_per_step == 3
+    optimizer.backward_passes_per_step = 2
+    assert optimizer._hvd_options["passes"] == 2
+
+    class Own(torch.optim.SGD):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.op = "its own"
+
+    assert hvd.DistributedOptimizer(Own(net.parameters(), lr=0.1), net.named_parameters()).op == "its own"
+    adasum = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters(), op=hvd.Adasum)
+    assert adasum.op == hvd.Adasum
 
 
 def test_sparse_as_dense():
@@ -114,6 +133,25 @@ def test_sparse_as_dense():
         assert torch.allclose(ours.weight, single.weight, atol=1e-4), (ours.weight - single.weight).abs().max()
 
 
+def test_sparse_as_dense_for_others():
+    """Optimizers that take dense gradients get these, on every rank."""
+    table = torch.nn.Embedding(6, 2, sparse=True)
+    hvd.broadcast_parameters(table.state_dict(), root_rank=0)
+    for optimizer in torch.optim.Adam(table.parameters(), lr=0.1), torch.optim.SparseAdam(list(table.parameters()), lr=0.1):
+        table.weight.grad = None
+        wants_sparse = isinstance(optimizer, torch.optim.SparseAdam)
+        optimizer = hvd.DistributedOptimizer(optimizer, sparse_as_dense=True)
+        for step in range(3):
+            optimizer.zero_grad()
+            if hvd.rank() == 0 or step == 1:  # the others do not use the table in the first step
+                table(torch.tensor([1, step])).sum().backward()
+            optimizer.step()
+            assert table.weight.grad.is_sparse == wants_sparse
+            assert not wants_sparse or table.weight.grad.sparse_dim() == 1
+        rows = hvd.allgather(table.weight.detach().reshape(1, -1))
+        same(rows, rows[:1].expand_as(rows))
+
+
 def test_state_of_a_new_optimizer():
     """Gradients of zeros are there after broadcast_optimizer_state(), sparse ones for SparseAdam."""
     model = torch.nn.Linear(2, 2)
@@ -131,10 +169,44 @@ def test_state_of_a_new_optimizer():
         optimizer.step()
 
 
+def test_state_of_one_rank():
+    """Where rank 0 has a state, nothing is added to the others' gradients: a parameter that is not used would decay there."""
+    model = torch.nn.Linear(2, 2)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.5)
+    if hvd.rank() == 0:
+        model.weight.grad = torch.ones(2, 2)
+        optimizer.step()
+        optimizer.zero_grad()
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    assert model.bias.grad is None
+    model.weight.grad = torch.ones(2, 2)
+    optimizer.step()
+    for tensor in model.parameters():
+        rows = hvd.allgather(tensor.detach().reshape(1, -1))
+        same(rows, rows[:1].expand_as(rows))
+
+
+def test_other_modules_called_sparse():
+    """Only tables of embeddings have sparse gradients."""
+
+    class Other(torch.nn.Linear):
+        sparse = True
+
+    model = Other(2, 2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0, model=model)
+    same(model.weight.grad, torch.zeros(2, 2))
+    optimizer.step()
+
+
 def test_waiting_twice():
     handle = hvd.allreduce_async(torch.ones(1))
     hvd.synchronize(handle)
     assert hvd.synchronize(handle) is None
+    with raises(ValueError, "no handle"):
+        hvd.synchronize("no handle")
 
 
 def test_names_of_horovod():
