@@ -3,6 +3,7 @@
 argument is left out. rank_autograd.py has its gradients."""
 import os
 import sys
+import time
 import warnings
 
 import torch
@@ -23,6 +24,11 @@ def test_errors_are_value_errors():
     if handle is None:
         handle = hvd.allreduce_async(x, name="a name in use")
     hvd.synchronize(handle)
+    handle = hvd.allreduce_async(x, name="a name in use")  # it was waited for
+    while not hvd.poll(handle):
+        pass
+    time.sleep(0.002)
+    hvd.synchronize(hvd.allreduce_async(x, name="a name in use"))  # the other one has ended
     for wrong in (lambda: hvd.broadcast(x, hvd.size()), lambda: hvd.allreduce(x, op=99), lambda: hvd.alltoall(x, [9])):
         with raises(ValueError):
             wrong()

@@ -5,11 +5,13 @@ Used by _collectives.py, _sparse.py and optimizer.py. From submit() to synchroni
 operations holds references to the tensors, even if the program drops its own; after it _enqueued.py does.
 """
 import ctypes
+import errno
+import time
 
 import torch
 
 from .. import _lib
-from .._lib import REQUEST_BYTES, Request, check, check_stay, dims, lib, name_bytes
+from .._lib import REQUEST_BYTES, InvalidArgumentError, Request, check, check_stay, dims, lib, name_bytes
 from ..process_sets import request_set
 from ..world import at_shutdown, holders
 from . import _device, _enqueued
@@ -46,6 +48,8 @@ class Pending:
 
 
 _pending = {}
+_latest = {}  # by name: handle and time of its last operation that was not waited for
+_CYCLE_NS = 1_000_000
 _dropped = set()  # handles that nobody had waited for at shutdown()
 flights = []  # of optimizers: lists of gradients in flight, kept even after the optimizer was deleted
 
@@ -53,6 +57,7 @@ flights = []  # of optimizers: lists of gradients in flight, kept even after the
 def _drop():
     _dropped.update(_pending)
     _pending.clear()
+    _latest.clear()
 
 
 at_shutdown.append(_drop)
@@ -101,6 +106,16 @@ def describe(request, kind, name, tensor, output, **fields):
     return place
 
 
+def _need_new(names):
+    """Raises InvalidArgumentError for a name whose operation nobody has waited for, and that was submitted within Horovod's
+    cycle. It may have ended, by chance; the program would fail another time."""
+    now = time.monotonic_ns()
+    for name in names:
+        handle, since = _latest.get(name, (None, 0))
+        if handle in _pending and now - since < _CYCLE_NS:
+            raise InvalidArgumentError(f"{name}: an operation of this name is in flight; wait for it first", errno.EEXIST)
+
+
 def submit(kind, members, finish, process_set, **fields):
     """Submits operations of one kind; several form a group.
 
@@ -108,6 +123,7 @@ def submit(kind, members, finish, process_set, **fields):
     poll() and synchronize()."""
     number = request_set(process_set)
     names = [name and f"{number}:{name}" if number else name for name, _, _ in members]
+    _need_new(names)
     _enqueued.free(*names)
     count = len(members)
     requests = (Request * count)()
@@ -126,6 +142,9 @@ def remember(pending):
     """Registers a Pending for poll() and synchronize(). Returns its handle."""
     handle = pending.handles[0]
     _pending[handle] = pending
+    for name in pending.names:
+        if name:
+            _latest[name] = handle, time.monotonic_ns()
     _dropped.discard(handle)
     return handle
 
@@ -181,6 +200,8 @@ def synchronize(handle):
         if handle in _dropped:
             raise ValueError(f"{handle!r} is the handle of an operation that was in flight at shutdown()")
         return None
+    for name in pending.names:
+        _latest.pop(name, None)
     result = pending.finish(pending)
     _device.settled(pending.outputs, pending.place)
     return result
