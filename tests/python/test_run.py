@@ -37,7 +37,7 @@ def test_results():
 
 def test_failures():
     with contextlib.redirect_stderr(io.StringIO()) as said:
-        with raises(hvd.HvdError, "rank 1 has failed: KeyError: 'no such sample'", "likely cause"):
+        with raises(hvd.HvdError, "rank 1 has failed: KeyError: 'no such sample'", "exited with code 1"):
             hvd.run(run_functions.fails_on_last, np=2)  # the other one waits for it, and fails because of that
         assert "Traceback" in said.getvalue() and "fails_on_last" in said.getvalue()
         with raises(hvd.HvdError, "the job has failed", "exited with code 7"):
