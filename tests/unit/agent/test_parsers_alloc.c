@@ -156,6 +156,26 @@ static int read_hosts(void)
     return rc;
 }
 
+static int read_horovod_config(void)
+{
+    static const char text[] =
+        "params: {cycle_time_ms: 7}\ntimeline:\n  filename: /" LONG_TEXT "\n";
+    char *argv[] = {"hvdrun", "--config-file", path, "true", NULL};
+    struct options o;
+    struct err err = {0};
+    int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    bool written = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    if (fd < 0 || close(fd) < 0 || !written)
+        return -EBADMSG;
+    int rc = said(options_parse(&o, 4, argv, &err), &err);
+    if (rc == 0)
+        rc = same(job_getenv(&o.job, "HVD_CYCLE_TIME"), "7");
+    if (rc == 0)
+        rc = same(job_getenv(&o.job, "HVD_TIMELINE"), "/" LONG_TEXT);
+    job_fini(&o.job);
+    return rc;
+}
+
 static int read_this_host(void)
 {
     struct hosts hosts = {0};
@@ -300,6 +320,7 @@ static void test_input(void **state)
     int faults = fail_alloc_walk("job file", read_job) + fail_alloc_walk("options", read_options);
     faults += fail_alloc_walk("hosts", read_hosts) + fail_alloc_walk("one host", read_this_host);
     faults += fail_alloc_walk("expand", read_text);
+    faults += fail_alloc_walk("Horovod's configuration", read_horovod_config);
     assert_int_equal(faults, 0);
 }
 
