@@ -21,9 +21,9 @@ struct reading {
     void *arg;
 };
 
-/* The values of each section. An option is called as its section's prefix and its key are, with -
- * for
- * _; "enabled" as the section itself. */
+/* The values of each section. The option is "--", the section's prefix and the key, with - instead
+ * of
+ * _: log_file in autotune is --autotune-log-file. The key "enabled" is the section: --autotune. */
 static const struct section {
     const char *name, *prefix, *keys;
 } sections[] = {

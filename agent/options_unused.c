@@ -8,13 +8,14 @@
 #include "agent/options_private.h"
 #include "core/base/names.h"
 
-static const char by_host[] = "on CPUs sums are by host first in any case; on GPUs NCCL chooses";
+static const char by_host[] =
+    "on CPUs hvd always works inside each host first; on GPUs NCCL chooses";
 static const char tuning[] = "hvd does not tune itself";
 static const char times[] = "hvd's log has no times";
 
 static const struct unused_option options[] = {
     {"--gloo|--mpi|--disable-cache", false, NULL},
-    {"--jsrun", false, "hvdrun starts the ranks itself, by ssh"},
+    {"--jsrun", false, "hvdrun starts the ranks itself"},
     {"--mpi-args", true, "no mpirun is called"},
     {"--binding-args", true, "see --bind-to"},
     {"--mpi-threads-disable|--no-mpi-threads-disable", false, NULL},

@@ -183,9 +183,16 @@ def lose_coordinator_soon_after(act):
     return both
 
 
+def far_workers(run):
+    return [w.uid for w in run.job.workers.values() if w.alive() and run.place.far(w.pid)]
+
+
 def lose(run):
+    """With every fifth packet lost TCP may be silent for a second, so that the other host is treated as lost."""
     percent = run.random.choice((1, 5, 20))
     seconds = run.random.uniform(0.5, 3)
+    if percent == 20:
+        run.event("loss", far_workers(run))
     run.place.drop(percent)
     run.later(seconds, lambda: run.place.drop(0))
     return f"{percent} % of what goes between the hosts is lost for {seconds:.1f} s"
@@ -204,7 +211,7 @@ def cut(run):
     """The hosts do not reach each other until the other host is treated as lost. Only the ranks here go on."""
     if len([w for w in run.job.working() if not run.place.far(w.pid)]) < run.args.min:
         return None
-    far = [w.uid for w in run.job.workers.values() if w.alive() and run.place.far(w.pid)]
+    far = far_workers(run)
     run.event("partition", far)
     run.place.drop(100)
     run.later(20, lambda: run.place.drop(0))

@@ -20,7 +20,8 @@ train() {
     sed -n 's/^\[0\]<stdout>:\(epoch.*\) size .*/\1/p' "$TMP/said" | tee "$TMP/lines"
     [ "$(wc -l <"$TMP/lines")" -ge 2 ]
 }
-# Without dropout any number of ranks computes the same; the fourth digit of a loss may be rounded the other way.
+# Without dropout the result does not depend on the number of ranks, except for rounding: losses and accuracies may differ by
+# 0.002.
 alone() {
     train 1 --dropout 0 >"$TMP/alone"
 }

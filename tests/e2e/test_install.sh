@@ -47,7 +47,7 @@ END
     PYTHONPATH=$dest/opt/hvd/lib/python3/dist-packages "$dest/opt/hvd/bin/hvdrun" -np 2 --doctor=off \
         "$PY" "$TMP/app.py" "$dest/opt/hvd/lib/"
 }
-# Without torch: only that the names are found where they were installed.
+# Needs no torch: horovodrun starts two ranks, which import horovod from the folder where it was installed.
 runs_horovodrun() {
     cat >"$TMP/names.py" <<'END'
 import sys

@@ -249,7 +249,7 @@ static void test_hosts(void **state)
         assert_int_equal(world_run(4, on_hosts, &(struct crew){.active = active[i]}), 0);
 }
 
-/* ---- Horovod's rule ------------------------------------------------------------------------- */
+/* ---- HVD_JOIN_ALL=0 ------------------------------------------------------------------------- */
 
 static int zeros_count(enum hvd_op op, float value, float want)
 {

@@ -216,7 +216,7 @@ def test_waiting_twice():
 
 
 def test_names_of_horovod():
-    """The names of Horovod's modules; in a process where they are not in the path yet, as at first."""
+    """After install() the modules of horovod give hvd's names; a second install() changes nothing."""
     from hvd import horovod_alias
 
     before = os.environ.pop("HVD_JOIN_ALL", None)

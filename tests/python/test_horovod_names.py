@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # takes: 3 s
-"""The package horovod of hvd: every name of horovod_names.txt is there or was left out, and what its helpers do."""
+"""hvd's package horovod has the names marked + in horovod_names.txt, and not those marked -. Tests of its helpers."""
 
 import importlib
 import os
@@ -60,7 +60,7 @@ def test_no_torch():
 
 
 def test_real_horovod():
-    """A horovod that is imported already stays."""
+    """install() raises ImportError when another horovod is imported already."""
     code = (
         f"import sys, types; sys.path.insert(0, {os.path.join(ROOT, 'core', 'python')!r}); "
         "sys.modules['horovod'] = types.ModuleType('horovod'); import hvd.horovod_alias as a; a.install()"

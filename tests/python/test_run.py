@@ -162,7 +162,7 @@ def test_a_relay():
 
 
 def test_end_of_the_program():
-    """hvdrun and its ranks end with the program, however that ends."""
+    """When the process that has called run() is killed, the ranks end, too."""
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "pids")
         code = f"import sys; sys.path[:0] = {sys.path[:2]!r}; import hvd, run_functions as f; hvd.run(f.writes_pid, ({file!r},), np=2)"

@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 
-#: How long an end waits for bytes of the other one.
+#: Seconds that connecting, sending, or one receive may take.
 PATIENCE_S = 30
 
 _NONCE = 32
@@ -20,15 +20,15 @@ SMALL = 4096  # bytes that a message has at most before the other end has proven
 
 
 class Refused(OSError):
-    """The other end does not know the key, or is something else."""
+    """The other end has closed the connection, has another key, or does not speak this protocol."""
 
 
 class Channel:
     """One end of a connection, which it closes. One thread."""
 
     def __init__(self, peer, key, caller):
-        """caller: True on the end that has connected. Raises OSError, as all functions here, when the other end is
-        silent for PATIENCE_S, or has closed."""
+        """caller: True on the end that has connected. Like all methods here it raises OSError when the other end
+        sends nothing for PATIENCE_S seconds, closes the connection or has another key."""
         self._peer = peer
         peer.settimeout(PATIENCE_S)
         mine = os.urandom(_NONCE)

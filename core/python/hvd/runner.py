@@ -276,8 +276,8 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
     executable: the ranks' Python, this one by default. use_gloo, use_mpi, mpi_args and disable_cache change nothing: they
     are there for programs written for Horovod.
 
-    Raises ValueError for wrong arguments, HvdError if a rank has failed; its text has hvdrun's cause, or the exception that
-    func has raised on the lowest rank."""
+    Raises ValueError for wrong arguments, HvdError if a rank has failed; its text has the exception of the rank
+    that failed first, if that rank could tell, and hvdrun's last lines."""
     given = {name: value for name, value in locals().items() if name not in ("func", "args", "kwargs")}
     _older_names(given, given)
     if not callable(func):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * options: horovodrun's options and its YAML file on hvdrun's command line.
- * tests/e2e/test_hvdrun*.sh have the rest of the command line.
+ * tests/e2e/test_hvdrun*.sh test the rest of the command line.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -44,7 +44,7 @@ static void quiet_end(struct quiet *q, char *said, size_t size)
     close(q->file);
 }
 
-/* Parses the words, separated by spaces, with "true" behind them. */
+/* Parses the words, separated by spaces, followed by the command "true". */
 static int parse(struct options *ret, const char *words, struct err *err)
 {
     static char copy[1024];

@@ -115,7 +115,7 @@ def _splits(given, rows, ranks):
 
 
 def start_alltoall(tensor, splits, name, process_set):
-    """Rows behind those that the splits count are not sent."""
+    """Sends the first sum(splits) rows only."""
     source = _rows(usable(tensor))
     device = splits.device if torch.is_tensor(splits) else "cpu"
     if splits is not None:

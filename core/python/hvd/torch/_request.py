@@ -107,8 +107,9 @@ def describe(request, kind, name, tensor, output, **fields):
 
 
 def _need_new(names):
-    """Raises InvalidArgumentError for a name whose operation nobody has waited for, and that was submitted within Horovod's
-    cycle. It may have ended, by chance; the program would fail another time."""
+    """Raises InvalidArgumentError if an operation of one of these names was submitted less than 1 ms ago (Horovod's cycle) and
+    nobody has waited for it. It is raised even if that operation has ended already, so that a program with this fault always
+    fails, not now and then."""
     now = time.monotonic_ns()
     for name in names:
         handle, since = _latest.get(name, (None, 0))
@@ -185,8 +186,8 @@ def poll(handle):
 
 
 def synchronize(handle):
-    """Waits for an asynchronous operation and returns its result: of an alltoall the received rows and the number of rows
-    from each rank. Returns None for a handle that was waited for already. For tensors on a GPU, the current stream waits,
+    """Waits for an asynchronous operation and returns its result. For an alltoall that is a pair: the received rows, and the
+    number of rows from each rank. Returns None for a handle that was waited for already. For tensors on a GPU, the current stream waits,
     and the result may be used by work on that stream.
 
     Raises HorovodInternalError when a rank was lost and the operation could not be repaired, HvdError on other

@@ -5,7 +5,7 @@ forward's name with ".grad" appended. Second derivatives work (create_graph=True
 What backward() computes is what Horovod's does. With n ranks, and G as the gradients of all ranks for their results:
 
     allreduce                  the same allreduce of G. For Average and Sum that is the gradient of the sum of all ranks'
-                               losses; for Min, Max and Product it is no gradient of anything, only Horovod's result
+                               losses; for Min, Max and Product it is no gradient: hvd returns what Horovod returns
     alltoall                   G, sent back: the gradient of the sum of the losses
     allgather, broadcast       the average of G, of which each rank takes its rows, the root all: the gradient of the
                                average of the losses, so 1/n of that of their sum

@@ -53,7 +53,7 @@ def _allreduce_scales(average, op, prescale, postscale):
     if average is None:
         op = AVERAGE if op is None else op
     elif op is None:
-        warnings.warn("average is the older name of op: op=hvd.Average or hvd.Sum", DeprecationWarning, stacklevel=3)
+        warnings.warn("average is deprecated: use op=hvd.Average or op=hvd.Sum", DeprecationWarning, stacklevel=3)
         op = AVERAGE if average else SUM
     else:
         raise ValueError("give either average or op, not both")

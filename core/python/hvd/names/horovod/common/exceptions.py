@@ -13,4 +13,4 @@ class HorovodVersionMismatchError(ImportError):
 
 def get_version_mismatch_message(name, version, installed_version):
     """A sentence for HorovodVersionMismatchError."""
-    return f"{name} {version} is here, but {installed_version} is expected"
+    return f"{name} {version} was found, but the package was built for {installed_version}"

@@ -92,7 +92,7 @@ def get_average_backwards_compatibility_fun(reduce_ops):
             raise ValueError("give either average or op, not both")
         if average is None:
             return reduce_ops.Average if op is None else op
-        warnings.warn("average is the older name of op", DeprecationWarning, stacklevel=3)
+        warnings.warn("average is deprecated: use op=Average or op=Sum", DeprecationWarning, stacklevel=3)
         return reduce_ops.Average if average else reduce_ops.Sum
 
     return operation

@@ -13,5 +13,5 @@ def dumps_base64(obj, to_ascii=True):
 
 
 def loads_base64(encoded):
-    """The reverse of dumps_base64(), which runs code that whoever made the text has chosen."""
+    """The reverse of dumps_base64(). Unpickling can run any code: use it only on text that you trust."""
     return pickle.loads(base64.b64decode(encoded))
