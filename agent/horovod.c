@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "core/base/program.h"
 
 #define PACKAGE "hvd/names"
 
@@ -22,16 +23,6 @@ static const char *const places[] = {
     "../lib/python3*/site-packages/" PACKAGE,
     "../lib/python3*/dist-packages/" PACKAGE,
 };
-
-static int own_folder(char *dst, size_t size, struct err *err)
-{
-    ssize_t n = readlink("/proc/self/exe", dst, size - 1);
-    if (n < 0)
-        return err_sys(err, errno, "/proc/self/exe");
-    dst[n] = '\0';
-    *strrchr(dst, '/') = '\0';
-    return 0;
-}
 
 /* Copies a path so that glob() takes each character as it is. -ENAMETOOLONG. */
 static int escape(char *dst, size_t size, const char *path)
@@ -65,13 +56,13 @@ static int find(const char *pattern, char *dst, size_t size)
 int horovod_folder(char *dst, size_t size, struct err *err)
 {
     char here[PATH_MAX], plain[2 * PATH_MAX], pattern[2 * PATH_MAX + 64];
-    int rc = own_folder(here, sizeof(here), err);
+    int rc = program_folder(here, sizeof(here), err);
     if (rc == 0 && escape(plain, sizeof(plain), here) < 0)
         rc = err_set(err, ENAMETOOLONG, "the folder of this program has too long a name");
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
-        snprintf(pattern, sizeof(pattern), "%s/%s", plain, places[i]);
+        snprintf(pattern, sizeof(pattern), "%s%s", plain, places[i]);
         if (find(pattern, dst, size) == 0)
             return 0;
     }

@@ -2,7 +2,7 @@
 """Differentiable collectives. Every rank must call backward(), in the same order. The operations of backward have the
 forward's name with ".grad" appended. Second derivatives work (create_graph=True).
 
-What backward() computes is what Horovod's does. With n ranks, and G as the gradients of all ranks for their results:
+backward() computes the same gradients as Horovod. n is the number of ranks, G the gradients of all ranks for their results:
 
     allreduce                  the same allreduce of G. For Average and Sum that is the gradient of the sum of all ranks'
                                losses; for Min, Max and Product it is no gradient: hvd returns what Horovod returns
